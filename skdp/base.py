@@ -1,0 +1,171 @@
+"""What every private estimator shares: parameter checks, the session, the price, the certificate.
+
+Nothing is released here. An estimator inherits `PrivateMixin` beside scikit-learn's own mixins
+and follows one shape::
+
+    def fit(self, X, y=None):
+        with self._all_or_nothing():
+            rows = self._open(X)                    # parameters and rows checked, nothing charged
+            bounds = check_bounds(self.bounds, rows.n_features)
+            with self._session(rows) as session:    # charged here
+                ...                                 # releases and post-processing
+                self.privacy_ = session.certificate()
+        return self
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdp import kernel
+from skdp.budget import Cost, PrivacyBudget
+from skdp.budget.amounts import check_delta, check_positive
+
+__all__ = ["PrivateMixin", "check_bounds", "check_integer"]
+
+PRIVATE = "private"
+LEARNING_SHARE = 0.1  # of the allowance, for bounds that the user does not state
+
+
+def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -> int:
+    """Return an integer parameter, or raise with its name and the values it may take."""
+    allowed = f"an integer of at least {low}" + ("" if high is None else f" and at most {high}")
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be {allowed}, got {type(value).__name__}")
+    if value < low or (high is not None and value > high):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    return int(value)
+
+
+def check_bounds(bounds: Any, n_features: int) -> tuple[NDArray, NDArray] | None:
+    """Return (low, high) as arrays of length n_features, or None for ``"private"``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming ``bounds``; nothing has been charged.
+    """
+    if isinstance(bounds, str):
+        if bounds == PRIVATE:
+            return None
+        raise ValueError(f"bounds must be 'private' or a pair (low, high), got {bounds!r}")
+    try:
+        low, high = bounds
+        pair = [np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)]
+    except (TypeError, ValueError):
+        raise TypeError(
+            "bounds must be 'private' or a pair (low, high) of numbers or of one number per feature"
+        ) from None
+    for side, name in zip(pair, ("low", "high"), strict=True):
+        if side.ndim > 1 or (side.ndim == 1 and side.size != n_features):
+            raise ValueError(
+                f"bounds: {name} must be one number or have one per feature ({n_features}), got "
+                f"shape {side.shape}"
+            )
+        if not np.isfinite(side).all():
+            raise ValueError(f"bounds: {name} must be finite")
+    low_array, high_array = (np.broadcast_to(side, (n_features,)).copy() for side in pair)
+    if np.any(low_array > high_array):
+        raise ValueError("bounds: low must not exceed high for any feature")
+    return low_array, high_array
+
+
+def public_context(estimator: BaseEstimator) -> str:
+    """Return the public parameters of a fit as text; it keys the stream of seeded noise."""
+    parts = []
+    for name, value in sorted(estimator.get_params(deep=False).items()):
+        if name in ("budget", "random_state"):
+            continue
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        parts.append(f"{name}={value!r}")
+    return ";".join(parts)
+
+
+class PrivateMixin:
+    """Parameter checks, session, price and certificate of a private estimator.
+
+    Expects the parameters ``epsilon``, ``delta``, ``budget`` and ``random_state``.
+    """
+
+    epsilon: float
+    delta: float
+    budget: PrivacyBudget | None
+    random_state: Any
+
+    def _check_privacy_parameters(self) -> None:
+        check_positive(self.epsilon, "epsilon")
+        check_delta(self.delta)
+        if self.budget is not None and not isinstance(self.budget, PrivacyBudget):
+            raise TypeError(
+                f"budget must be a PrivacyBudget or None, got {type(self.budget).__name__}"
+            )
+
+    @property
+    def _adjacency(self) -> str:
+        return "replace_one" if self.budget is None else self.budget.adjacency
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Leave the estimator exactly as it was if the block raises: never partly fitted."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def _open(self, X: Any, *, reset: bool = True) -> kernel.Rows:
+        """Check privacy parameters and rows; record the public schema. Charges nothing."""
+        self._check_privacy_parameters()
+        rows = kernel.check_rows(X, estimator=type(self).__name__)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return rows
+
+    def _session(
+        self, rows: kernel.Rows, *, epsilon: float | None = None, delta: float | None = None
+    ) -> kernel.Session:
+        """Charge the budget and open the session; epsilon and delta default to the parameters."""
+        return kernel.open_session(
+            rows,
+            estimator=type(self).__name__,
+            epsilon=self.epsilon if epsilon is None else epsilon,
+            delta=self.delta if delta is None else delta,
+            budget=self.budget,
+            random_state=self.random_state,
+            context=public_context(self),  # type: ignore[arg-type]
+        )
+
+    def _public_array(self, X: Any) -> NDArray[np.float64]:
+        """Check fittedness and the caller's own X, as float64 of shape (n, n_features_in_)."""
+        check_is_fitted(self)
+        values = kernel.check_public_array(X, estimator=type(self).__name__)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return values
+
+    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
+        """Return the price of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the price of a fit does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost
+            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian.
+        """
+        self._check_privacy_parameters()
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        mu = kernel.gdp_mu(epsilon, delta) if delta > 0 else None
+        return Cost(epsilon=epsilon, delta=delta, mu=mu)

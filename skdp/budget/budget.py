@@ -1,0 +1,580 @@
+"""PrivacyBudget: one (epsilon, delta) for everything that is released about one table.
+
+Nothing is released here, and a budget never sees data. It grants a charge if and only if all
+charges together keep the promise under the accountant in force, and writes it to a ledger that
+every clone, thread, process and pickled copy shares.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import tempfile
+import uuid
+import weakref
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from types import TracebackType
+from typing import Any
+
+from skdp.budget.accountants import ACCOUNTANTS, Accountant
+from skdp.budget.amounts import (
+    Amount,
+    check_delta,
+    check_positive,
+    exact,
+    round_down,
+)
+from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.budget.html import budget_html
+from skdp.budget.ledger import Ledger, Terms, releases_json
+from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+
+__all__ = ["PrivacyBudget", "Reservation"]
+
+_ADJACENCIES = ("replace_one", "add_or_remove_one")
+
+# The budgets of this process, so that unpickling here gives the live object back.
+_LIVE: weakref.WeakValueDictionary[tuple[str, str], PrivacyBudget] = weakref.WeakValueDictionary()
+
+# Temporary ledgers, with the process that made them: the only one that removes them.
+_TEMPORARY: list[tuple[str, int]] = []
+
+
+def _remove_temporary() -> None:
+    for path, pid in _TEMPORARY:
+        if pid == os.getpid():  # a forked child leaves its parent's ledgers alone
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+atexit.register(_remove_temporary)
+
+
+def _ledger_path(ledger: object) -> str:
+    """Return the absolute path of the ledger that the user named, or raise."""
+    if not isinstance(ledger, str | os.PathLike) or isinstance(os.fspath(ledger), bytes):
+        raise TypeError("ledger must be None, a str or an os.PathLike of str: a file's path.")
+    name = os.fspath(ledger)
+    if not name or "\0" in name:
+        raise ValueError("ledger must be None or the path of a file; got an empty or odd name.")
+    path = os.path.realpath(name)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise LedgerError(f"ledger must be the path of a file; {path} is a directory or device.")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise LedgerError(f"ledger must lie in a directory that exists; {path} does not.")
+    return path
+
+
+def _check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        words = ", ".join(repr(one) for one in allowed)
+        raise ValueError(f"{name} must be one of {words}; got {value!r}.")
+    return value
+
+
+def _check_cost(cost: object) -> Cost:
+    if not isinstance(cost, Cost):
+        raise TypeError(f"cost must be a skdp.budget.Cost; got {type(cost).__name__}.")
+    return cost
+
+
+def _check_text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str; got {type(value).__name__}.")
+    return value
+
+
+def _short(value: float) -> str:
+    text = repr(value)
+    return text if len(text) <= 10 else f"{value:.4g}"
+
+
+def _unpickle(path: str, ledger_id: str, *terms: Any) -> PrivacyBudget:
+    """Return the live budget of this ledger, or connect to its file, or return a sealed one."""
+    live = _LIVE.get((path, ledger_id))
+    return live if live is not None else PrivacyBudget._attach(path, ledger_id, Terms(*terms))
+
+
+class PrivacyBudget:
+    """An (epsilon, delta) budget that every fit on one table is charged to.
+
+    Pass the same object as ``budget=`` to every estimator that looks at the table. Each fit, in
+    whichever clone, thread or process, charges its price here before it draws any noise, or
+    raises :class:`~skdp.exceptions.BudgetExceededError` and releases nothing.
+
+    Parameters
+    ----------
+    epsilon : float
+        Total epsilon; finite, above 0.
+    delta : float, default=0.0
+        Total delta, in [0, 1). With 0 only purely private fits are granted.
+    ledger : str or os.PathLike or None, default=None
+        File that records the charges. It is created if it is not there, and reopened with what
+        was spent if it is; the other parameters must then be those it was made with. None: a
+        temporary file, which this process removes when it ends.
+    accountant : {"basic", "gdp", "zcdp"}, default="basic"
+        How charges add up. "basic" adds epsilon and delta. "gdp" adds mu squared (tight for
+        Gaussian noise) and "zcdp" adds rho; both need ``delta > 0``.
+    adjacency : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        Which tables count as neighbours: one row replaced (the number of rows is public), or one
+        row added or removed (it is private).
+    delta_apart : float, default=0.0
+        Under "gdp" and "zcdp", the part of `delta` for charges that are (epsilon, delta)-private
+        without being Gaussian. It is fixed in advance because granting from whatever is left of
+        delta is no valid filter (see :mod:`skdp.budget.accountants`).
+
+    Attributes
+    ----------
+    spent, remaining : PrivacyLoss
+    charges : list of Charge
+    reservations : list of ReservationRecord
+    sealed : bool
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of its range, or one that differs from what the ledger was made with.
+    LedgerError
+        If the file is no ledger of skdp, is a directory, or cannot be read and written.
+
+    Notes
+    -----
+    **Amounts are decimals.** ``0.1`` means one tenth, and sums are exact: ten charges of 0.1 fill
+    a budget of 1.0, and nothing more is granted.
+
+    **One object.** ``sklearn.base.clone``, ``copy.copy`` and ``copy.deepcopy`` return the budget
+    itself, and unpickling in the same process returns the live object. In another process it
+    connects to the same file. Where the file is gone, or is another ledger, the budget is
+    *sealed*: it can be shown and pickled, and charging raises
+    :class:`~skdp.exceptions.SealedBudgetError`.
+
+    **The ledger is a cooperative record.** It protects against mistakes, races and crashes, not
+    against somebody who replaces the file by an older copy.
+
+    **Privacy.** A budget releases nothing and holds no data. Its ledger contains public facts
+    only (names, prices, noise scales, times) and may be published with the results.
+
+    References
+    ----------
+    .. [1] R. Rogers, A. Roth, J. Ullman, S. Vadhan, "Privacy odometers and filters", NeurIPS
+       2016, Theorem 3.6.
+
+    Examples
+    --------
+    >>> from skdp.budget import Cost, PrivacyBudget
+    >>> budget = PrivacyBudget(epsilon=3.0, delta=1e-6)
+    >>> budget.split(pca=1, kmeans=3)
+    {'pca': 0.75, 'kmeans': 2.25}
+    >>> _ = budget.charge(Cost(0.75), estimator="DPPCA")
+    >>> budget.spent
+    PrivacyLoss(epsilon=0.75, delta=0.0)
+    >>> budget.remaining
+    PrivacyLoss(epsilon=2.25, delta=1e-06)
+    >>> budget
+    PrivacyBudget(epsilon=3.0, delta=1e-06)
+    """
+
+    __slots__ = ("__weakref__", "_accountant", "_ledger", "_sealed", "_terms")
+
+    _accountant: Accountant
+    _ledger: Ledger
+    _sealed: bool
+    _terms: Terms
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        ledger: str | os.PathLike[str] | None = None,
+        accountant: str = "basic",
+        adjacency: str = "replace_one",
+        delta_apart: float = 0.0,
+    ) -> None:
+        terms = Terms(
+            check_positive(epsilon, "epsilon"),
+            check_delta(delta),
+            _check_choice(adjacency, "adjacency", _ADJACENCIES),
+            _check_choice(accountant, "accountant", tuple(ACCOUNTANTS)),
+            check_delta(delta_apart, "delta_apart"),
+        )
+        self._set_up(terms)
+        if ledger is None:
+            path = os.path.join(
+                os.path.realpath(tempfile.gettempdir()), f"skdp-{uuid.uuid4().hex}.budget"
+            )
+            _TEMPORARY.append((path, os.getpid()))
+            self._ledger = Ledger.create(path, terms, private=True)
+        else:
+            self._ledger = self._open_or_create(_ledger_path(ledger), terms)
+        _LIVE.setdefault((self._ledger.path, self._ledger.id), self)
+
+    def _set_up(self, terms: Terms) -> None:
+        self._terms, self._sealed = terms, False
+        self._accountant = ACCOUNTANTS[terms.accountant](
+            terms.epsilon, terms.delta, terms.delta_apart
+        )
+
+    @staticmethod
+    def _open_or_create(path: str, terms: Terms) -> Ledger:
+        if not os.path.exists(path):
+            with contextlib.suppress(FileExistsError):  # another process was faster: open it
+                return Ledger.create(path, terms)
+        ledger, stored = Ledger.open(path)
+        wrong = [
+            f"{name}={stored[name]}, not {text}"
+            for name, text in terms.texts().items()
+            if stored[name] != text
+        ]
+        if wrong:
+            raise ValueError(f"The ledger {path} was made with " + "; ".join(wrong) + ".")
+        return ledger
+
+    @classmethod
+    def _attach(cls, path: str, ledger_id: str, terms: Terms) -> PrivacyBudget:
+        """Return a budget on an existing ledger file, sealed if it is not there any more."""
+        self = cls.__new__(cls)
+        self._set_up(terms)
+        self._ledger = Ledger(path, ledger_id)
+        try:
+            self._sealed = not self._ledger.present()
+        except LedgerError:  # another kind of file, or unreadable
+            self._sealed = True
+        return _LIVE.setdefault((path, ledger_id), self)
+
+    # -- one object, everywhere ---------------------------------------------------------------
+
+    def __sklearn_clone__(self) -> PrivacyBudget:
+        return self
+
+    def __copy__(self) -> PrivacyBudget:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PrivacyBudget:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Only what never changes, so that a hash of an estimator (joblib's cache) does not.
+        t = self._terms
+        handle = (t.epsilon, t.delta, t.adjacency, t.accountant, t.delta_apart)
+        return _unpickle, (self._ledger.path, self._ledger.id, *handle)
+
+    def __repr__(self) -> str:
+        seal = ", sealed" if self._sealed else ""
+        return f"PrivacyBudget(epsilon={_short(self.epsilon)}, delta={_short(self.delta)}{seal})"
+
+    def _repr_html_(self) -> str:
+        return budget_html(self)
+
+    # -- the terms ----------------------------------------------------------------------------
+
+    @property
+    def epsilon(self) -> float:
+        """Total epsilon."""
+        return self._terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Total delta."""
+        return self._terms.delta
+
+    @property
+    def adjacency(self) -> str:
+        """The neighbouring relation, "replace_one" or "add_or_remove_one"."""
+        return self._terms.adjacency
+
+    @property
+    def accountant(self) -> str:
+        """How charges add up: "basic", "gdp" or "zcdp"."""
+        return self._terms.accountant
+
+    @property
+    def delta_apart(self) -> float:
+        """The part of delta kept for charges that are not Gaussian ("gdp" and "zcdp")."""
+        return self._terms.delta_apart
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the ledger cannot be reached from here, so that nothing can be charged."""
+        self._sealed = not self._ledger.present()
+        return self._sealed
+
+    # -- what happened ------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> PrivacyLoss:
+        """The (epsilon, delta) of all charges so far under the accountant, rounded up."""
+        return self._accountant.loss(self._sums()[0])
+
+    @property
+    def remaining(self) -> PrivacyLoss:
+        """The (epsilon, delta) of one more fit that is neither spent nor set aside, rounded down.
+
+        Under "gdp" and "zcdp" that fit is one of Gaussian noise.
+        """
+        charged, set_aside, cap = self._state()
+        return self._accountant.room((cap - charged - set_aside).positive())
+
+    @property
+    def charges(self) -> list[Charge]:
+        """Every charge, oldest first: what was released, when, by whom, with which noise."""
+        with self._noting_seal():
+            return self._ledger.charges(self.adjacency)
+
+    @property
+    def reservations(self) -> list[ReservationRecord]:
+        """Every reservation, oldest first, open or not, with its note."""
+        with self._noting_seal():
+            return self._ledger.reservations()
+
+    def _sums(self) -> tuple[Amount, Amount]:
+        with self._noting_seal():
+            return self._ledger.sums()
+
+    def _state(self) -> tuple[Amount, Amount, Amount]:
+        """Return what was charged, what is set aside, and the cap."""
+        return (*self._sums(), self._accountant.cap)
+
+    @contextlib.contextmanager
+    def _noting_seal(self) -> Any:
+        """Remember, for `repr`, whether the ledger was reachable."""
+        try:
+            yield
+            self._sealed = False
+        except SealedBudgetError:
+            self._sealed = True
+            raise
+
+    # -- spending -----------------------------------------------------------------------------
+
+    def check(self, cost: Cost) -> None:
+        """Raise what :meth:`charge` would raise for this price; record nothing.
+
+        Parameters
+        ----------
+        cost : Cost
+            The price of one fit, or of several.
+
+        Raises
+        ------
+        BudgetExceededError
+            If it does not fit.
+        SealedBudgetError
+            If the ledger is gone.
+        LedgerError
+            If the ledger cannot be read.
+        """
+        price = self._accountant.price(_check_cost(cost))
+        charged, set_aside, cap = self._state()
+        room = cap - charged - set_aside + set_aside.overlap(price)
+        if not price.fits(room):
+            raise self._exceeded(cost, room)
+
+    def charge(
+        self,
+        cost: Cost,
+        *,
+        estimator: str,
+        seeded: bool = False,
+        releases: Sequence[Mapping[str, Any]] = (),
+        note: str = "",
+    ) -> Charge:
+        """Charge a fit: check, write and commit in one transaction, before any noise is drawn.
+
+        Called by the kernel; a user has no reason to. What it writes is never refunded.
+
+        Parameters
+        ----------
+        cost : Cost
+            The price of the fit.
+        estimator : str
+            The name of its class.
+        seeded : bool, default=False
+            Whether its noise comes from a `random_state`.
+        releases : sequence of mapping, default=()
+            Public facts about each release, as JSON can hold them; no data.
+        note : str, default=""
+            Anything public that a reader of the ledger should know.
+
+        Returns
+        -------
+        charge : Charge
+            As it stands in the ledger.
+
+        Raises
+        ------
+        BudgetExceededError
+            If it does not fit; nothing was charged.
+        SealedBudgetError
+            If the ledger is gone; nothing was charged.
+        LedgerError
+            If the ledger cannot be written: read-only, locked for 10 seconds, disk full.
+        """
+        price = self._accountant.price(_check_cost(cost))
+        facts: dict[str, Any] = {
+            "estimator": _check_text(estimator, "estimator"),
+            "seeded": bool(seeded),
+            "releases": releases_json(releases),
+            "note": _check_text(note, "note"),
+        }
+        with self._noting_seal():
+            charge, room = self._ledger.charge(
+                cost, price, self._accountant.cap, adjacency=self.adjacency, **facts
+            )
+        if charge is None:
+            raise self._exceeded(cost, room)
+        return charge
+
+    def _exceeded(self, cost: Cost, room: Amount) -> BudgetExceededError:
+        left = self._accountant.room(room.positive())
+        return BudgetExceededError(
+            f"The price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
+            f"of the budget epsilon={self.epsilon!r}, delta={self.delta!r} there is "
+            f"epsilon={left.epsilon!r}, delta={left.delta!r} left under "
+            f'accountant="{self.accountant}". Nothing was charged.'
+        )
+
+    # -- planning -----------------------------------------------------------------------------
+
+    def split(self, **weights: float) -> dict[str, float]:
+        """Share the remaining epsilon by weight.
+
+        Parameters
+        ----------
+        **weights : float
+            Positive weights, one for each name.
+
+        Returns
+        -------
+        shares : dict of str to float
+            An epsilon for each name. Each is rounded down, so that their sum as decimals is
+            never above what remains. Under "gdp" and "zcdp" the shares are for Gaussian fits at
+            ``remaining.delta`` and leave something over, because such fits add up to less than
+            the sum of their epsilons.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there is no weight, or one is not a finite number above 0.
+        BudgetExceededError
+            If nothing remains.
+
+        Examples
+        --------
+        >>> from skdp.budget import PrivacyBudget
+        >>> PrivacyBudget(1.0).split(scale=1, pca=2, kmeans=2)
+        {'scale': 0.2, 'pca': 0.4, 'kmeans': 0.4}
+        """
+        if not weights:
+            raise ValueError("split needs at least one weight: split(name=1, other=3).")
+        exacts = {name: exact(check_positive(w, name)) for name, w in weights.items()}
+        left, total = exact(self.remaining.epsilon), sum(exacts.values(), Fraction(0))
+        if left == 0:
+            raise BudgetExceededError("Nothing of the budget remains to be split.")
+        shares = {name: round_down(left * weight / total) for name, weight in exacts.items()}
+        if min(shares.values()) <= 0:
+            raise ValueError("The weights differ too much: a share would round to zero.")
+        return shares
+
+    def reserve(self, cost: Cost, *, note: str = "") -> Reservation:
+        """Set a price aside for a block of code, for example a whole grid search.
+
+        scikit-learn turns an exception in ``fit`` into a score of NaN, so a search must know
+        that it can pay for all its fits before it starts::
+
+            with budget.reserve(price_of_the_search):
+                search.fit(X)
+
+        Entering the block checks and sets aside the whole price in one transaction. Until it is
+        left, every charge to this ledger, from whichever thread or process, draws first from
+        what is set aside (from the newest reservation first) and then from what is free. Leaving
+        the block frees what is unused. Reservations do not share: an inner or concurrent one
+        needs its whole price free beside the outer one. If the process that holds one is killed,
+        the price stays set aside (charges can still draw from it) until
+        :meth:`release_reservations`.
+
+        Parameters
+        ----------
+        cost : Cost
+            The whole price, such as ``16 * estimator.privacy_cost()``.
+        note : str, default=""
+            Recorded in the ledger, for example what the price does not cover.
+
+        Returns
+        -------
+        reservation : Reservation
+            A context manager, to be entered once.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the price does not fit, at the call or on entering; nothing is set aside then.
+        """
+        price = self._accountant.price(_check_cost(cost))
+        reservation = Reservation(self, cost, _check_text(note, "note"))
+        charged, set_aside, cap = self._state()
+        room = cap - charged - set_aside
+        if not price.fits(room):
+            raise self._exceeded(cost, room)
+        return reservation
+
+    def release_reservations(self) -> int:
+        """Free everything that is set aside, for example by a process that was killed.
+
+        Searches that still run lose their guarantee that all their fits can be paid; nothing can
+        be overspent.
+
+        Returns
+        -------
+        count : int
+            How many reservations were open.
+        """
+        with self._noting_seal():
+            return self._ledger.release(None)
+
+
+class Reservation:
+    """A price set aside for the time of a ``with`` block; made by :meth:`PrivacyBudget.reserve`.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget
+        Where the price is set aside.
+    cost : Cost
+        The whole price.
+    note : str
+        Recorded in the ledger.
+    """
+
+    def __init__(self, budget: PrivacyBudget, cost: Cost, note: str) -> None:
+        self.budget, self.cost, self.note = budget, cost, note
+        self._number = self._pid = 0
+
+    def __enter__(self) -> Reservation:
+        if self._number:
+            raise RuntimeError("A reservation can be entered once; call budget.reserve again.")
+        accountant = self.budget._accountant
+        with self.budget._noting_seal():
+            number, room = self.budget._ledger.reserve(
+                self.cost, accountant.price(self.cost), accountant.cap, self.note
+            )
+        if not number:
+            raise self.budget._exceeded(self.cost, room)
+        self._number, self._pid = number, os.getpid()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child that leaves the block does not end its parent's reservation
+        try:
+            self.budget._ledger.release(self._number)
+        except (LedgerError, SealedBudgetError):
+            if error is None:  # else that error matters more; the price stays set aside
+                raise

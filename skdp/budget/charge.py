@@ -1,0 +1,213 @@
+"""What a fit costs and what the ledger says about it: PrivacyLoss, Cost, Charge, Reservation.
+
+Nothing is released here, and no object of this module holds data: a price is known before the
+data is touched, and a charge repeats the price with the names of what was released.
+"""
+
+from __future__ import annotations
+
+import datetime
+import numbers
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from skdp.budget.amounts import check_delta, check_positive, exact, round_up
+
+__all__ = ["Charge", "Cost", "PrivacyLoss", "ReservationRecord"]
+
+
+@dataclass(frozen=True)
+class PrivacyLoss:
+    """An (epsilon, delta) guarantee.
+
+    Parameters
+    ----------
+    epsilon : float
+        The bound on the log-likelihood ratio, in nats.
+    delta : float
+        The probability mass outside that bound.
+    """
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The price of one fit, or the exact sum of the prices of several.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of the fit's (epsilon, delta) claim; finite, above 0.
+    delta : float
+        Of the claim, in [0, 1). Zero means pure epsilon-DP.
+    mu : float or None, default=None
+        If given, the whole fit is mu-GDP, apart from `delta_apart`: its noise is Gaussian. Then
+        `delta` must be above 0, because Gaussian noise is never purely private. The claim
+        ``(epsilon, delta - delta_apart)`` must follow from `mu`; who states the price sees to
+        that.
+    delta_apart : float, default=0.0
+        The part of `delta` that pays for what is not Gaussian; in [0, delta].
+
+    Attributes
+    ----------
+    components : tuple of (Cost, int)
+        The single prices in the sum, with how often each occurs.
+
+    Notes
+    -----
+    ``a + b``, ``n * a`` and ``sum([a, b, c])`` add prices. The sum keeps its components, so that
+    every accountant can compose them in its own way; its `epsilon`, `delta` and `delta_apart`
+    are exact decimal sums, rounded up.
+
+    Examples
+    --------
+    >>> from skdp.budget import Cost
+    >>> search = 15 * Cost(0.1, 0.0) + Cost(0.5, 1e-6, mu=0.15)
+    >>> search.epsilon, search.delta
+    (2.0, 1e-06)
+    >>> search.mechanism
+    'mixed'
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    mu: float | None = None
+    delta_apart: float = 0.0
+    _terms: tuple[tuple[Cost, int], ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if self._terms:
+            return  # a sum of prices that were checked one by one
+        set_ = object.__setattr__  # the dataclass is frozen
+        set_(self, "epsilon", check_positive(self.epsilon, "epsilon"))
+        set_(self, "delta", check_delta(self.delta))
+        set_(self, "delta_apart", check_delta(self.delta_apart, "delta_apart"))
+        if self.delta_apart > self.delta:
+            raise ValueError("delta_apart must be at most delta.")
+        if self.mu is not None:
+            set_(self, "mu", check_positive(self.mu, "mu"))
+            if self.delta == 0:
+                raise ValueError("delta must be above 0 where mu is given (Gaussian noise).")
+
+    @property
+    def components(self) -> tuple[tuple[Cost, int], ...]:
+        """The single prices in this one, each with how often it occurs."""
+        return self._terms or ((self, 1),)
+
+    @property
+    def mechanism(self) -> str:
+        """One of "pure", "gaussian", "approximate" (an (epsilon, delta) claim only), "mixed"."""
+        kinds = {_kind(single) for single, _ in self.components}
+        return kinds.pop() if len(kinds) == 1 else "mixed"
+
+    def __add__(self, other: object) -> Cost:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        terms: Counter[Cost] = Counter()
+        for single, times in self.components + other.components:
+            terms[single] += times
+        return _total(terms)
+
+    def __radd__(self, other: object) -> Cost:
+        return self if other == 0 else NotImplemented  # the start value of sum()
+
+    def __mul__(self, times: object) -> Cost:
+        if isinstance(times, bool) or not isinstance(times, numbers.Integral):
+            return NotImplemented
+        if times < 1:
+            raise ValueError("A Cost can be multiplied by a whole number >= 1 only.")
+        return _total(Counter({single: n * int(times) for single, n in self.components}))
+
+    __rmul__ = __mul__
+
+
+def _kind(cost: Cost) -> str:
+    if cost.delta == 0:
+        return "pure"
+    return "approximate" if cost.mu is None else "gaussian"
+
+
+def _total(terms: Counter[Cost]) -> Cost:
+    """Return the sum of single prices; the order of the terms does not matter."""
+    if terms.total() == 1:
+        return next(iter(terms))
+    ordered = sorted(terms.items(), key=lambda term: repr(term[0]))
+    epsilon, delta, apart = (
+        round_up(sum(n * exact(getattr(single, name)) for single, n in ordered))  # never less
+        for name in ("epsilon", "delta", "delta_apart")
+    )
+    return Cost(epsilon, delta, None, apart, tuple(ordered))
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One line of the ledger: what was released, when, by whom, with which noise. No data.
+
+    Parameters
+    ----------
+    when : datetime.datetime
+        Of the charge, in UTC.
+    estimator : str
+        The name of the class that was fitted.
+    epsilon, delta : float
+        The (epsilon, delta) claim that was charged.
+    mechanism : str
+        "pure", "gaussian", "approximate" or "mixed"; see :class:`Cost`.
+    mu : float or None
+        The Gaussian-DP parameter, where the charge is Gaussian as a whole.
+    adjacency : str
+        "replace_one" or "add_or_remove_one".
+    seeded : bool
+        Whether the noise came from a `random_state`: then whoever knows the seed can remove it.
+    releases : tuple of dict
+        Public facts about every release of the fit (name, share, noise), as JSON holds them.
+    note : str
+        Free text of whoever charged.
+    pid : int
+        The process that charged.
+    cost : Cost
+        The price, with its components.
+    """
+
+    when: datetime.datetime
+    estimator: str
+    epsilon: float
+    delta: float
+    mechanism: str
+    mu: float | None
+    adjacency: str
+    seeded: bool
+    releases: tuple[Mapping[str, Any], ...] = field(hash=False)
+    note: str
+    pid: int
+    cost: Cost = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ReservationRecord:
+    """A price set aside by :meth:`PrivacyBudget.reserve`, as the ledger holds it.
+
+    Parameters
+    ----------
+    when : datetime.datetime
+        In UTC.
+    epsilon, delta : float
+        The claim of the whole price.
+    note : str
+        For a search, what its price does not cover.
+    pid : int
+        The process that holds it.
+    open : bool
+        Whether what is unused of it is still set aside.
+    """
+
+    when: datetime.datetime
+    epsilon: float
+    delta: float
+    note: str
+    pid: int
+    open: bool

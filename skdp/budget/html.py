@@ -1,0 +1,148 @@
+"""The notebook view of a budget: bars of what is spent and a table of the charges.
+
+Nothing is released here: the view shows the ledger, which holds no data. Every text that somebody
+could have chosen (names, notes, paths) is escaped. Colours come from the notebook: text is
+``currentColor``, so light and dark themes both work, and no information is in colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from html import escape
+from typing import TYPE_CHECKING
+
+from skdp.budget.charge import Charge
+from skdp.exceptions import LedgerError, SealedBudgetError
+
+if TYPE_CHECKING:
+    from skdp.budget.budget import PrivacyBudget
+
+__all__ = ["budget_html"]
+
+_SHOWN = 50  # charges in the table; older ones are counted
+
+_LABELS = {
+    "basic": ("epsilon", "delta"),
+    "gdp": ("Gaussian allowance (mu squared)", "delta apart"),
+    "zcdp": ("Gaussian allowance (rho)", "delta apart"),
+}
+
+# Two blues that keep a contrast of 3:1 or more against both white and near-black.
+_SPENT = "background:#3b82c4"
+_ASIDE = "background:repeating-linear-gradient(45deg,#3b82c4 0 3px,transparent 3px 7px)"
+
+
+def _cell(text: object, tag: str = "td", align: str = "left") -> str:
+    scope = ' scope="col"' if tag == "th" else ""
+    style = f"text-align:{align};padding:2px 10px 2px 0"
+    return f'<{tag}{scope} style="{style}">{escape(str(text))}</{tag}>'
+
+
+def _percent(part: Fraction, whole: Fraction) -> float:
+    return float(max(min(part / whole, Fraction(1)), Fraction(0))) * 100
+
+
+def _bar(label: str, spent: Fraction, aside: Fraction, cap: Fraction) -> str:
+    """One bar; a screen reader hears its text."""
+    one, two = _percent(spent, cap), _percent(aside, cap)
+    words = f"{label}: {one:.3g}% spent"
+    if two:
+        words += f", {two:.3g}% set aside"
+    words += f", {max(100 - one - two, 0):.3g}% left"
+    segments = "".join(
+        f'<div style="width:{width:.2f}%;height:100%;{style}"></div>'
+        for width, style in ((one, _SPENT), (two, _ASIDE))
+        if width
+    )
+    return (
+        f'<div style="margin:4px 0">{escape(words)}'
+        f'<div role="img" aria-label="{escape(words)}" style="display:flex;height:12px;'
+        'max-width:420px;border:1px solid currentColor;border-radius:3px;overflow:hidden">'
+        f"{segments}</div></div>"
+    )
+
+
+def _row(number: int, charge: Charge) -> str:
+    kind = charge.mechanism + (", seeded" if charge.seeded else "")
+    return (
+        "<tr>"
+        + _cell(number, align="right")
+        + _cell(charge.when.strftime("%Y-%m-%d %H:%M:%S"))
+        + _cell(charge.estimator)
+        + _cell(repr(charge.epsilon), align="right")
+        + _cell(repr(charge.delta), align="right")
+        + _cell(kind)
+        + _cell(len(charge.releases), align="right")
+        + _cell(charge.note)
+        + "</tr>"
+    )
+
+
+def _table(charges: Sequence[Charge]) -> str:
+    if not charges:
+        return "<div>Nothing was charged yet.</div>"
+    first = max(len(charges) - _SHOWN, 0)
+    caption = f"{len(charges)} charge" + ("s" if len(charges) > 1 else "")
+    if first:
+        caption += f", the last {_SHOWN} of them"
+    head = "".join(
+        _cell(name, "th", align)
+        for name, align in (
+            ("#", "right"),
+            ("when (UTC)", "left"),
+            ("estimator", "left"),
+            ("epsilon", "right"),
+            ("delta", "right"),
+            ("noise", "left"),
+            ("releases", "right"),
+            ("note", "left"),
+        )
+    )
+    rows = "".join(_row(first + i + 1, charge) for i, charge in enumerate(charges[first:]))
+    return (
+        '<table style="border-collapse:collapse;margin-top:6px">'
+        f'<caption style="text-align:left;caption-side:top">{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def budget_html(budget: PrivacyBudget) -> str:
+    """Return the HTML view of a budget; where the ledger cannot be read, the view says so.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget
+
+    Returns
+    -------
+    html : str
+        A self-contained fragment without scripts or links.
+    """
+    title = (
+        f"<div><strong>PrivacyBudget</strong> epsilon={budget.epsilon!r}, "
+        f"delta={budget.delta!r}, accountant {escape(budget.accountant)}, "
+        f"adjacency {escape(budget.adjacency)}</div>"
+    )
+    try:
+        charges = budget.charges
+        spent, left = budget.spent, budget.remaining
+        charged, aside, cap = budget._state()
+        notes = [r.note for r in budget.reservations if r.note]
+    except (SealedBudgetError, LedgerError) as error:
+        body = f"<div>{escape(str(error))}</div>"
+    else:
+        bars = "".join(
+            _bar(label, getattr(charged, part), getattr(aside, part), getattr(cap, part))
+            for label, part in zip(_LABELS[budget.accountant], ("main", "apart"), strict=True)
+            if getattr(cap, part) > 0
+        )
+        words = (
+            f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
+            f"remaining: epsilon={left.epsilon!r}, delta={left.delta!r}</div>"
+        )
+        remarks = "".join(
+            f"<div>Reservation: {escape(note)}</div>" for note in dict.fromkeys(notes)
+        )
+        body = words + bars + _table(charges) + remarks
+    return f'<div style="font-family:inherit;color:inherit;line-height:1.4">{title}{body}</div>'

@@ -1,0 +1,50 @@
+"""The errors and warnings of skdp. Their texts hold public values only.
+
+Nothing is released here. Every class derives from the built-in that a caller of
+scikit-learn would catch for the same reason, so that existing error handling keeps working.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetExceededError",
+    "LedgerError",
+    "PrivacyLeakError",
+    "SealedBudgetError",
+    "SeededNoiseWarning",
+]
+
+
+class BudgetExceededError(ValueError):
+    """The privacy budget does not cover the requested charge; nothing was charged."""
+
+
+class SealedBudgetError(RuntimeError):
+    """The budget's ledger is not reachable from here, so nothing can be charged to it.
+
+    A model that was pickled with its budget and loaded where the ledger is gone still
+    predicts and transforms; fitting it raises this error.
+    """
+
+
+class LedgerError(RuntimeError):
+    """The ledger file cannot be used: not a ledger, read-only, locked, or the disk is full.
+
+    Nothing was charged, and no noise was drawn.
+    """
+
+
+class PrivacyLeakError(RuntimeError):
+    """Code asked the kernel for something that no release pays for.
+
+    Examples are the number of rows where the neighbouring relation makes it private, or a
+    release beyond the session's allowance. It marks a bug in the caller; nothing was released.
+    """
+
+
+class SeededNoiseWarning(UserWarning):
+    """A fit that charges a budget draws its noise from ``random_state``.
+
+    Whoever knows the seed can subtract the noise. Use ``random_state=None`` for any release
+    that leaves your hands.
+    """

@@ -1,0 +1,35 @@
+"""Private rows are seen and noise is drawn here, and nowhere else.
+
+rows --protect--> bounded integers --statistic--> exact integers with a sensitivity
+--release--> noisy numbers. What each module claims and why it holds is in ``README.md`` beside
+this file. Estimators import from this page only.
+"""
+
+from skdp.kernel.calibration import gdp_mu, pure_epsilon_from_mu, pure_mu
+from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
+from skdp.kernel.protect import Ball, Box, Projection
+from skdp.kernel.release import Release
+from skdp.kernel.rows import Rows, check_public_array, check_rows, opaque_rows
+from skdp.kernel.sampling import public_generator
+from skdp.kernel.session import GramRelease, Session, Tree, open_session
+
+__all__ = [
+    "Ball",
+    "Box",
+    "GramRelease",
+    "PrivacyCertificate",
+    "Projection",
+    "Release",
+    "ReleaseRecord",
+    "Rows",
+    "Session",
+    "Tree",
+    "check_public_array",
+    "check_rows",
+    "gdp_mu",
+    "open_session",
+    "opaque_rows",
+    "public_generator",
+    "pure_epsilon_from_mu",
+    "pure_mu",
+]

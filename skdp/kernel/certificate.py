@@ -1,0 +1,114 @@
+"""The certificate of a fit: what was released, by which mechanism, at which price.
+
+It holds public values only: parameters, mechanisms, sensitivities and noise scales. It is what
+a fitted estimator keeps as ``privacy_`` and what an auditor reads.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["PrivacyCertificate", "ReleaseRecord"]
+
+
+@dataclass(frozen=True)
+class ReleaseRecord:
+    """One release of a fit.
+
+    Attributes
+    ----------
+    name : str
+        What was released.
+    mechanism : str
+        Noise that was added.
+    sensitivity : float
+        In units of the released value (squared units for second moments).
+    norm : str
+        Norm of the sensitivity.
+    scale : float
+        Scale of the noise (standard deviation of Gaussian noise, else the mechanism's scale);
+        the largest one where entries differ.
+    share : float
+        Share of the fit's allowance: of epsilon, or of mu squared in a Gaussian fit.
+    epsilon, mu : float or None
+        What the release may lose: epsilon in a pure fit, mu in a Gaussian one.
+    """
+
+    name: str
+    mechanism: str
+    sensitivity: float
+    norm: str
+    scale: float
+    share: float
+    epsilon: float | None
+    mu: float | None
+
+
+@dataclass(frozen=True)
+class PrivacyCertificate:
+    """What one fit released about one privacy unit, and the guarantee it carries.
+
+    Attributes
+    ----------
+    estimator : str
+    adjacency : {"replace_one", "add_or_remove_one"}
+        Neighbouring relation.
+    unit : str
+        Privacy unit: ``"row"``.
+    epsilon, delta : float
+        The fit is (epsilon, delta)-differentially private.
+    mu : float or None
+        The fit is mu-GDP, which implies the above; None for a pure epsilon guarantee.
+    seeded : bool
+        True if the noise came from ``random_state``: whoever knows the seed can remove it.
+    charged : bool
+        Whether a shared budget's ledger holds the charge.
+    releases : tuple of ReleaseRecord
+    """
+
+    estimator: str
+    adjacency: str
+    unit: str
+    epsilon: float
+    delta: float
+    mu: float | None
+    seeded: bool
+    charged: bool
+    releases: tuple[ReleaseRecord, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the certificate as plain types."""
+        return asdict(self)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the certificate as JSON."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def _repr_html_(self) -> str:
+        """Return the certificate as a table for notebooks."""
+        rows = "".join(
+            "<tr>"
+            + "".join(
+                f"<td>{html.escape(cell)}</td>"
+                for cell in (
+                    r.name,
+                    r.mechanism,
+                    f"{r.sensitivity:.4g} ({r.norm})",
+                    f"{r.scale:.4g}",
+                    f"{r.share:.1%}",
+                )
+            )
+            + "</tr>"
+            for r in self.releases
+        )
+        seeded = " <strong>Seeded: the noise can be reproduced.</strong>" if self.seeded else ""
+        return (
+            f"<div><p><strong>{html.escape(self.estimator)}</strong>: "
+            f"({self.epsilon:g}, {self.delta:g})-differentially private for one {self.unit}, "
+            f"relation {html.escape(self.adjacency)}.{seeded}</p>"
+            "<table><thead><tr><th>release</th><th>mechanism</th><th>sensitivity</th>"
+            f"<th>noise scale</th><th>share</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        )

@@ -1,0 +1,224 @@
+"""Row maps: each private row becomes a vector of bounded integers, and the bound travels along.
+
+Nothing is released here. A *view* maps a block of rows to integer-valued float64 on a public
+power-of-two grid and states the bounds that every mapped row obeys **as integers**:
+``|q_j| <= half_j`` for every coordinate and ``sum_j q_j**2 <= norm**2``.
+
+Guarantee of every ``map``: the image of a row depends on that row (and on public values) only,
+to the last bit, whatever else is in the block; and the stated bounds hold for every finite row.
+Two means, used throughout: elementwise ufuncs (IEEE operations on one number at a time), and
+products of integers that are exact in float64, so that no summation order matters. ``np.linalg.
+norm`` or a floating-point matrix product has neither property.
+
+Edge cases: huge rows saturate before anything can overflow; a zero-width box maps to 0; rounding
+is towards zero, so it never pushes a row out of its bound.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Ball", "Box", "Projection", "View", "clip_to_norm", "norm_codes", "power_of_two_grid"]
+
+Floats = NDArray[np.float64]
+
+# The bound of a row is at least 2**17 grid steps (and less than 2**18): quantisation is far
+# below any noise, and sums of products over 2**16 rows stay below 2**53.
+GRID_BITS = 17
+# Coordinates saturate here before squares are summed: 2**40 * d < 2**53 for d <= 8192.
+_SATURATE = float(2**20)
+MAX_FEATURES = 8192
+
+
+def power_of_two_grid(bound: float) -> float:
+    """Return the power of two g with 2**17 <= bound / g < 2**18 (1.0 for a zero bound)."""
+    if bound <= 0.0:
+        return 1.0
+    # Below 2**-1000 a step would underflow; the bound then has fewer steps, which is still exact.
+    return math.ldexp(1.0, max(math.frexp(bound)[1] - 1 - GRID_BITS, -1000))
+
+
+def _isqrt_up(value: int) -> int:
+    """Return the least integer whose square is at least value (rounds a sensitivity up)."""
+    root = math.isqrt(value)
+    return root if root * root == value else root + 1
+
+
+class View(Protocol):
+    """What the statistics need to know of a bounded row map."""
+
+    n_dims: int
+    grid: Floats  # user units a step, one a coordinate
+    center: Floats  # public origin: a row equal to it maps to 0
+    half: Floats  # integers: |q_j| <= half_j
+    norm: int  # integer: sum q_j**2 <= norm**2
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to bounded integer-valued rows."""
+        ...
+
+
+def _norm2(q: Floats) -> Floats:
+    """Return exact squared norms of integer-valued rows with |q_j| <= 2**20."""
+    return np.einsum("ij,ij->i", q, q)
+
+
+def _scaled(x: Floats) -> tuple[Floats, Floats, NDArray[np.int32]]:
+    """Write each row as 2**e * 2**-20 * y (y integers, at most 2**20) and return y, sum y**2, e.
+
+    The largest coordinate and its exponent are the same in any order, the squares are exact
+    integers: the result depends on the row only.
+    """
+    e = np.frexp(np.abs(x).max(axis=1, initial=0.0))[1]
+    y = np.trunc(np.ldexp(x, (20 - e)[:, None]))
+    return y, _norm2(y), e
+
+
+def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
+    """Quantise rows to integers on a grid with sum of squares at most radius**2.
+
+    Rows inside are truncated towards zero; rows outside are scaled onto the sphere first. The
+    bound is verified in integers and a row that still exceeds it by rounding is shrunk.
+
+    Parameters
+    ----------
+    x : ndarray of shape (m, d)
+        Rows relative to the public centre, in user units.
+    grid : float
+        Power of two.
+    radius : int
+        Bound in steps, below 2**18.
+
+    Returns
+    -------
+    q : ndarray of shape (m, d)
+        Integer-valued float64.
+    """
+    limit = float(radius) ** 2
+    q = np.trunc(np.clip(x / grid, -_SATURATE, _SATURATE))
+    outside = np.flatnonzero(_norm2(q) > limit)
+    if outside.size:
+        # ±inf can arise from a finite row minus a centre; the largest float stands for it.
+        far = np.clip(x[outside], -np.finfo(float).max, np.finfo(float).max)
+        y, y2, _ = _scaled(far)
+        # sqrt and the quotient are single IEEE operations on one number each.
+        scaled = np.trunc(y * (radius / np.sqrt(y2))[:, None])
+        over = np.flatnonzero(_norm2(scaled) > limit)
+        # |scaled| <= radius * (1 + 2**-50) in norm, so one step less a coordinate is inside.
+        scaled[over] -= np.sign(scaled[over])
+        still = np.flatnonzero(_norm2(scaled) > limit)
+        scaled[still] = 0.0
+        q[outside] = scaled
+    return q
+
+
+def norm_codes(x: Floats) -> NDArray[np.int64]:
+    """Return for each row the number of its quarter-octave of the L2 norm: floor(4 log2 norm) + 1.
+
+    A row of norm v has the code c with 2**((c-1)/4) <= v < 2**(c/4) up to the truncation of
+    `_scaled` (a relative 2**-20); the zero row has a code below every other.
+    """
+    far = np.clip(x, -np.finfo(float).max, np.finfo(float).max)
+    _, y2, e = _scaled(far)
+    mantissa, exponent = np.frexp(y2)  # y2 = mantissa * 2**exponent, mantissa in [1/2, 1)
+    half_octave = exponent + 2 * (e.astype(np.int64) - 20)
+    # norm**2 in [2**(h-1), 2**h): code 2h - 1 for the lower, 2h for the upper quarter-octave.
+    code = 2 * half_octave - (mantissa < math.sqrt(0.5))
+    return np.where(y2 > 0, code, -(2**20))
+
+
+class Box:
+    """Rows clipped to a box and centred at its midpoint.
+
+    Parameters
+    ----------
+    low, high : array-like of shape (d,)
+        Public bounds in user units.
+    per_feature : bool, default=False
+        One grid a feature (each half width is 2**17 to 2**18 steps) instead of one for all.
+        The common grid keeps Euclidean geometry; the other keeps every feature's precision.
+    """
+
+    def __init__(self, low: ArrayLike, high: ArrayLike, *, per_feature: bool = False) -> None:
+        self.low = np.array(low, dtype=np.float64)
+        self.high = np.array(high, dtype=np.float64)
+        self.n_dims = self.low.size
+        # Halves first: the sum or the difference of two huge bounds may overflow.
+        self.center = self.low / 2 + self.high / 2
+        half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)
+        widest = half_width if per_feature else np.full(self.n_dims, half_width.max())
+        self.grid = np.array([power_of_two_grid(float(w)) for w in widest])
+        self.half = np.floor(half_width / self.grid)
+        self.norm = _isqrt_up(sum(int(h) ** 2 for h in self.half))
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= half_j."""
+        return np.trunc(np.clip((block - self.center) / self.grid, -self.half, self.half))
+
+
+class Ball:
+    """Rows minus a public centre, clipped to an L2 norm.
+
+    Parameters
+    ----------
+    center : array-like of shape (d,)
+        Public (or released) centre in user units.
+    radius : float
+        Bound on the norm in user units, positive.
+    """
+
+    def __init__(self, center: ArrayLike, radius: float) -> None:
+        self.center = np.array(center, dtype=np.float64)
+        self.radius = float(radius)
+        self.n_dims = self.center.size
+        step = power_of_two_grid(self.radius)
+        self.grid = np.full(self.n_dims, step)
+        self.norm = math.floor(self.radius / step)
+        self.half = np.full(self.n_dims, float(self.norm))
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with sum q_j**2 <= norm**2."""
+        return clip_to_norm(block - self.center, float(self.grid[0]), self.norm)
+
+
+class Projection:
+    """Rows of a view projected on released components, clipped to a box again.
+
+    The components are rounded to multiples of 2**-16 and multiplied as integers, which is exact
+    in float64 (2**17 steps * 2**16 * d < 2**53), so the image depends on the row only.
+
+    Parameters
+    ----------
+    base : View
+        With one common grid.
+    components : array-like of shape (k, d)
+        Public or released.
+    radius : float or array-like of shape (k,)
+        Half width of the box around the projected centre, in user units.
+    """
+
+    _BITS = 16
+
+    def __init__(self, base: View, components: ArrayLike, radius: ArrayLike) -> None:
+        self.base = base
+        scaled = np.rint(np.asarray(components, dtype=np.float64) * 2**self._BITS)
+        self._weights = np.clip(scaled, -(2.0**self._BITS), 2.0**self._BITS)
+        self.components = self._weights / 2**self._BITS
+        self.n_dims = self._weights.shape[0]
+        self.center = np.zeros(self.n_dims)
+        half_width = np.broadcast_to(np.asarray(radius, dtype=np.float64), (self.n_dims,))
+        self.low, self.high = -half_width, half_width.copy()
+        self.grid = np.full(self.n_dims, power_of_two_grid(float(half_width.max())))
+        self.half = np.floor(half_width / self.grid)
+        self.norm = _isqrt_up(sum(int(h) ** 2 for h in self.half))
+        # A quotient of powers of two: multiplying by it is exact.
+        self._rescale = float(base.grid[0]) / 2**self._BITS / float(self.grid[0])
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= half_j."""
+        exact = self.base.map(block) @ self._weights.T
+        return np.trunc(np.clip(exact * self._rescale, -self.half, self.half))

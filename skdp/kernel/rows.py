@@ -1,0 +1,231 @@
+"""Where private rows enter: one check of the whole table, then blocks of float64.
+
+Nothing is released here. ``check_rows`` decides everything that may be an error (shape,
+type, NaN, infinity) once, before any charge, with fixed texts that quote no cell; after it
+no reader of the rows can fail. A ``Rows`` hands out blocks, so a memory-mapped array larger
+than memory works and no second copy of the data is held. It is the seam for other engines:
+whatever yields the same blocks gets the same statistics, because those are exact integers.
+
+A privacy unit is one row today. Units of many rows enter here too: a ``Rows`` whose blocks
+carry a unit code beside each row; the statistics then bound each unit instead of each row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["Rows", "check_rows", "check_public_array", "opaque_rows"]
+
+# Two limits on a block: about 4 MB of float64, so that a handful of temporaries stay far below
+# 128 MB; and at most 2**16 rows, so that sums of products of 18-bit integers stay below 2**53
+# (kernel/README.md, "Exact sums").
+_BLOCK_VALUES = 2**19
+_BLOCK_ROWS = 2**16
+
+_NOT_FINITE = (
+    "Input X contains NaN or infinity; X must be finite. Drop or impute such rows from public "
+    "knowledge before the private step."
+)
+_NOT_A_NUMBER = (
+    "X must be numeric: float() argument must be a string or a real number in every cell; "
+    "encode other columns from public knowledge first."
+)
+_NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
+
+
+def _is_frame(X: Any) -> bool:
+    """Say whether X is a pandas table, which is sliced with ``iloc``."""
+    return hasattr(X, "iloc") and hasattr(X, "columns")
+
+
+def _is_sliced_table(X: Any) -> bool:
+    """Say whether X is a polars or pyarrow table, which is cut with ``slice(offset, length)``."""
+    return hasattr(X, "slice") and hasattr(X, "columns") and hasattr(X, "shape")
+
+
+def _cut(X: Any, start: int, stop: int) -> Any:
+    """Return rows start to stop of any supported container, as that container."""
+    if _is_frame(X):
+        return X.iloc[start:stop]
+    if _is_sliced_table(X):
+        return X.slice(start, stop - start)
+    return X[start:stop]
+
+
+def _to_float(block: Any) -> tuple[NDArray[np.float64] | None, str]:
+    """Convert a block to float64; on failure return None and the kind of failure.
+
+    The exception is swallowed here on purpose: its text may quote a cell, and an error raised
+    inside the ``except`` would carry it along as ``__context__``.
+    """
+    try:
+        if _is_frame(block):
+            # The conversion must not depend on dtype quirks: nullable columns give NaN for NA.
+            values = block.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif hasattr(block, "to_numpy") and not isinstance(block, np.ndarray):
+            values = np.asarray(block.to_numpy(), dtype=np.float64)
+        elif hasattr(block, "to_pandas"):
+            values = block.to_pandas().to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            values = np.asarray(block)
+            if values.dtype.kind == "c":
+                return None, "complex"
+            if values.dtype.kind in "mM":
+                return None, "type"
+            values = np.asarray(values, dtype=np.float64)
+    except TypeError:
+        return None, "type"
+    except (ValueError, OverflowError, AttributeError):
+        return None, "value"
+    return values, ""
+
+
+def _raise(kind: str) -> None:
+    """Raise the fixed text for a kind of bad content."""
+    if kind == "complex":
+        raise ValueError("Complex data not supported: X must be real.")
+    if kind == "type":
+        raise TypeError(_NOT_A_NUMBER)
+    if kind == "value":
+        raise ValueError(_NOT_A_NUMBER)
+    if kind == "finite":
+        raise ValueError(_NOT_FINITE)
+
+
+def _container(X: Any, estimator: str) -> Any:
+    """Return X as something that can be cut into blocks of two dimensions, or raise."""
+    if sparse.issparse(X):
+        raise TypeError(
+            f"{estimator} does not support sparse input: X must be a dense array or a table; "
+            "use X.toarray()."
+        )
+    if not (_is_frame(X) or _is_sliced_table(X)):
+        problem = ""
+        try:
+            array = X if isinstance(X, np.ndarray) else np.asarray(X)
+        except (TypeError, ValueError):
+            array, problem = None, "value"
+        _raise(problem)
+        X = array
+        if X.ndim != 2:
+            raise ValueError(
+                f"Expected 2D array, got {X.ndim}D array instead: X must have shape (n_samples, "
+                "n_features). Reshape your data with X.reshape(-1, 1) if it has one feature or "
+                "X.reshape(1, -1) if it is one sample."
+            )
+    if X.shape[1] == 0:
+        # The number of rows is left out of the shape: it may be private.
+        raise ValueError("Found array with 0 feature(s) (shape=(, 0)) while a minimum of 1 is required.")
+    return X
+
+
+class Rows:
+    """The private table, validated; only the kernel reads it.
+
+    Parameters
+    ----------
+    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_features)
+        Already checked.
+    y : array-like of shape (n_samples,), default=None
+        Targets that travel with the rows (private as well).
+    """
+
+    def __init__(self, X: Any, y: Any = None) -> None:
+        self._X = X
+        self._y = y
+        self._n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
+
+    def __repr__(self) -> str:
+        return f"Rows(n_features={self.n_features})"
+
+    def blocks(self, values_per_row: int | None = None) -> Iterator[NDArray[np.float64]]:
+        """Yield the rows in order as float64 arrays of shape (at most block, n_features)."""
+        width = max(self.n_features, values_per_row or 1)
+        step = int(min(max(_BLOCK_VALUES // width, 256), _BLOCK_ROWS))
+        for start in range(0, self._n, step):
+            values, _ = _to_float(_cut(self._X, start, min(start + step, self._n)))
+            assert values is not None  # check_rows has converted every block once
+            yield values
+
+    def slices(self, step: int) -> Iterator[tuple[Any, Any]]:
+        """Yield (X, y) slices of the caller's own containers, `step` rows at a time."""
+        for start in range(0, self._n, step):
+            stop = min(start + step, self._n)
+            yield _cut(self._X, start, stop), None if self._y is None else _cut(self._y, start, stop)
+
+    def digest(self) -> bytes:
+        """Return a hash of the content; it feeds the noise stream of seeded fits and nothing else."""
+        h = hashlib.blake2b(digest_size=32)
+        for block in self.blocks():
+            h.update(np.ascontiguousarray(block).tobytes())
+        return h.digest()
+
+
+def check_rows(X: Any, *, estimator: str) -> Rows:
+    """Validate a private table once and return the handle through which the kernel reads it.
+
+    Guarantee: after it returns, reading any block cannot fail. Every error text is fixed and
+    public (type, number of features), raised outside any ``except`` so that no context quotes
+    a cell.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, n_features)
+        Finite numeric rows, at least one.
+    estimator : str
+        Name for error messages.
+
+    Returns
+    -------
+    rows : Rows
+
+    Raises
+    ------
+    TypeError
+        If X is sparse or holds things that are no numbers.
+    ValueError
+        If X is not two-dimensional, has no row or no feature, is complex, or is not finite.
+    """
+    X = _container(X, estimator)
+    if X.shape[0] == 0:
+        raise ValueError(_NO_ROWS)
+    rows = Rows(X)
+    step = int(min(max(_BLOCK_VALUES // rows.n_features, 256), _BLOCK_ROWS))
+    for start in range(0, rows._n, step):
+        values, problem = _to_float(_cut(X, start, min(start + step, rows._n)))
+        if values is not None and not np.isfinite(values).all():
+            problem = "finite"
+        _raise(problem)
+    return rows
+
+
+def check_public_array(X: Any, *, estimator: str) -> NDArray[np.float64]:
+    """Validate the caller's own argument of ``predict``/``transform`` and return it as float64.
+
+    The same texts as `check_rows`, because the argument may be private to the caller too.
+    """
+    X = _container(X, estimator)
+    if X.shape[0] == 0:
+        raise ValueError(_NO_ROWS)
+    values, problem = _to_float(X)
+    if values is not None and not np.isfinite(values).all():
+        problem = "finite"
+    _raise(problem)
+    assert values is not None
+    return values
+
+
+def opaque_rows(X: Any, y: Any = None) -> Rows:
+    """Wrap rows of any content (text, categories) for a door that maps each row alone.
+
+    Nothing is read here. Used by private scorers, whose estimator knows what the columns are.
+    """
+    X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
+    return Rows(X, y if y is None or hasattr(y, "shape") else np.asarray(y))

@@ -1,0 +1,599 @@
+"""The doors: what an estimator may ask of private rows, each with the sensitivity that holds.
+
+A session is opened on checked rows with an allowance (see `skdp.kernel.release`); its methods
+compute an exact statistic and release it with noise. Views (`box`, `ball`, `project`) bound rows
+and release nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdp.budget import PrivacyBudget
+from skdp.exceptions import PrivacyLeakError
+from skdp.kernel import bounds as _bounds
+from skdp.kernel import calibration
+from skdp.kernel import statistics as stats
+from skdp.kernel.protect import MAX_FEATURES, Ball, Box, Floats, Projection, View
+from skdp.kernel.release import Meter, Release, Share, exact_fraction
+from skdp.kernel.rows import Rows
+
+__all__ = ["GramRelease", "Session", "Tree", "open_session"]
+
+MAX_DEPTH = 16
+
+
+def _released(value: NDArray | float, std: Any) -> Release:
+    """Freeze a released array."""
+    array = np.array(value, dtype=np.float64)
+    array.setflags(write=False)
+    return Release(array, std)
+
+
+@dataclass(frozen=True)
+class GramRelease:
+    """A released second moment with the sum and the number of rows from the same noise.
+
+    Attributes
+    ----------
+    second_moment : ndarray of shape (d, d)
+        Noisy sum of (x - c)(x - c)', user units squared.
+    total : ndarray of shape (d,)
+        Noisy sum of x - c.
+    n : float
+        Exact number of rows under replace-one, noisy otherwise; at least 1.
+    std : float
+        Standard deviation of an off-diagonal entry of ``second_moment``.
+    total_std, n_std : float
+        The same of an entry of ``total`` and of ``n``.
+    noise : str
+        ``"gaussian"``, ``"wishart"`` or ``"laplace"``.
+    """
+
+    second_moment: Floats
+    total: Floats
+    n: float
+    std: float
+    total_std: float
+    n_std: float
+    noise: str
+
+
+class Session(Meter):
+    """A metered conversation with one table of private rows; open it with `open_session`."""
+
+    def __init__(self, rows: Rows, **options: Any) -> None:
+        super().__init__(rows, **options)
+        self._rows = rows
+        self.n_features = rows.n_features
+
+    @property
+    def _replace(self) -> bool:
+        return self.adjacency == stats.REPLACE_ONE
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, where the relation makes it public."""
+        if not self._replace:
+            raise PrivacyLeakError("the number of rows is private under 'add_or_remove_one'")
+        return self._rows._n
+
+    # --- views --------------------------------------------------------------------------------
+
+    def box(self, low: ArrayLike, high: ArrayLike, *, per_feature: bool = False) -> Box:
+        """Return the view of the rows clipped to a public box (scalars or one per feature)."""
+        shape = (self.n_features,)
+        return Box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), per_feature=per_feature)
+
+    def ball(self, center: ArrayLike, radius: float) -> Ball:
+        """Return the view of the rows minus a public centre, clipped to an L2 norm."""
+        if self.n_features > MAX_FEATURES:
+            raise ValueError(f"X must have at most {MAX_FEATURES} features, got {self.n_features}")
+        return Ball(np.broadcast_to(center, (self.n_features,)), radius)
+
+    def project(self, view: View, components: ArrayLike, radius: ArrayLike) -> Projection:
+        """Return the view projected on released components (k, d) and clipped to a box."""
+        return Projection(view, components, radius)
+
+    # --- counts, sums, means ------------------------------------------------------------------
+
+    def count(self, share: Share = None, *, name: str = "count") -> Release:
+        """Release the number of rows: exact and free under replace-one, noisy otherwise.
+
+        Guarantee: sensitivity 1 (A), 0 (R).
+        """
+        if self._replace:
+            return _released(float(self._rows._n), 0.0)
+        exact = np.array([self._rows._n], dtype=np.int64)
+        noisy, std = self.scalars(name, exact, 1, 1, share)
+        return _released(float(noisy[0]), std)
+
+    def sum(
+        self, view: View, share: Share = None, *, norm: str = "l2", name: str = "sum"
+    ) -> Release:
+        """Release the sum of x - view.center over the rows.
+
+        Guarantee: sensitivity norm (A), 2 norm (R), in L2; in L1 (``norm="l1"``) the sum of the
+        half widths, twice that under R. L2: rounded Gaussian, or K-norm if pure; L1: discrete
+        Laplace (pure sessions only; Gaussian sessions use L2).
+        """
+        exact, _ = stats.exact_sum(self._rows, view)
+        unit = float(view.grid.max())
+        if norm == "l1":
+            l1 = stats.sum_sensitivity(view, self.adjacency, l1=True)
+            l2 = stats.sum_sensitivity(view, self.adjacency)
+            noisy, std = self.scalars(name, exact, l1, l2**2, share, unit=unit)
+        else:
+            size = stats.sum_sensitivity(view, self.adjacency)
+            noisy, std = self.vector(name, exact, size, share, unit=unit)
+        return _released(noisy.astype(np.float64) * view.grid, std * view.grid)
+
+    def mean(self, view: View, share: Share = None, *, name: str = "mean") -> Release:
+        """Release the mean of the clipped rows, in user units.
+
+        Guarantee: R: the sum at sensitivity 2 norm over the public n. A: (w n, sum) in one
+        release at sensitivity sqrt(w**2 + norm**2), w = norm / 3, then their quotient, clipped to
+        the view's box. Never noise of scale 1/n with a private n.
+        """
+        exact, n = stats.exact_sum(self._rows, view)
+        unit = float(view.grid.max())
+        if self._replace:
+            size = stats.sum_sensitivity(view, self.adjacency)
+            total, std = self.vector(name, exact, size, share, unit=unit)
+            count = float(n)
+        else:
+            weight = max(1, view.norm // 3)
+            both = np.concatenate([exact, np.array([weight * n], dtype=exact.dtype)])
+            size = stats.sum_sensitivity(view, self.adjacency, weight=weight)
+            noisy, std = self.vector(name, both, size, share, unit=unit)
+            total, count = noisy[:-1], max(1.0, float(noisy[-1]) / weight)
+        steps = np.clip(total.astype(np.float64) / count, -view.half, view.half)
+        return _released(view.center + steps * view.grid, std / count * view.grid)
+
+    def moments(self, view: Box, share: Share = None, *, name: str = "moments") -> tuple[Release, Release, float]:
+        """Release mean and mean square of every feature, relative to the box; and n.
+
+        With u = (x - centre) / half width in [-1, 1], each row contributes (u, u**2 - 1/2) per
+        feature. Guarantee: A: squared L2 sensitivity d (1 + 1/4), and w**2 more for the count;
+        R: 2 sqrt(d) (u = 1 against u = -1). In integers: u = q / Q with one grid a feature, u**2 as
+        floor(q**2 / Q) / Q; proof for the rounded map in kernel/README.md, "Moments".
+
+        Returns
+        -------
+        mean, mean_square : Release
+            Of u, in [-1, 1] and [0, 1].
+        n : float
+        """
+        scale = 2**17
+        d = view.n_dims
+        dtype = object if self._rows._n >= 2**44 else np.int64
+        total = np.zeros(2 * d, dtype=dtype)
+        for q in stats._mapped(self._rows, _Unit(view, scale), 2 * d):
+            square = np.floor(q * q / scale) - scale // 2
+            total += stats._as_total(np.concatenate([q.sum(axis=0), square.sum(axis=0)]), dtype)
+        n = self._rows._n
+        if self._replace:
+            size = stats._isqrt_up(4 * d * scale**2)
+            noisy, std = self.vector(name, total, size, share, unit=1 / scale)
+            count = float(n)
+        else:
+            weight = scale
+            both = np.concatenate([total, np.array([weight * n], dtype=total.dtype)])
+            size = stats._isqrt_up(-(-5 * d * scale**2 // 4) + weight**2)
+            noisy, std = self.vector(name, both, size, share, unit=1 / scale)
+            count = max(1.0, float(noisy[-1]) / weight)
+            noisy = noisy[:-1]
+        values = noisy.astype(np.float64) / count / scale
+        error = std / count / scale
+        mean = np.clip(values[:d], -1.0, 1.0)
+        square = np.clip(values[d:] + 0.5, 0.0, 1.0)
+        return _released(mean, error), _released(square, error), count
+
+    # --- histograms, groups, trees, Gram matrices -----------------------------------------------
+
+    def histogram(
+        self, view: View, n_bins: int, share: Share = None, *, name: str = "histogram"
+    ) -> Release:
+        """Release each feature's histogram over n_bins equal cells of the view's box, (d, n_bins).
+
+        Guarantee: a row adds one to a bin of each of d histograms. L1 d, L2 sqrt(d) (A); L1 2d,
+        L2 sqrt(2 d) (R).
+        """
+        exact = stats.grid_histograms(self._rows, view, n_bins)
+        rows_touched = view.n_dims * (2 if self._replace else 1)
+        noisy, std = self.scalars(name, exact, rows_touched, rows_touched, share)
+        return _released(noisy, std)
+
+    def centers(
+        self,
+        view: View,
+        centers: ArrayLike,
+        radius: float,
+        share: Share = None,
+        *,
+        count_share: float = 0.5,
+        name: str = "assigned sums",
+    ) -> tuple[Release, Release]:
+        """Release counts and residual sums of the rows by nearest public centre, jointly.
+
+        Each row goes to its nearest centre (Euclidean, in the view's coordinates); its residual is
+        clipped to L2 norm `radius`. Noise falls on every centre, empty or not. Guarantee: the
+        joint one of `Meter.joint`.
+
+        Returns
+        -------
+        counts : Release, value of shape (k,)
+        sums : Release, value of shape (k, d), std of shape (k,)
+            Relative to the centres.
+        """
+        step = float(view.grid[0])
+        steps = int(min(max(math.floor(radius / step), 1), 2**18 - 1))
+        where = np.array(centers, dtype=np.float64).reshape(-1, view.n_dims)
+        counts, sums, _ = stats.center_sums(self._rows, view, where, steps)
+        bounds = np.full(len(where), steps, dtype=np.int64)
+        noisy_counts, count_std, noisy_sums, sum_std = self.joint(
+            name, counts, sums, bounds, share, count_share, unit=step
+        )
+        return (
+            _released(noisy_counts, count_std),
+            _released(noisy_sums.astype(np.float64) * step, sum_std * step),
+        )
+
+    def tree(self, view: Box | Projection, depth: int) -> Tree:
+        """Return the private counts and sums of a binary tree over the view's box (one pass)."""
+        return Tree(self, view, int(min(max(depth, 0), MAX_DEPTH)))
+
+    def gram(
+        self,
+        view: Ball,
+        share: Share = None,
+        *,
+        tau: float = 0.25,
+        noise: str = "auto",
+        name: str = "second moment",
+    ) -> GramRelease:
+        """Release the second moment of x - c with the sum and the count, as one matrix.
+
+        The rows are augmented: z = (x - c, t) with t = tau * radius, so sum zz' holds the second
+        moment, t sum(x - c) and n t**2. Guarantee: the exact sensitivities of
+        `skdp.kernel.statistics.gram_sensitivity`.
+
+        Parameters
+        ----------
+        tau : float
+            In (0, 1]. Small values cost little noise and measure the mean less well.
+        noise : {"auto", "gaussian", "wishart", "laplace"}
+            ``"auto"``: Gaussian in a Gaussian session, else Wishart.
+        """
+        if noise == "auto":
+            noise = "wishart" if self.pure else "gaussian"
+        second, first, n = stats.exact_gram(self._rows, view)
+        t = int(min(max(round(tau * view.norm), 1), view.norm))
+        d = view.n_dims
+        augmented = np.zeros((d + 1, d + 1), dtype=object if n * view.norm**2 >= 2**61 else np.int64)
+        augmented[:d, :d] = second
+        augmented[:d, d] = augmented[d, :d] = t * first
+        augmented[d, d] = n * t * t
+        step = float(view.grid[0])
+        noisy, std = self.symmetric(
+            name,
+            augmented,
+            lambda geometry: stats.gram_sensitivity(view.norm, t, d, self.adjacency, geometry),
+            share,
+            noise,
+            unit=step**2,
+        )
+        matrix = noisy.astype(np.float64)
+        count = float(n) if self._replace else max(1.0, float(matrix[d, d]) / t**2)
+        moment = matrix[:d, :d] * step**2
+        total = matrix[:d, d] / t * step
+        moment.setflags(write=False)
+        total.setflags(write=False)
+        diagonal = {"gaussian": math.sqrt(2), "wishart": math.sqrt(2), "laplace": 1.0}[noise]
+        return GramRelease(
+            second_moment=moment,
+            total=total,
+            n=count,
+            std=std * step**2,
+            total_std=std / t * step,
+            n_std=0.0 if self._replace else diagonal * std / t**2,
+            noise=noise,
+        )
+
+    # --- bounds and quantiles ------------------------------------------------------------------
+
+    def learn_bounds(self, share: Share) -> tuple[Floats, Floats]:
+        """Learn (low, high) of every feature privately; always returns something usable.
+
+        Half of the share releases the octave histogram of every feature, half those of the rows'
+        least and greatest values, which serve where a feature's own counts drown in noise.
+        Guarantee: L1 d and 2, L2 sqrt(d) and sqrt(2) (A); twice, respectively sqrt(2) times (R).
+        """
+        by_feature, extremes = stats.exponent_histograms(self._rows)
+        factor = 2 if self._replace else 1
+        half = self._fraction(share) / 2
+        d = self.n_features
+        own, own_std = self.scalars("octaves by feature", by_feature, factor * d, factor * d, half)
+        common, common_std = self.scalars(
+            "octaves of row extremes", extremes, 2 * factor, 2 * factor, half
+        )
+        return _bounds.box_from_octaves(own, own_std, common, common_std)
+
+    def learn_norm_bound(self, center: ArrayLike, share: Share) -> float:
+        """Learn a bound on ||x - center|| privately; always returns something usable, positive.
+
+        Guarantee: a histogram of quarter-octaves; L1 1, L2 1 (A), 2 and sqrt(2) (R).
+        """
+        where = np.broadcast_to(np.asarray(center, dtype=np.float64), (self.n_features,))
+        exact = stats.norm_histogram(self._rows, where)
+        factor = 2 if self._replace else 1
+        noisy, std = self.scalars("octaves of the norm", exact, factor, factor, share)
+        return _bounds.norm_from_octaves(noisy, std, stats.NORM_CODES[0])
+
+    def quantile(
+        self, view: Box, q: float, share: Share = None, *, n_cells: int = 4096, name: str = "quantile"
+    ) -> Release:
+        """Release the q-quantile of every feature, as the midpoint of a public cell of its box.
+
+        Exponential mechanism over n_cells equal cells, score |rank of the cell - q n|. Guarantee:
+        each feature takes an equal part of the share; eta = epsilon / (2 max(q, 1 - q)) (A),
+        epsilon / 2 (R), the score's range of change being twice max(q, 1 - q), respectively 2.
+        """
+        fraction, epsilon = self._take(share, name)
+        d = view.n_dims
+        level = exact_fraction(q)
+        if self.mu is not None:
+            # mu**2 adds up over features; each is pure, which implies GDP.
+            each = Fraction(calibration.pure_part(self.level(fraction), d))
+        else:
+            each = epsilon / d
+        cells = stats.grid_histograms(self._rows, view, n_cells)
+        a, b = level.numerator, level.denominator
+        n = self._rows._n
+        # Scores in integers: |b * (rows below or half inside) - a * n|, with half rows as 2 * b.
+        below = np.cumsum(cells, axis=1) - cells
+        inside = 2 * below + cells
+        wide = inside.astype(object) if b * n >= 2**60 else inside
+        scores = np.abs(b * wide - 2 * a * n)
+        widest = max(level, 1 - level) if not self._replace else Fraction(1)
+        eta = each / (2 * widest) / (2 * b)
+        chosen = self.select(name, list(scores), eta, float(2 * b * widest))
+        width = 2 * view.half * view.grid / n_cells
+        value = view.center - view.half * view.grid + (chosen + 0.5) * width
+        self._record(name, "exponential mechanism", "rank", float(widest), 1.0, fraction)
+        return _released(value, np.full(d, np.nan))
+
+    # --- a user's callable, row by row -----------------------------------------------------------
+
+    def mean_score(
+        self,
+        score: Callable[[Any, Any], ArrayLike],
+        low: float,
+        high: float,
+        share: Share = None,
+        *,
+        rowwise: bool = False,
+        name: str = "score",
+    ) -> Release:
+        """Release the mean over rows of a user's score of one row, clipped to [low, high].
+
+        The callable gets one row at a time (X and y slices of length one); its exceptions and
+        non-finite results become `low`. With ``rowwise=True``, under replace-one only, it gets
+        blocks at fixed positions and must map each row by itself: row i's result may then depend
+        on i and row i, which replace-one allows. Guarantee: as `mean` of a one-dimensional box.
+        """
+        view = Box([low], [high])
+        # One row is enough to be exact; a block needs the caller's word that rows do not mix.
+        step = 4096 if rowwise and self._replace else 1
+        total, n = 0, self._rows._n
+        for X, y in self._rows.slices(step):
+            values = _row_scores(score, X, y, low)
+            total += int(view.map(np.clip(values, low, high)[:, None]).sum())
+        exact = np.array([total], dtype=np.int64)
+        if self._replace:
+            noisy, std = self.vector(name, exact, 2 * view.norm, share, unit=float(view.grid[0]))
+            count = float(n)
+        else:
+            weight = max(1, view.norm // 2)
+            size = stats.sum_sensitivity(view, self.adjacency, weight=weight)
+            both = np.array([total, weight * n], dtype=np.int64)
+            noisy, std = self.vector(name, both, size, share, unit=float(view.grid[0]))
+            count = max(1.0, float(noisy[1]) / weight)
+        step_size = float(view.grid[0])
+        value = np.clip(view.center[0] + float(noisy[0]) * step_size / count, low, high)
+        return _released(value, std * step_size / count)
+
+
+def _row_scores(score: Callable[[Any, Any], ArrayLike], X: Any, y: Any, default: float) -> Floats:
+    """Apply the user's callable; exceptions and non-finite values become the public default."""
+    import warnings
+
+    length = X.shape[0]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            values = np.asarray(score(X, y), dtype=np.float64).reshape(length)
+        except Exception:
+            if length > 1:
+                # One bad row must not decide for the others: ask for each row alone.
+                parts = [
+                    _row_scores(score, *_one(X, y, i), default) for i in range(length)
+                ]
+                return np.concatenate(parts)
+            return np.array([default])
+    return np.where(np.isfinite(values), values, default)
+
+
+def _one(X: Any, y: Any, i: int) -> tuple[Any, Any]:
+    """Return row i of a slice, as a slice of length one."""
+    from skdp.kernel.rows import _cut
+
+    return _cut(X, i, i + 1), None if y is None else _cut(y, i, i + 1)
+
+
+class _Unit:
+    """A per-feature box mapped to integers in [-scale, scale] whatever its width."""
+
+    def __init__(self, view: Box, scale: int) -> None:
+        self._view = view
+        self._scale = scale
+        self.n_dims, self.center = view.n_dims, view.center
+        self.half = np.full(view.n_dims, float(scale))
+        self.grid, self.norm = view.grid, stats._isqrt_up(view.n_dims * scale**2)
+
+    def map(self, block: Floats) -> Floats:
+        """Map rows to integers; a feature of zero width maps to 0."""
+        half = self._view.half
+        q = self._view.map(block)
+        return np.trunc(q * self._scale / np.where(half > 0, half, 1.0))
+
+
+class Tree:
+    """Private counts and sums of the cells of a public binary tree; releases nodes on request.
+
+    Attributes
+    ----------
+    depth : int
+    split_dims : ndarray of shape (depth,)
+        Dimension that each level cuts.
+    """
+
+    def __init__(self, session: Session, view: Box | Projection, depth: int) -> None:
+        self._session = session
+        self._view = view
+        self._geometry = stats.tree_geometry(view.half, depth)
+        self._table = stats.cell_table(session._rows, view, self._geometry)
+        self.depth = depth
+        self.split_dims = self._geometry.split_dims.copy()
+
+    def __repr__(self) -> str:
+        return f"Tree(depth={self.depth})"
+
+    def boxes(self, nodes: ArrayLike) -> tuple[Floats, Floats]:
+        """Return the nodes' public boxes (low, high), each of shape (m, d), in the view's units."""
+        ids = self._checked(nodes, disjoint=False)
+        low = self._geometry.low[ids] * self._view.grid + self._view.center
+        high = (self._geometry.high[ids] + 1) * self._view.grid + self._view.center
+        return np.maximum(low, self._view.low), np.minimum(high, self._view.high)
+
+    def centers(self, nodes: ArrayLike) -> Floats:
+        """Return the public centres to which `sums` refers, shape (m, d), in the view's units."""
+        ids = self._checked(nodes, disjoint=False)
+        centers, _ = stats.leaf_geometry(self._geometry, ids)
+        return self._view.center + centers * self._view.grid
+
+    def counts(self, nodes: ArrayLike, share: Share = None, *, name: str = "node counts") -> Release:
+        """Release the numbers of rows of pairwise disjoint nodes.
+
+        Guarantee: a row is in at most one node. L1 1, L2 1 (A); 2, sqrt(2) (R).
+        """
+        ids = self._checked(nodes)
+        factor = 2 if self._session._replace else 1
+        exact = self._table.node_counts(ids)
+        noisy, std = self._session.scalars(name, exact, factor, factor, share)
+        return _released(noisy, std)
+
+    def sums(
+        self,
+        leaves: ArrayLike,
+        share: Share = None,
+        *,
+        count_share: float = 0.5,
+        name: str = "leaf sums",
+    ) -> tuple[Release, Release]:
+        """Release counts and sums of x - leaf centre of pairwise disjoint leaves, jointly.
+
+        Guarantee: within a leaf ||q - centre|| is at most half its diagonal (in integers, rounded
+        up), so the noise of a leaf's sum is local to it; joint loss as in `Meter.joint`.
+
+        Returns
+        -------
+        counts : Release, value of shape (m,)
+        sums : Release, value of shape (m, d), std of shape (m,)
+        """
+        ids = self._checked(leaves)
+        centers, bounds = stats.leaf_geometry(self._geometry, ids)
+        step = float(self._view.grid[0])
+        counts, count_std, sums, sum_std = self._session.joint(
+            name,
+            self._table.node_counts(ids),
+            self._table.node_sums(ids, centers),
+            bounds,
+            share,
+            count_share,
+            unit=step,
+        )
+        return (
+            _released(counts, count_std),
+            _released(sums.astype(np.float64) * step, sum_std * step),
+        )
+
+    def _checked(self, nodes: ArrayLike, *, disjoint: bool = True) -> NDArray[np.int64]:
+        """Return node ids as int64, refusing unknown ones and (if asked) overlapping ones."""
+        ids = np.atleast_1d(np.asarray(nodes, dtype=np.int64))
+        if ids.size == 0 or ids.min() < 1 or ids.max() >= 2 ** (self.depth + 1):
+            raise PrivacyLeakError(f"nodes must be heap numbers of a tree of depth {self.depth}")
+        if disjoint:
+            first, last = self._table._span(np.sort(ids))
+            order = np.argsort(first, kind="stable")
+            if np.any(last[order][:-1] > first[order][1:]):
+                raise PrivacyLeakError("nodes of one release must be pairwise disjoint")
+        return ids
+
+
+def open_session(
+    rows: Rows,
+    *,
+    estimator: str,
+    epsilon: float,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+    context: str = "",
+) -> Session:
+    """Charge (epsilon, delta) to the budget and return a session on the rows.
+
+    Guarantee: the charge is in the ledger before any noise is drawn; everything the session
+    releases is (epsilon, delta)-differentially private together.
+
+    Parameters
+    ----------
+    rows : Rows
+        From `check_rows`.
+    estimator : str
+        Name in ledger and certificate.
+    epsilon, delta : float
+        Valid (`skdp.base` checks them for estimators).
+    budget : PrivacyBudget or None
+        Shared ledger; None means the fit stands alone, under replace-one.
+    random_state : None, int or RandomState
+        None for the operating system's entropy; otherwise noise is reproducible and marked so.
+    context : str
+        Public parameters of the fit; keys the stream of seeded noise.
+
+    Returns
+    -------
+    session : Session
+        A context manager.
+
+    Raises
+    ------
+    BudgetExceededError, SealedBudgetError, LedgerError
+        Nothing was charged then.
+    """
+    return Session(
+        rows,
+        estimator=estimator,
+        epsilon=epsilon,
+        delta=delta,
+        budget=budget,
+        random_state=random_state,
+        context=context,
+    )

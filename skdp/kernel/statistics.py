@@ -1,0 +1,376 @@
+"""Exact statistics of bounded integer rows, each with the sensitivity that belongs to it.
+
+Nothing is released here. Every function makes one pass over the rows in blocks and returns
+exact integers: the same to the last bit in any row order, block size or number of threads,
+because every partial sum of a block stays below 2**53 (float64 adds integers exactly there) and
+blocks are added as int64, or as Python integers where int64 could overflow.
+
+Sensitivities are integers in the same steps, for both neighbouring relations (A: add or remove
+one row; R: replace one row). All views are symmetric about 0, so the diameter of the image, which
+is the sensitivity of its sum under R, is twice its radius, the sensitivity under A.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.kernel.protect import Floats, View, _isqrt_up, clip_to_norm, norm_codes
+from skdp.kernel.rows import Rows
+
+__all__ = [
+    "REPLACE_ONE",
+    "CellTable",
+    "center_sums",
+    "exact_gram",
+    "exact_sum",
+    "exponent_histograms",
+    "gram_sensitivity",
+    "grid_histograms",
+    "leaf_geometry",
+    "norm_histogram",
+    "sum_sensitivity",
+]
+
+Ints = NDArray[np.int64]
+REPLACE_ONE = "replace_one"
+
+
+def _mapped(rows: Rows, view: View, values_per_row: int = 1) -> Iterator[Floats]:
+    """Yield mapped blocks; overflow warnings are silenced because they would depend on rows."""
+    for block in rows.blocks(values_per_row):
+        with np.errstate(all="ignore"):
+            mapped = view.map(block)
+        yield mapped
+
+
+def _total_dtype(rows: Rows, largest: int) -> type:
+    """Return int64 where n * largest cannot overflow it, else object (Python integers)."""
+    return np.int64 if rows._n * largest < 2**62 else object
+
+
+def _as_total(part: Floats, dtype: type) -> NDArray:
+    """Convert an exact integer-valued float64 array to the dtype of the total."""
+    whole = part.astype(np.int64)
+    return whole.astype(object) if dtype is object else whole
+
+
+# --- sums and second moments ------------------------------------------------------------------
+
+
+def exact_sum(rows: Rows, view: View) -> tuple[NDArray, int]:
+    """Return (sum of q, n), exactly."""
+    dtype = _total_dtype(rows, int(view.half.max(initial=0.0)))
+    total = np.zeros(view.n_dims, dtype=dtype)
+    for q in _mapped(rows, view, view.n_dims):
+        total += _as_total(q.sum(axis=0), dtype)
+    return total, rows._n
+
+
+def sum_sensitivity(view: View, adjacency: str, *, l1: bool = False, weight: int = 0) -> int:
+    """Return the sensitivity of (weight * n, sum of q) in L2 (or L1), in steps, rounded up.
+
+    A: sqrt(weight**2 + norm**2), or weight + sum half. R: the count does not move; 2 norm, or
+    2 sum half (attained between opposite corners of a box; an upper bound for a ball).
+    """
+    if l1:
+        radius = int(view.half.sum())
+        # For a ball sqrt(d) * norm is smaller than the sum of its half widths.
+        radius = min(radius, _isqrt_up(view.n_dims * view.norm**2))
+        return 2 * radius if adjacency == REPLACE_ONE else weight + radius
+    if adjacency == REPLACE_ONE:
+        return 2 * view.norm
+    return _isqrt_up(weight**2 + view.norm**2)
+
+
+def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
+    """Return (sum of q q', sum of q, n), exactly; the products are BLAS on integers.
+
+    An entry of a block's product is at most 2**16 rows * (2**18)**2 = 2**52 < 2**53.
+    """
+    dtype = _total_dtype(rows, view.norm**2)
+    d = view.n_dims
+    second = np.zeros((d, d), dtype=dtype)
+    first = np.zeros(d, dtype=dtype)
+    for q in _mapped(rows, view, d):
+        second += _as_total(q.T @ q, dtype)
+        first += _as_total(q.sum(axis=0), dtype)
+    return second, first, rows._n
+
+
+def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry: str) -> int:
+    """Return the sensitivity of the Gram matrix of z = (q, tau), ||q|| <= norm, in steps squared.
+
+    With gamma**2 = norm**2 + tau**2 and tau <= norm. A: the change is zz', whose Frobenius and
+    nuclear norms are gamma**2 and whose upper triangle has L1 norm at most (D+1)/2 gamma**2 in D
+    dimensions. R: zz' - vv' (the n entry cancels): Frobenius sqrt(2) gamma**2, nuclear
+    2 gamma**2 (both at z orthogonal to v), upper triangle sqrt(D**2/2 + D + 1) gamma**2 (D even)
+    or sqrt(D**2/2 + D + 3/4) gamma**2 (D odd). Proofs: kernel/README.md, "Gram matrix".
+    """
+    if tau > norm:
+        raise ValueError("tau must not exceed the norm bound")
+    gamma2 = norm**2 + tau**2
+    dims = n_dims + (tau > 0)
+    replace = adjacency == REPLACE_ONE
+    if geometry == "frobenius":
+        return _isqrt_up(2 * gamma2**2) if replace else gamma2
+    if geometry == "nuclear":
+        return 2 * gamma2 if replace else gamma2
+    if geometry == "upper_l1":
+        if not replace:
+            return -(-(dims + 1) * gamma2 // 2)
+        quarter = 2 * dims**2 + 4 * dims + (4 if dims % 2 == 0 else 3)
+        return _isqrt_up(-(-quarter * gamma2**2 // 4))
+    raise ValueError(f"unknown geometry {geometry!r}")
+
+
+# --- sums by nearest public centre ------------------------------------------------------------
+
+
+def center_sums(
+    rows: Rows, view: View, centers: Floats, radius: int
+) -> tuple[Ints, NDArray, Floats]:
+    """Assign each row to its nearest centre and sum the clipped residuals by centre, exactly.
+
+    Parameters
+    ----------
+    rows : Rows
+    view : View
+        With one common grid.
+    centers : ndarray of shape (k, d)
+        Public, in user units; rounded to the view's grid.
+    radius : int
+        L2 bound of a residual in steps, below 2**18.
+
+    Returns
+    -------
+    counts : ndarray of shape (k,)
+    sums : ndarray of shape (k, d)
+        Sums of clip(q - c_j), in steps.
+    rounded : ndarray of shape (k, d)
+        The centres in steps, to which the residuals refer.
+    """
+    rounded = np.clip(np.rint((centers - view.center) / view.grid), -(2.0**19), 2.0**19)
+    k, d = rounded.shape
+    norms = np.einsum("ij,ij->i", rounded, rounded)
+    counts = np.zeros(k, dtype=np.int64)
+    dtype = _total_dtype(rows, radius)
+    sums = np.zeros((k, d), dtype=dtype)
+    columns = np.arange(d)
+    for q in _mapped(rows, view, max(d, k)):
+        # |q|^2 is the same for every centre. |c|^2 <= 2**38 d and 2 q.c are exact integers, so
+        # ties go to the lowest index for every row alike.
+        nearest = np.argmin(norms - 2.0 * (q @ rounded.T), axis=1)
+        residual = clip_to_norm(q - rounded[nearest], 1.0, radius)
+        cells = (nearest[:, None] * d + columns).ravel()
+        counts += np.bincount(nearest, minlength=k)
+        part = np.bincount(cells, weights=residual.ravel(), minlength=k * d)
+        sums += _as_total(part.reshape(k, d), dtype)
+    return counts, sums, rounded
+
+
+# --- counts and sums of the cells of a binary tree --------------------------------------------
+
+
+@dataclass
+class CellTable:
+    """Exact counts and sums of all nodes of a complete binary tree over a box; private.
+
+    The tree's geometry is public: level l cuts every box of that level at its integer midpoint
+    along ``split_dims[l]``. So one pass that finds each row's deepest cell determines every node.
+    Nodes are numbered as in a heap: root 1, children 2i and 2i + 1.
+    """
+
+    counts: Ints  # (2**depth,)
+    sums: NDArray  # (2**depth, d)
+    depth: int
+
+    @cached_property
+    def _count_prefix(self) -> Ints:
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    @cached_property
+    def _sum_prefix(self) -> NDArray:
+        return np.concatenate(
+            [np.zeros((1, self.sums.shape[1]), self.sums.dtype), np.cumsum(self.sums, axis=0)]
+        )
+
+    def _span(self, nodes: Ints) -> tuple[Ints, Ints]:
+        """Return first and past-the-last deepest cell below each node."""
+        level = np.frexp(nodes.astype(np.float64))[1] - 1
+        below = self.depth - level
+        first = (nodes << below) - (1 << self.depth)
+        return first, first + (np.int64(1) << below)
+
+    def node_counts(self, nodes: Ints) -> Ints:
+        """Return the exact number of rows of each node."""
+        first, last = self._span(nodes)
+        return self._count_prefix[last] - self._count_prefix[first]
+
+    def node_sums(self, nodes: Ints, centers: Ints) -> NDArray:
+        """Return the exact sums of q - center over each node's rows."""
+        first, last = self._span(nodes)
+        return (
+            self._sum_prefix[last]
+            - self._sum_prefix[first]
+            - self.node_counts(nodes)[:, None] * centers
+        )
+
+
+@dataclass(frozen=True)
+class TreeGeometry:
+    """The public boxes of the tree: integer bounds (inclusive) of every node, by heap number."""
+
+    low: Ints  # (2**(depth+1), d), row 0 unused
+    high: Ints
+    split_dims: Ints  # (depth,)
+    depth: int
+
+
+def tree_geometry(half: Floats, depth: int) -> TreeGeometry:
+    """Cut the box [-half, half] `depth` times at midpoints of its nominally longest side.
+
+    All boxes of a level have the same shape up to rounding, so the side to cut is chosen once a
+    level, from the root's nominal sides.
+    """
+    d = half.size
+    low = np.zeros((2 ** (depth + 1), d), dtype=np.int64)
+    high = np.zeros_like(low)
+    low[1], high[1] = -half.astype(np.int64), half.astype(np.int64)
+    side = 2.0 * half + 1.0
+    dims = np.zeros(depth, dtype=np.int64)
+    for level in range(depth):
+        j = int(np.argmax(side))
+        dims[level] = j
+        side[j] /= 2
+        parents = np.arange(2**level, 2 ** (level + 1))
+        for child in (0, 1):
+            low[2 * parents + child] = low[parents]
+            high[2 * parents + child] = high[parents]
+        # The right child starts at the midpoint rounded up; a box of one step leaves it empty.
+        middle = -((-(low[parents, j] + high[parents, j] + 1)) // 2)
+        high[2 * parents, j] = middle - 1
+        low[2 * parents + 1, j] = middle
+    return TreeGeometry(low, high, dims, depth)
+
+
+def leaf_geometry(geometry: TreeGeometry, nodes: Ints) -> tuple[Ints, Ints]:
+    """Return each node's integer centre (m, d) and the bound on ||q - centre|| within it (m,).
+
+    The bound uses the larger distance from the rounded centre to either face and is rounded up.
+    """
+    low, high = geometry.low[nodes], geometry.high[nodes]
+    centers = (low + high) // 2
+    reach = np.maximum(np.maximum(centers - low, high - centers), 0)
+    bound = [max(1, _isqrt_up(int(total))) for total in (reach.astype(object) ** 2).sum(axis=1)]
+    return centers, np.array(bound, dtype=np.int64)
+
+
+def cell_table(rows: Rows, view: View, geometry: TreeGeometry) -> CellTable:
+    """Find each row's deepest cell and add up counts and sums of the cells, in one pass."""
+    depth, d = geometry.depth, view.n_dims
+    n_cells = 2**depth
+    thresholds = [
+        geometry.low[2 * np.arange(2**level, 2 ** (level + 1)) + 1, geometry.split_dims[level]]
+        for level in range(depth)
+    ]
+    counts = np.zeros(n_cells, dtype=np.int64)
+    dtype = _total_dtype(rows, int(view.half.max(initial=0.0)))
+    sums = np.zeros((n_cells, d), dtype=dtype)
+    for q in _mapped(rows, view, d):
+        columns = np.ascontiguousarray(q.T)
+        code = np.zeros(len(q), dtype=np.int64)
+        for level in range(depth):
+            cut = thresholds[level].astype(np.float64)[code]
+            code = 2 * code + (columns[geometry.split_dims[level]] >= cut)
+        counts += np.bincount(code, minlength=n_cells)
+        for j in range(d):
+            part = np.bincount(code, weights=columns[j], minlength=n_cells)
+            sums[:, j] += _as_total(part, dtype)
+    return CellTable(counts, sums, depth)
+
+
+# --- histograms for bounds and quantiles ------------------------------------------------------
+
+EXPONENTS = 40  # exponents -40 < e <= 40 are told apart; 2**±40 covers 1e-12 to 1e12
+N_EXPONENT_BINS = 4 * EXPONENTS + 1
+
+
+def _exponent_codes(x: Floats) -> Ints:
+    """Return the bin of each value: 0 the most negative octave, the middle zero, then positive."""
+    e = np.clip(np.frexp(x)[1], 1 - EXPONENTS, EXPONENTS) + EXPONENTS  # 1 .. 2 * EXPONENTS
+    tiny = np.abs(x) < math.ldexp(1.0, -EXPONENTS)
+    return np.where(tiny, 0, np.sign(x).astype(np.int64) * e) + 2 * EXPONENTS
+
+
+def exponent_edges() -> tuple[Floats, Floats]:
+    """Return lower and upper edge of every bin of `_exponent_codes`."""
+    e = np.arange(1, 2 * EXPONENTS + 1) - EXPONENTS
+    upper, lower = np.ldexp(1.0, e), np.ldexp(1.0, e - 1)
+    tiny = math.ldexp(1.0, -EXPONENTS)
+    return (
+        np.concatenate([-upper[::-1], [-tiny], lower]),
+        np.concatenate([-lower[::-1], [tiny], upper]),
+    )
+
+
+def exponent_histograms(rows: Rows) -> tuple[Ints, Ints]:
+    """Count the octaves of every feature, and of each row's least and greatest value.
+
+    Returns
+    -------
+    by_feature : ndarray of shape (d, bins)
+        A row adds one to each feature's histogram (A: L1 d, L2 sqrt(d); R: twice, sqrt(2) times).
+    extremes : ndarray of shape (2, bins)
+        Of the row's minimum and maximum over features; as above with 2 for d.
+    """
+    d = rows.n_features
+    by_feature = np.zeros((d, N_EXPONENT_BINS), dtype=np.int64)
+    extremes = np.zeros((2, N_EXPONENT_BINS), dtype=np.int64)
+    for block in rows.blocks():
+        codes = _exponent_codes(block)
+        for j in range(d):
+            by_feature[j] += np.bincount(codes[:, j], minlength=N_EXPONENT_BINS)
+        # Codes grow with the value, so the extreme code is the code of the extreme value.
+        extremes[0] += np.bincount(codes.min(axis=1), minlength=N_EXPONENT_BINS)
+        extremes[1] += np.bincount(codes.max(axis=1), minlength=N_EXPONENT_BINS)
+    return by_feature, extremes
+
+
+NORM_CODES = (-160, 160)  # quarter-octaves: norms from 2**-40 to 2**40
+
+
+def norm_histogram(rows: Rows, center: Floats) -> Ints:
+    """Count the rows in each quarter-octave of ||x - center||; a row adds one to one bin."""
+    low, high = NORM_CODES
+    histogram = np.zeros(high - low + 1, dtype=np.int64)
+    for block in rows.blocks():
+        with np.errstate(all="ignore"):
+            codes = norm_codes(block - center)
+        histogram += np.bincount(np.clip(codes, low, high) - low, minlength=histogram.size)
+    return histogram
+
+
+def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:
+    """Count each feature's values in n_cells equal cells of its range [-half, half].
+
+    Returns
+    -------
+    counts : ndarray of shape (d, n_cells)
+    """
+    d = view.n_dims
+    counts = np.zeros((d, n_cells), dtype=np.int64)
+    width = 2.0 * view.half + 1.0  # integer values in the range
+    offsets = np.arange(d) * n_cells
+    for q in _mapped(rows, view, d):
+        # (q + half) * n_cells is an exact integer below 2**53; the quotient is one IEEE operation
+        # on one number, so the cell depends on the value only.
+        cell = np.minimum(np.floor((q + view.half) * n_cells / width), n_cells - 1)
+        flat = (cell.astype(np.int64) + offsets).ravel()
+        counts += np.bincount(flat, minlength=d * n_cells).reshape(d, n_cells)
+    return counts

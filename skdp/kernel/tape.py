@@ -1,0 +1,104 @@
+"""A tape of releases, by which audits record a fit and replay it on other rows.
+
+Guarantee: nothing here weakens a release. A tape is active only inside ``record()`` or
+``replay()``; it lives in a context variable, is never stored in an estimator, and *holds exact
+statistics of private rows*, so it belongs in tests and audits on data made for them.
+
+Replay returns the recorded releases and draws no noise: a fit on other rows then has to end in
+the same fitted attributes, or it read something that did not pass the door (design: replay
+test). Comparing the exact statistics of two tapes gives each release's true sensitivity on that
+pair (design: neighbour test).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.exceptions import PrivacyLeakError
+
+__all__ = ["Entry", "Tape", "current_tape", "record", "replay"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release: what was exact, what bounds its change, what came out.
+
+    Attributes
+    ----------
+    name : str
+    exact : ndarray
+        The exact integers before noise (private).
+    sensitivity : float
+        Declared bound on ``distance(exact, exact')`` for neighbouring rows.
+    distance : callable
+        The norm in which the bound holds.
+    released : ndarray
+        The integers after noise.
+    """
+
+    name: str
+    exact: NDArray
+    sensitivity: float
+    distance: Callable[[NDArray, NDArray], float]
+    released: NDArray
+
+
+@dataclass
+class Tape:
+    """The releases of everything that ran while the tape was active, in order."""
+
+    entries: list[Entry] = field(default_factory=list)
+    source: list[Entry] | None = None  # recorded entries to be replayed
+
+    def next_released(self, name: str, shape: tuple[int, ...]) -> NDArray | None:
+        """Return the recorded release that stands at this position, or None when recording."""
+        if self.source is None:
+            return None
+        position = len(self.entries)
+        if position >= len(self.source):
+            raise PrivacyLeakError(f"replay: release {name!r} was not made in the recorded fit")
+        entry = self.source[position]
+        if entry.name != name or np.shape(entry.released) != shape:
+            raise PrivacyLeakError(
+                f"replay: release {position} is {name!r} of shape {shape}, recorded was "
+                f"{entry.name!r} of shape {np.shape(entry.released)}"
+            )
+        return entry.released
+
+
+_ACTIVE: ContextVar[Tape | None] = ContextVar("skdp_tape", default=None)
+
+
+def current_tape() -> Tape | None:
+    """Return the active tape, if any."""
+    return _ACTIVE.get()
+
+
+@contextmanager
+def _active(tape: Tape) -> Iterator[Tape]:
+    token = _ACTIVE.set(tape)
+    try:
+        yield tape
+    finally:
+        _ACTIVE.reset(token)
+
+
+@contextmanager
+def record() -> Iterator[Tape]:
+    """Record every release made in the block."""
+    with _active(Tape()) as tape:
+        yield tape
+
+
+@contextmanager
+def replay(recorded: Tape) -> Iterator[Tape]:
+    """Return the recorded releases, in order, instead of new ones."""
+    with _active(Tape(source=recorded.entries)) as tape:
+        yield tape

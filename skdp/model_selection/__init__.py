@@ -1,0 +1,30 @@
+"""Price a search before it runs, split records for it, and score its candidates privately.
+
+What is released here, under which guarantee:
+
+- `search_cost` and `cross_val_cost` release nothing: they add up what every fit and every
+  private score of a search will charge, so that `PrivacyBudget.reserve` can refuse a search
+  that cannot be paid before any row is read. scikit-learn turns an exception in ``fit`` into
+  a NaN score, so without it a search would run on with a part of its candidates.
+- `private_scorer` releases one noisy mean of clipped per-row scores a call, ε-DP.
+- `PerRecordKFold` releases nothing: it assigns each record to a fold by a keyed hash of its
+  content, so that the folds of neighbouring tables are neighbouring tables.
+
+**The ledger covers the fits, not the choice.** ``best_params_``, ``best_score_`` and
+``cv_results_`` of a search come from scores on private folds. They are private only if the
+scorer is (`private_scorer`); a search whose scorer is not has released them for free, and no
+ledger shows it.
+"""
+
+from skdp.model_selection._cost import SearchCost, cross_val_cost, search_cost
+from skdp.model_selection._folds import PerRecordKFold
+from skdp.model_selection._scorer import PrivateScorer, private_scorer
+
+__all__ = [
+    "PerRecordKFold",
+    "PrivateScorer",
+    "SearchCost",
+    "cross_val_cost",
+    "private_scorer",
+    "search_cost",
+]

@@ -1,0 +1,305 @@
+"""Scores that are private: `private_scorer`.
+
+A call releases one number, the mean over the scored rows of a per-row score clipped to public
+bounds, under epsilon-DP, charged to the budget before the noise is drawn. Sums of clipped
+per-row values are the only scores here, because their sensitivity is known for every
+estimator: what an estimator does with one row cannot move the clipped value of another. Scores
+that are ratios of private quantities (r2), or that compare rows with each other (silhouette,
+whose sensitivity is of order one; ROC AUC), are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+
+from skdp import kernel
+from skdp.budget import Cost, PrivacyBudget
+
+__all__ = ["PrivateScorer", "private_scorer"]
+
+Floats = NDArray[np.float64]
+
+
+def _accuracy(estimator: Any, X: Any, y: Any) -> Floats:
+    """1 for every row whose prediction equals its label (all of its labels)."""
+    y = np.asarray(y)
+    equal = np.asarray(np.asarray(estimator.predict(X)) == y)
+    return equal.reshape(len(y), -1).all(axis=1).astype(np.float64)
+
+
+def _errors(estimator: Any, X: Any, y: Any) -> Floats:
+    """Prediction minus target, shape (n_samples, n_outputs)."""
+    y = np.asarray(y, dtype=np.float64)
+    predicted = np.asarray(estimator.predict(X), dtype=np.float64)
+    return (predicted.reshape(y.shape) - y).reshape(len(y), -1)
+
+
+def _row_sums(values: Floats) -> Floats:
+    """Sum the last axis from left to right: unlike ``sum``, the same in every batch."""
+    return np.add.accumulate(values, axis=-1)[..., -1]
+
+
+def _neg_absolute_error(estimator: Any, X: Any, y: Any) -> Floats:
+    errors = np.abs(_errors(estimator, X, y))
+    return -_row_sums(errors) / errors.shape[1]
+
+
+def _neg_squared_error(estimator: Any, X: Any, y: Any) -> Floats:
+    errors = _errors(estimator, X, y) ** 2
+    return -_row_sums(errors) / errors.shape[1]
+
+
+def _neg_inertia(estimator: Any, X: Any, y: Any) -> Floats:
+    """Minus the squared distance to the nearest centre, behind a pipeline's transformers."""
+    if isinstance(estimator, Pipeline):
+        for _, step in estimator.steps[:-1]:
+            if step is not None and step != "passthrough":
+                X = step.transform(X)
+        estimator = estimator.steps[-1][1]
+    rows = np.asarray(X, dtype=np.float64)
+    nearest = np.full(len(rows), np.inf)
+    for center in np.asarray(estimator.cluster_centers_, dtype=np.float64):
+        nearest = np.minimum(nearest, _row_sums((rows - center) ** 2))
+    return -nearest
+
+
+# name: (per-row score, whether it needs y, what the fitted estimator must have, fixed bounds)
+_METRICS: dict[str, tuple[Callable[..., Floats], bool, str, tuple[float, float] | None]] = {
+    "accuracy": (_accuracy, True, "predict", (0.0, 1.0)),
+    "neg_inertia": (_neg_inertia, False, "cluster_centers_", None),
+    "neg_mean_absolute_error": (_neg_absolute_error, True, "predict", None),
+    "neg_mean_squared_error": (_neg_squared_error, True, "predict", None),
+}
+
+
+def _check_bounds(metric: str, bounds: Any) -> tuple[float, float]:
+    """Return the public bounds (low, high) of a row's score."""
+    fixed = _METRICS[metric][3]
+    if fixed is not None:
+        if bounds is not None:
+            raise ValueError(f"bounds must be None for metric={metric!r}, whose bounds are {fixed}")
+        return fixed
+    text = (
+        f"bounds must be given for metric={metric!r}: a number b > 0 for scores in [-b, 0], or "
+        "(low, high) with low < high, finite and from public knowledge"
+    )
+    if bounds is None:
+        raise ValueError(text)
+    pair = (-bounds, 0.0) if isinstance(bounds, numbers.Real) else bounds
+    try:
+        low, high = (float(bound) for bound in pair)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if isinstance(bounds, bool) or not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(text)
+    return low, high
+
+
+class PrivateScorer(BaseEstimator):
+    """A scorer that releases a noisy mean of clipped per-row scores; see `private_scorer`.
+
+    It can be cloned, copied and pickled, and charges the same ledger from every process.
+
+    Parameters
+    ----------
+    metric : str
+        The score of a row.
+    epsilon : float
+        The price of one call.
+    bounds : float, (float, float) or None
+        Of a row's score.
+    budget : PrivacyBudget or None
+        The ledger that every call charges.
+    random_state : None, int or RandomState
+        None draws the noise from the operating system.
+
+    Examples
+    --------
+    >>> from skdp.model_selection import private_scorer
+    >>> private_scorer("accuracy", epsilon=0.1).privacy_cost().epsilon
+    0.1
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        *,
+        epsilon: float = 1.0,
+        bounds: Any = None,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.metric = metric
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.budget = budget
+        self.random_state = random_state
+
+    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
+        """Return the price of one call.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            The price does not depend on them.
+
+        Returns
+        -------
+        cost : Cost
+        """
+        return Cost(epsilon=self.epsilon, delta=0.0)
+
+    def check_parameters(self) -> tuple[str, tuple[float, float]]:
+        """Check the parameters; nothing is charged for a wrong one.
+
+        Returns
+        -------
+        metric : str
+        bounds : (float, float)
+            Of a row's score.
+        """
+        if not isinstance(self.metric, str) or self.metric not in _METRICS:
+            raise ValueError(
+                f"metric must be one of {sorted(_METRICS)}; scores that are not means of bounded "
+                "per-row values (r2, roc_auc, silhouette) have no useful private release"
+            )
+        if not (self.budget is None or isinstance(self.budget, PrivacyBudget)):
+            raise TypeError("budget must be a PrivacyBudget or None")
+        self.privacy_cost()  # checks epsilon
+        return self.metric, _check_bounds(self.metric, self.bounds)
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
+        """Release the private score of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, and private itself: what it remembers of its training rows is not protected
+            here.
+        X : array-like or table of shape (n_samples, n_features)
+            The rows to score.
+        y : array-like of shape (n_samples,), default=None
+            Their targets.
+
+        Returns
+        -------
+        score : float
+            Within the bounds; greater is better.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget does not cover epsilon; nothing was charged.
+        TypeError
+            If the estimator lacks what the metric needs, or `y` is missing.
+        """
+        metric, (low, high) = self.check_parameters()
+        per_row, needs_y, attribute, _ = _METRICS[metric]
+        if needs_y and y is None:
+            raise TypeError(f"y must be given for metric={metric!r}")
+        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+        if not hasattr(last, attribute):
+            raise TypeError(
+                f"metric={metric!r} needs a fitted estimator with {attribute}, which "
+                f"{type(last).__name__} has not"
+            )
+        rows = kernel.opaque_rows(X, y if needs_y else None)
+
+        def values(X_part: Any, y_part: Any) -> Floats:
+            return per_row(estimator, X_part, y_part)
+
+        with kernel.open_session(
+            rows,
+            estimator=f"private_scorer({metric})",
+            epsilon=self.epsilon,
+            delta=0.0,
+            budget=self.budget,
+            random_state=self.random_state,
+        ) as session:
+            release = session.score_sum(values, low, high, 1.0, name=metric)
+        return min(max(float(release.value), low), high)  # post-processing
+
+
+def private_scorer(
+    metric: str,
+    *,
+    epsilon: float,
+    bounds: Any = None,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> PrivateScorer:
+    """Make a scorer for ``scoring=`` whose every call is epsilon-DP and charged.
+
+    Parameters
+    ----------
+    metric : {"accuracy", "neg_inertia", "neg_mean_absolute_error", "neg_mean_squared_error"}
+        The score of a row, of which the mean is released. "neg_inertia" is minus the squared
+        distance to the nearest centre (of a pipeline: in the space behind its transformers, so
+        do not compare candidates that scale differently), *per row*, where `KMeans.score` sums.
+    epsilon : float
+        The price of one call. A search calls it once a candidate and fold (twice with
+        ``return_train_score=True``); `search_cost` counts that.
+    bounds : float or (float, float), default=None
+        A row's score is clipped to (low, high), and a number b means (-b, 0). From public
+        knowledge: for "neg_inertia" on rows in the unit box of d features, d is never exceeded.
+        A tighter bound means less noise and more clipping. None for "accuracy".
+    budget : PrivacyBudget, default=None
+        The ledger to charge; None charges none.
+    random_state : None, int or RandomState, default=None
+        None draws the noise from the operating system; anything else is for tests and teaching.
+
+    Returns
+    -------
+    scorer : PrivateScorer
+        ``scorer(estimator, X, y=None) -> float``; picklable, and charging the same ledger from
+        every worker.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a wrong parameter, at once.
+
+    Notes
+    -----
+    **Privacy.** *Released*: the mean of the clipped scores of the rows it is called on.
+    *Sensitivity*, with w = high - low: under "replace_one" the sum of scores moves by at most w
+    and the number of rows n is public, so the mean by w/n; under "add_or_remove_one" the sum of
+    scores about the middle of the bounds moves by at most w/2 and the number of rows by one,
+    and both are released together. *Mechanism*: discrete Laplace noise on integers, pure
+    epsilon-DP. *Charged*: `epsilon`, to `budget`, by every call, before the noise is drawn. A
+    row is scored alone, its score clipped; where scoring it fails, its score is ``low``. The
+    estimator must be private by itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skdp import DPKMeans, PrivacyBudget
+    >>> from skdp.model_selection import PerRecordKFold, private_scorer, search_cost
+    >>> X = np.repeat([[0.2, 0.2], [0.8, 0.8]], 300, axis=0)
+    >>> X += np.linspace(0.0, 0.1, 600)[:, None]
+    >>> budget = PrivacyBudget(epsilon=8.0, adjacency="add_or_remove_one")
+    >>> search = GridSearchCV(
+    ...     DPKMeans(epsilon=1.0, bounds=(0.0, 1.0), budget=budget),
+    ...     {"n_clusters": [1, 2]},
+    ...     scoring=private_scorer("neg_inertia", epsilon=0.5, bounds=2.0, budget=budget),
+    ...     cv=PerRecordKFold(2),
+    ... )
+    >>> with budget.reserve(search_cost(search, len(X))):
+    ...     search = search.fit(X)
+    >>> budget.spent.epsilon  # 4 fits, 4 scores, 1 refit
+    7.0
+    """
+    scorer = PrivateScorer(
+        metric, epsilon=epsilon, bounds=bounds, budget=budget, random_state=random_state
+    )
+    scorer.check_parameters()
+    return scorer
