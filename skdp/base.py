@@ -40,9 +40,10 @@ def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -
     allowed = f"an integer of at least {low}" + ("" if high is None else f" and at most {high}")
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be {allowed}, got {type(value).__name__}")
-    if value < low or (high is not None and value > high):
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
-    return int(value)
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        raise ValueError(f"{name} must be {allowed}, got {number}")
+    return number
 
 
 def check_bounds(bounds: Any, n_features: int) -> tuple[NDArray, NDArray] | None:
@@ -142,7 +143,7 @@ class PrivateMixin:
             delta=self.delta if delta is None else delta,
             budget=self.budget,
             random_state=self.random_state,
-            context=public_context(self),  # type: ignore[arg-type]
+            context=public_context(self),
         )
 
     def _public_array(self, X: Any) -> NDArray[np.float64]:

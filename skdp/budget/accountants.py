@@ -87,8 +87,8 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     Returns
     -------
     delta : float
-        In [0, 1], never below the exact value, and above it by a relative 1e-11 (1 + a/mu) or
-        less, a = epsilon/mu + mu.
+        In [0, 1], never below the exact value, and above it by 1e-11 (1 + b/mu) b of it or
+        less, b = 1 + mu + epsilon/mu.
     """
     if mu == 0:
         return 0.0
@@ -100,13 +100,14 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     # exponentials of the two terms are equal, so none is subtracted from another.
     scale = math.exp(-a * a / 2) / 2
     second = float(erfcx(-b / math.sqrt(2)))
-    # An error of 4 ulp in a is one of |a| * 4 ulp in the exponent: relative, hence in `slack`.
-    slack = _REL + 1e-15 * (a * a + abs(a) * ratio)
+    # The rounding of a, at most ulp(ratio + |a|), moves the exponent by |a| times that and erfcx
+    # by less than twice that, relatively.
+    slack = _REL + 1e-15 * (a * a + (abs(a) + 1) * ratio)
     if a < 0:
         first = float(erfcx(-a / math.sqrt(2)))
         bound = scale * ((first - second) + slack * (first + second))  # upwards
     else:
-        bound = float(ndtr(a)) * (1 + _REL) - scale * second * (1 - slack)  # upwards
+        bound = float(ndtr(a)) * (1 + slack) - scale * second * (1 - slack)  # upwards
     return min(1.0, max(bound, 0.0) + math.ulp(0.0))
 
 
@@ -209,12 +210,13 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
     def log_delta(alpha_1: np.ndarray) -> np.ndarray:  # alpha - 1 > 0
         alpha = 1 + alpha_1
         one, two = alpha_1 * alpha * rho, alpha_1 * epsilon
-        three, four = alpha * np.log1p(-1 / alpha), np.log(alpha_1)
-        error = 1e-14 * (one + two + np.abs(three) + np.abs(four) + 1)
+        # alpha log(1 - 1/alpha) - log(alpha - 1), without 1 - 1/alpha
+        three, four = alpha_1 * np.log(alpha_1), alpha * np.log1p(alpha_1)
+        error = 1e-14 * (one + two + np.abs(three) + four + 1)
         return one - two + three - four + error  # upwards: error covers the rounding of the sum
 
     center = max((epsilon / rho - 1) / 2, 1.0)  # minimises the exponent
-    grid = np.geomspace(min(1e-3, center / 1e3), 1e3 * center, 129)
+    grid = np.geomspace(1e-3, 1e3 * center, 129)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for _ in range(6):
             values = np.nan_to_num(log_delta(grid), nan=np.inf)
@@ -371,7 +373,7 @@ class GDPAccountant(_GaussianAccountant):
         return exact(mu) ** 2
 
     def main_delta(self, epsilon: float, main: float) -> float:
-        return gdp_delta(epsilon, _up(math.sqrt(main)))  # upwards
+        return gdp_delta(epsilon, _up(math.sqrt(_up(main))))  # upwards
 
     def main_one(self, cost: Cost) -> Fraction:
         return exact(pure_mu(cost.epsilon) if cost.mu is None else cost.mu) ** 2

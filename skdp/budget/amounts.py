@@ -58,7 +58,7 @@ def round_up(amount: Fraction) -> float:
 
 def round_down(amount: Fraction) -> float:
     """Return the largest float whose ``repr`` is at most `amount`."""
-    return -round_up(-amount)
+    return 0.0 - round_up(-amount)  # 0.0, and not -0.0, for zero
 
 
 def decimal_text(amount: Fraction) -> str:
@@ -136,9 +136,9 @@ class Amount:
         return self.main <= room.main and self.apart <= room.apart
 
     def overlap(self, other: Amount) -> Amount:
-        """The smaller of the two, part by part."""
+        """Return the smaller of the two, part by part."""
         return Amount(min(self.main, other.main), min(self.apart, other.apart))
 
     def positive(self) -> Amount:
-        """This amount with negative parts replaced by zero."""
+        """Return the amount with negative parts replaced by zero."""
         return Amount(max(self.main, Fraction(0)), max(self.apart, Fraction(0)))

@@ -420,7 +420,7 @@ class PrivacyBudget:
             "note": _check_text(note, "note"),
         }
         with self._noting_seal():
-            charge, room = self._ledger.charge(
+            charge, room = self._ledger.record(
                 cost, price, self._accountant.cap, adjacency=self.adjacency, **facts
             )
         if charge is None:
@@ -478,7 +478,7 @@ class PrivacyBudget:
             raise ValueError("The weights differ too much: a share would round to zero.")
         return shares
 
-    def reserve(self, cost: Cost, *, note: str = "") -> Reservation:
+    def reserve(self, cost: Cost, *, note: str | None = None) -> Reservation:
         """Set a price aside for a block of code, for example a whole grid search.
 
         scikit-learn turns an exception in ``fit`` into a score of NaN, so a search must know
@@ -499,8 +499,9 @@ class PrivacyBudget:
         ----------
         cost : Cost
             The whole price, such as ``16 * estimator.privacy_cost()``.
-        note : str, default=""
-            Recorded in the ledger, for example what the price does not cover.
+        note : str or None, default=None
+            Recorded in the ledger, for example what the price does not cover. None: the `note`
+            of a `cost` that has one (:func:`skdp.model_selection.search_cost` writes one).
 
         Returns
         -------
@@ -513,7 +514,8 @@ class PrivacyBudget:
             If the price does not fit, at the call or on entering; nothing is set aside then.
         """
         price = self._accountant.price(_check_cost(cost))
-        reservation = Reservation(self, cost, _check_text(note, "note"))
+        text = getattr(cost, "note", "") if note is None else note
+        reservation = Reservation(self, cost, _check_text(text, "note"))
         charged, set_aside, cap = self._state()
         room = cap - charged - set_aside
         if not price.fits(room):

@@ -11,6 +11,7 @@ import numbers
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from skdp.budget.amounts import check_delta, check_positive, exact, round_up
@@ -136,8 +137,8 @@ def _total(terms: Counter[Cost]) -> Cost:
     if terms.total() == 1:
         return next(iter(terms))
     ordered = sorted(terms.items(), key=lambda term: repr(term[0]))
-    epsilon, delta, apart = (
-        round_up(sum(n * exact(getattr(single, name)) for single, n in ordered))  # never less
+    epsilon, delta, apart = (  # rounded up: never less than the exact sum
+        round_up(sum((n * exact(getattr(single, name)) for single, n in ordered), Fraction(0)))
         for name in ("epsilon", "delta", "delta_apart")
     )
     return Cost(epsilon, delta, None, apart, tuple(ordered))

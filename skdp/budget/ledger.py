@@ -4,7 +4,7 @@ Nothing is released here, and no row of data ever reaches this file. The ledger 
 
 - a charge is granted and written in one transaction, so that no interleaving of threads and
   processes can grant more than the cap;
-- when :meth:`Ledger.charge` returns, the charge is on the disk, also after a power failure; a
+- when :meth:`Ledger.record` returns, the charge is on the disk, also after a power failure; a
   process killed before that may leave a charge for noise that was never drawn, and never noise
   without its charge;
 - amounts are decimal text, added as exact fractions.
@@ -88,7 +88,7 @@ class Terms:
     delta_apart: float
 
     def texts(self) -> dict[str, str]:
-        """The terms as the ledger stores them."""
+        """Return the terms as the ledger stores them."""
         return {
             "epsilon": repr(self.epsilon),
             "delta": repr(self.delta),
@@ -99,7 +99,7 @@ class Terms:
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat()
+    return datetime.datetime.now(datetime.UTC).isoformat()
 
 
 def _plain(value: Any) -> Any:
@@ -129,7 +129,7 @@ def _components_json(cost: Cost) -> str:
 
 
 def _components_cost(text: str) -> Cost:
-    return sum(n * Cost(*numbers) for n, *numbers in json.loads(text))  # type: ignore[return-value]
+    return sum(n * Cost(*numbers) for n, *numbers in json.loads(text))
 
 
 class Ledger:
@@ -141,12 +141,13 @@ class Ledger:
         Absolute path of the file, which exists.
     ledger_id : str
         The identity that the file must carry; a file with another one was replaced.
-    timeout : float, default=10.0
-        Seconds to wait while another process is inside a transaction.
+    timeout : float or None, default=None
+        Seconds to wait while another process is inside a transaction; None means 10.
     """
 
-    def __init__(self, path: str, ledger_id: str, timeout: float = _TIMEOUT) -> None:
-        self.path, self.id, self.timeout = path, ledger_id, timeout
+    def __init__(self, path: str, ledger_id: str, timeout: float | None = None) -> None:
+        self.path, self.id = path, ledger_id
+        self.timeout = _TIMEOUT if timeout is None else timeout
 
     # -- making and opening -------------------------------------------------------------------
 
@@ -190,7 +191,8 @@ class Ledger:
         with ledger._transaction(write=True, any_id=True) as connection:
             row = connection.execute("SELECT * FROM ledger").fetchone()
             # A write that is rolled back finds read-only files and directories now, not later.
-            connection.execute("UPDATE ledger SET id = id")
+            # (SQLite leaves out a write that changes nothing, so it has to change something.)
+            connection.execute("UPDATE ledger SET created = created || '.'")
             connection.execute("ROLLBACK")
         ledger.id = row["id"]
         return ledger, dict(row)
@@ -224,7 +226,7 @@ class Ledger:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def charge(
+    def record(
         self,
         cost: Cost,
         price: Amount,
@@ -262,7 +264,7 @@ class Ledger:
         return _charge(row, adjacency), free
 
     def reserve(self, cost: Cost, price: Amount, cap: Amount, note: str) -> tuple[int, Amount]:
-        """Set a price aside if it fits into what is free; return its number (0: no) and the room."""
+        """Set a price aside if it fits into what is free; return its number or 0, and the room."""
         with self._transaction(write=True) as connection:
             free = cap - _charged(connection) - _set_aside(connection)
             if not price.fits(free):
@@ -306,7 +308,7 @@ class Ledger:
         for row in connection.execute(
             "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number DESC"
         ).fetchall():
-            unused = Amount(Fraction(row["unused_main"]), Fraction(row["unused_apart"]))
+            unused = _amount(row["unused_main"], row["unused_apart"])
             drawn = unused.overlap(price)
             price, unused = price - drawn, unused - drawn
             connection.execute(
@@ -358,13 +360,22 @@ class Ledger:
             yield connection
 
 
+def _amount(main: str, apart: str) -> Amount:
+    """Read the texts of an amount; anything else than two numbers >= 0 was never written here."""
+    with contextlib.suppress(ValueError, TypeError, ZeroDivisionError):
+        amount = Amount(Fraction(main), Fraction(apart))
+        if amount == amount.positive():
+            return amount
+    raise LedgerError("The ledger is damaged: an amount in it is no number >= 0.")
+
+
 def _charged(connection: sqlite3.Connection) -> Amount:
     """Return the exact sum of all charges; equal ones are counted by SQLite."""
     total = Amount()
     for main, apart, times in connection.execute(
         "SELECT main, apart, COUNT(*) FROM charges GROUP BY main, apart"
     ):
-        total = total + times * Amount(Fraction(main), Fraction(apart))
+        total = total + times * _amount(main, apart)
     return total
 
 
@@ -374,7 +385,7 @@ def _set_aside(connection: sqlite3.Connection) -> Amount:
     for main, apart in connection.execute(
         "SELECT unused_main, unused_apart FROM reservations WHERE closed IS NULL"
     ):
-        total = total + Amount(Fraction(main), Fraction(apart))
+        total = total + _amount(main, apart)
     return total
 
 

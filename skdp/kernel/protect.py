@@ -22,15 +22,23 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Ball", "Box", "Projection", "View", "clip_to_norm", "norm_codes", "power_of_two_grid"]
+__all__ = [
+    "Ball",
+    "Box",
+    "Projection",
+    "View",
+    "clip_to_norm",
+    "isqrt_up",
+    "norm_codes",
+    "power_of_two_grid",
+]
 
 Floats = NDArray[np.float64]
 
 # The bound of a row is at least 2**17 grid steps (and less than 2**18): quantisation is far
 # below any noise, and sums of products over 2**16 rows stay below 2**53.
 GRID_BITS = 17
-# Coordinates saturate here before squares are summed: 2**40 * d < 2**53 for d <= 8192.
-_SATURATE = float(2**20)
+# Rows are scaled to coordinates of at most 2**20: 2**40 * d < 2**53 for d <= 8192.
 MAX_FEATURES = 8192
 
 
@@ -42,7 +50,7 @@ def power_of_two_grid(bound: float) -> float:
     return math.ldexp(1.0, max(math.frexp(bound)[1] - 1 - GRID_BITS, -1000))
 
 
-def _isqrt_up(value: int) -> int:
+def isqrt_up(value: int) -> int:
     """Return the least integer whose square is at least value (rounds a sensitivity up)."""
     root = math.isqrt(value)
     return root if root * root == value else root + 1
@@ -73,8 +81,12 @@ def _scaled(x: Floats) -> tuple[Floats, Floats, NDArray[np.int32]]:
     The largest coordinate and its exponent are the same in any order, the squares are exact
     integers: the result depends on the row only.
     """
-    e = np.frexp(np.abs(x).max(axis=1, initial=0.0))[1]
-    y = np.trunc(np.ldexp(x, (20 - e)[:, None]))
+    largest = np.maximum(x.max(axis=1, initial=0.0), -x.min(axis=1, initial=0.0))
+    # Multiplying by a power of two is exact; below 2**-980 the power itself would overflow, and
+    # y then has fewer bits.
+    e = np.maximum(np.frexp(largest)[1], -980)
+    y = x * np.ldexp(1.0, 20 - e)[:, None]
+    np.trunc(y, out=y)
     return y, _norm2(y), e
 
 
@@ -99,20 +111,24 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
         Integer-valued float64.
     """
     limit = float(radius) ** 2
-    q = np.trunc(np.clip(x / grid, -_SATURATE, _SATURATE))
+    # grid is a power of two, so this is the exact quotient; then in place, block by block.
+    q = np.multiply(x, 1.0 / grid)
+    np.trunc(q, out=q)
+    # Squares are at least 0, so a sum that is not exact (above 2**53, or inf) is above the limit.
     outside = np.flatnonzero(_norm2(q) > limit)
     if outside.size:
         # ±inf can arise from a finite row minus a centre; the largest float stands for it.
         far = np.clip(x[outside], -np.finfo(float).max, np.finfo(float).max)
         y, y2, _ = _scaled(far)
         # sqrt and the quotient are single IEEE operations on one number each.
-        scaled = np.trunc(y * (radius / np.sqrt(y2))[:, None])
-        over = np.flatnonzero(_norm2(scaled) > limit)
-        # |scaled| <= radius * (1 + 2**-50) in norm, so one step less a coordinate is inside.
-        scaled[over] -= np.sign(scaled[over])
-        still = np.flatnonzero(_norm2(scaled) > limit)
-        scaled[still] = 0.0
-        q[outside] = scaled
+        y *= (radius / np.sqrt(y2))[:, None]
+        np.trunc(y, out=y)
+        over = np.flatnonzero(_norm2(y) > limit)
+        # |y| <= radius * (1 + 2**-50) in norm, so one step less a coordinate is inside.
+        y[over] -= np.sign(y[over])
+        still = np.flatnonzero(_norm2(y) > limit)
+        y[still] = 0.0
+        q[outside] = y
     return q
 
 
@@ -153,11 +169,14 @@ class Box:
         widest = half_width if per_feature else np.full(self.n_dims, half_width.max())
         self.grid = np.array([power_of_two_grid(float(w)) for w in widest])
         self.half = np.floor(half_width / self.grid)
-        self.norm = _isqrt_up(sum(int(h) ** 2 for h in self.half))
+        self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
-        return np.trunc(np.clip((block - self.center) / self.grid, -self.half, self.half))
+        q = block - self.center
+        q /= self.grid
+        np.clip(q, -self.half, self.half, out=q)
+        return np.trunc(q, out=q)
 
 
 class Ball:
@@ -214,11 +233,13 @@ class Projection:
         self.low, self.high = -half_width, half_width.copy()
         self.grid = np.full(self.n_dims, power_of_two_grid(float(half_width.max())))
         self.half = np.floor(half_width / self.grid)
-        self.norm = _isqrt_up(sum(int(h) ** 2 for h in self.half))
+        self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
         # A quotient of powers of two: multiplying by it is exact.
         self._rescale = float(base.grid[0]) / 2**self._BITS / float(self.grid[0])
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
         exact = self.base.map(block) @ self._weights.T
-        return np.trunc(np.clip(exact * self._rescale, -self.half, self.half))
+        exact *= self._rescale
+        np.clip(exact, -self.half, self.half, out=exact)
+        return np.trunc(exact, out=exact)

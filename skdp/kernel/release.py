@@ -31,7 +31,7 @@ from skdp.kernel.protect import Floats
 from skdp.kernel.rows import Rows
 from skdp.kernel.tape import Entry, current_tape
 
-__all__ = ["Release", "Meter"]
+__all__ = ["Meter", "Release"]
 
 Share = float | Fraction | None
 
@@ -65,7 +65,7 @@ def upper_l1(a: NDArray, b: NDArray) -> float:
 
 
 def exact_fraction(value: float | Fraction) -> Fraction:
-    """Return a float as the fraction of its shortest decimal: 0.1 is one tenth, as the ledger has it."""
+    """Return a float as the fraction of its shortest decimal: 0.1 is a tenth, as in the ledger."""
     return value if isinstance(value, Fraction) else Fraction(Decimal(repr(float(value))))
 
 
@@ -135,7 +135,9 @@ class Meter:
             # Two fits on different rows or parameters must never share noise: the difference of
             # their releases would be exact. So the stream is keyed by both.
             key = hashlib.blake2b(rows.digest(), digest_size=32)
-            key.update(repr((estimator, self.epsilon, self.delta, self.adjacency, context)).encode())
+            key.update(
+                repr((estimator, self.epsilon, self.delta, self.adjacency, context)).encode()
+            )
             entropy = sampling.SeededEntropy(self._seed, key.digest())
         self._entropy = entropy
         if budget is not None:
@@ -208,8 +210,8 @@ class Meter:
             drawn = noise()
             # Python integers where int64 could overflow: a wrapped sum would be no release.
             wide = exact.dtype == object or drawn.dtype == object
-            largest = 0 if wide else int(np.abs(drawn).max(initial=0)) + int(
-                np.abs(exact).max(initial=0)
+            largest = (
+                0 if wide else int(np.abs(drawn).max(initial=0)) + int(np.abs(exact).max(initial=0))
             )
             if wide or largest >= 2**62:
                 released = exact.astype(object) + drawn.astype(object)
@@ -223,7 +225,13 @@ class Meter:
         return released
 
     def _record(
-        self, name: str, mechanism: str, norm: str, sensitivity: float, scale: float, share: Fraction
+        self,
+        name: str,
+        mechanism: str,
+        norm: str,
+        sensitivity: float,
+        scale: float,
+        share: Fraction,
     ) -> None:
         level = self.level(share)
         self._records.append(
@@ -353,7 +361,9 @@ class Meter:
                 return _symmetric(drawn, upper, dims)
 
             released = self._emit(name, exact, size, l2, draw)
-            self._record(name, "rounded isotropic Gaussian", "Frobenius", size * unit, sigma * unit, fraction)
+            self._record(
+                name, "rounded isotropic Gaussian", "Frobenius", size * unit, sigma * unit, fraction
+            )
             return released, sigma * math.sqrt(0.5)
         if noise == "wishart":
             size = sensitivity("nuclear")
@@ -362,7 +372,9 @@ class Meter:
                 name, exact, size, nuclear,
                 lambda: sampling.symmetrized_wishart(dims, scale, entropy=self._entropy),
             )  # fmt: skip
-            self._record(name, "symmetrised Wishart", "nuclear", size * unit, float(scale) * unit, fraction)
+            self._record(
+                name, "symmetrised Wishart", "nuclear", size * unit, float(scale) * unit, fraction
+            )
             return released, float(scale) * math.sqrt(2 * (dims + 1))
         if noise == "laplace":
             size = sensitivity("upper_l1")
@@ -373,7 +385,14 @@ class Meter:
                 return _symmetric(np.asarray(drawn), upper, dims)
 
             released = self._emit(name, exact, size, upper_l1, draw)
-            self._record(name, "discrete Laplace", "upper-triangle L1", size * unit, float(scale) * unit, fraction)
+            self._record(
+                name,
+                "discrete Laplace",
+                "upper-triangle L1",
+                size * unit,
+                float(scale) * unit,
+                fraction,
+            )
             return released, math.sqrt(2) * float(scale)
         raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
 
@@ -436,7 +455,9 @@ class Meter:
                 name, exact, self.level(fraction), distance,
                 lambda: sampling.rounded_gaussian(scales, scales.shape, entropy=self._entropy),
             )  # fmt: skip
-            self._record(f"{name}: counts", "rounded Gaussian", "L2, joint", 1.0, sigma_count, fraction)
+            self._record(
+                f"{name}: counts", "rounded Gaussian", "L2, joint", 1.0, sigma_count, fraction
+            )
             self._record(
                 f"{name}: sums", "rounded Gaussian", "L2, joint",
                 float(bounds.max()) * unit, float(sigma_sums.max()) * unit, Fraction(0) + fraction,
@@ -460,7 +481,9 @@ class Meter:
             return np.concatenate([np.asarray(noisy_counts)[:, None], noisy_sums], axis=1)
 
         released = self._emit(name, exact, float(epsilon), pure_distance, draw)
-        self._record(f"{name}: counts", "discrete Laplace", "L1, joint", 1.0, float(t_count), fraction)
+        self._record(
+            f"{name}: counts", "discrete Laplace", "L1, joint", 1.0, float(t_count), fraction
+        )
         self._record(
             f"{name}: sums", "K-norm", "L2, joint",
             float(bounds.max()) * unit, float(bounds.max() * t_sum) * unit, fraction,
@@ -468,7 +491,9 @@ class Meter:
         std = bounds.astype(np.float64) * float(t_sum) * math.sqrt(d + 1)
         return released[:, 0], math.sqrt(2) * float(t_count), released[:, 1:], std
 
-    def select(self, name: str, scores: Sequence[NDArray], eta: Fraction, sensitivity: float) -> NDArray:
+    def select(
+        self, name: str, scores: Sequence[NDArray], eta: Fraction, sensitivity: float
+    ) -> NDArray:
         """Draw one index from each vector of integer scores, P(i) ∝ exp(-eta * score_i).
 
         The caller has taken the share and derived eta; lower scores are better.

@@ -20,13 +20,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["Rows", "check_rows", "check_public_array", "opaque_rows"]
+__all__ = ["Rows", "check_public_array", "check_rows", "opaque_rows"]
 
-# Two limits on a block: about 4 MB of float64, so that a handful of temporaries stay far below
-# 128 MB; and at most 2**16 rows, so that sums of products of 18-bit integers stay below 2**53
-# (kernel/README.md, "Exact sums").
-_BLOCK_VALUES = 2**19
+# Two limits on a block: a quarter of a megabyte of float64, so that a handful of temporaries stay
+# in a core's cache (16 times larger blocks are half as fast) and far below 128 MB; and at most
+# 2**16 rows, so that sums of products of 18-bit integers stay below 2**53 (kernel/README.md,
+# "Exact sums").
+_BLOCK_VALUES = 2**15
 _BLOCK_ROWS = 2**16
+_LARGEST_BLOCK = 2**22  # values: 32 MB, for statistics that want many rows at once
+
+
+def _block_rows(width: int, least: int = 256) -> int:
+    """Return the rows of a block: within cache, at least `least`, but never above 32 MB."""
+    step = min(max(_BLOCK_VALUES // width, least), _BLOCK_ROWS, _LARGEST_BLOCK // width)
+    return max(step, 1)
+
 
 _NOT_FINITE = (
     "Input X contains NaN or infinity; X must be finite. Drop or impute such rows from public "
@@ -121,7 +130,9 @@ def _container(X: Any, estimator: str) -> Any:
             )
     if X.shape[1] == 0:
         # The number of rows is left out of the shape: it may be private.
-        raise ValueError("Found array with 0 feature(s) (shape=(, 0)) while a minimum of 1 is required.")
+        raise ValueError(
+            "Found array with 0 feature(s) (shape=(, 0)) while a minimum of 1 is required."
+        )
     return X
 
 
@@ -145,10 +156,17 @@ class Rows:
     def __repr__(self) -> str:
         return f"Rows(n_features={self.n_features})"
 
-    def blocks(self, values_per_row: int | None = None) -> Iterator[NDArray[np.float64]]:
-        """Yield the rows in order as float64 arrays of shape (at most block, n_features)."""
-        width = max(self.n_features, values_per_row or 1)
-        step = int(min(max(_BLOCK_VALUES // width, 256), _BLOCK_ROWS))
+    def blocks(self, *, width: int = 1, least: int = 256) -> Iterator[NDArray[np.float64]]:
+        """Yield the rows in order as float64 arrays of shape (at most block, n_features).
+
+        Parameters
+        ----------
+        width : int
+            Values that the reader makes of a row, if more than n_features.
+        least : int
+            Rows that a block should have, memory permitting.
+        """
+        step = _block_rows(max(self.n_features, width), least)
         for start in range(0, self._n, step):
             values, _ = _to_float(_cut(self._X, start, min(start + step, self._n)))
             assert values is not None  # check_rows has converted every block once
@@ -158,10 +176,13 @@ class Rows:
         """Yield (X, y) slices of the caller's own containers, `step` rows at a time."""
         for start in range(0, self._n, step):
             stop = min(start + step, self._n)
-            yield _cut(self._X, start, stop), None if self._y is None else _cut(self._y, start, stop)
+            yield (
+                _cut(self._X, start, stop),
+                None if self._y is None else _cut(self._y, start, stop),
+            )
 
     def digest(self) -> bytes:
-        """Return a hash of the content; it feeds the noise stream of seeded fits and nothing else."""
+        """Return a hash of the content; it keys the noise of seeded fits and nothing else."""
         h = hashlib.blake2b(digest_size=32)
         for block in self.blocks():
             h.update(np.ascontiguousarray(block).tobytes())
@@ -197,7 +218,7 @@ def check_rows(X: Any, *, estimator: str) -> Rows:
     if X.shape[0] == 0:
         raise ValueError(_NO_ROWS)
     rows = Rows(X)
-    step = int(min(max(_BLOCK_VALUES // rows.n_features, 256), _BLOCK_ROWS))
+    step = _block_rows(rows.n_features)
     for start in range(0, rows._n, step):
         values, problem = _to_float(_cut(X, start, min(start + step, rows._n)))
         if values is not None and not np.isfinite(values).all():

@@ -21,7 +21,15 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import bounds as _bounds
 from skdp.kernel import calibration
 from skdp.kernel import statistics as stats
-from skdp.kernel.protect import MAX_FEATURES, Ball, Box, Floats, Projection, View
+from skdp.kernel.protect import (
+    MAX_FEATURES,
+    Ball,
+    Box,
+    Floats,
+    Projection,
+    View,
+    isqrt_up,
+)
 from skdp.kernel.release import Meter, Release, Share, exact_fraction
 from skdp.kernel.rows import Rows
 
@@ -90,7 +98,9 @@ class Session(Meter):
     def box(self, low: ArrayLike, high: ArrayLike, *, per_feature: bool = False) -> Box:
         """Return the view of the rows clipped to a public box (scalars or one per feature)."""
         shape = (self.n_features,)
-        return Box(np.broadcast_to(low, shape), np.broadcast_to(high, shape), per_feature=per_feature)
+        return Box(
+            np.broadcast_to(low, shape), np.broadcast_to(high, shape), per_feature=per_feature
+        )
 
     def ball(self, center: ArrayLike, radius: float) -> Ball:
         """Return the view of the rows minus a public centre, clipped to an L2 norm."""
@@ -157,7 +167,9 @@ class Session(Meter):
         steps = np.clip(total.astype(np.float64) / count, -view.half, view.half)
         return _released(view.center + steps * view.grid, std / count * view.grid)
 
-    def moments(self, view: Box, share: Share = None, *, name: str = "moments") -> tuple[Release, Release, float]:
+    def moments(
+        self, view: Box, share: Share = None, *, name: str = "moments"
+    ) -> tuple[Release, Release, float]:
         """Release mean and mean square of every feature, relative to the box; and n.
 
         With u = (x - centre) / half width in [-1, 1], each row contributes (u, u**2 - 1/2) per
@@ -175,18 +187,18 @@ class Session(Meter):
         d = view.n_dims
         dtype = object if self._rows._n >= 2**44 else np.int64
         total = np.zeros(2 * d, dtype=dtype)
-        for q in stats._mapped(self._rows, _Unit(view, scale), 2 * d):
+        for q in stats.mapped(self._rows, _Unit(view, scale), width=2 * d):
             square = np.floor(q * q / scale) - scale // 2
-            total += stats._as_total(np.concatenate([q.sum(axis=0), square.sum(axis=0)]), dtype)
+            total += stats.as_total(np.concatenate([q.sum(axis=0), square.sum(axis=0)]), dtype)
         n = self._rows._n
         if self._replace:
-            size = stats._isqrt_up(4 * d * scale**2)
+            size = isqrt_up(4 * d * scale**2)
             noisy, std = self.vector(name, total, size, share, unit=1 / scale)
             count = float(n)
         else:
             weight = scale
             both = np.concatenate([total, np.array([weight * n], dtype=total.dtype)])
-            size = stats._isqrt_up(-(-5 * d * scale**2 // 4) + weight**2)
+            size = isqrt_up(-(-5 * d * scale**2 // 4) + weight**2)
             noisy, std = self.vector(name, both, size, share, unit=1 / scale)
             count = max(1.0, float(noisy[-1]) / weight)
             noisy = noisy[:-1]
@@ -277,7 +289,9 @@ class Session(Meter):
         second, first, n = stats.exact_gram(self._rows, view)
         t = int(min(max(round(tau * view.norm), 1), view.norm))
         d = view.n_dims
-        augmented = np.zeros((d + 1, d + 1), dtype=object if n * view.norm**2 >= 2**61 else np.int64)
+        augmented = np.zeros(
+            (d + 1, d + 1), dtype=object if n * view.norm**2 >= 2**61 else np.int64
+        )
         augmented[:d, :d] = second
         augmented[:d, d] = augmented[d, :d] = t * first
         augmented[d, d] = n * t * t
@@ -338,7 +352,13 @@ class Session(Meter):
         return _bounds.norm_from_octaves(noisy, std, stats.NORM_CODES[0])
 
     def quantile(
-        self, view: Box, q: float, share: Share = None, *, n_cells: int = 4096, name: str = "quantile"
+        self,
+        view: Box,
+        q: float,
+        share: Share = None,
+        *,
+        n_cells: int = 4096,
+        name: str = "quantile",
     ) -> Release:
         """Release the q-quantile of every feature, as the midpoint of a public cell of its box.
 
@@ -420,12 +440,10 @@ def _row_scores(score: Callable[[Any, Any], ArrayLike], X: Any, y: Any, default:
         warnings.simplefilter("ignore")
         try:
             values = np.asarray(score(X, y), dtype=np.float64).reshape(length)
-        except Exception:
+        except Exception:  # noqa: BLE001  whatever a row makes the callable do stays inside
             if length > 1:
                 # One bad row must not decide for the others: ask for each row alone.
-                parts = [
-                    _row_scores(score, *_one(X, y, i), default) for i in range(length)
-                ]
+                parts = [_row_scores(score, *_one(X, y, i), default) for i in range(length)]
                 return np.concatenate(parts)
             return np.array([default])
     return np.where(np.isfinite(values), values, default)
@@ -446,7 +464,7 @@ class _Unit:
         self._scale = scale
         self.n_dims, self.center = view.n_dims, view.center
         self.half = np.full(view.n_dims, float(scale))
-        self.grid, self.norm = view.grid, stats._isqrt_up(view.n_dims * scale**2)
+        self.grid, self.norm = view.grid, isqrt_up(view.n_dims * scale**2)
 
     def map(self, block: Floats) -> Floats:
         """Map rows to integers; a feature of zero width maps to 0."""
@@ -489,7 +507,9 @@ class Tree:
         centers, _ = stats.leaf_geometry(self._geometry, ids)
         return self._view.center + centers * self._view.grid
 
-    def counts(self, nodes: ArrayLike, share: Share = None, *, name: str = "node counts") -> Release:
+    def counts(
+        self, nodes: ArrayLike, share: Share = None, *, name: str = "node counts"
+    ) -> Release:
         """Release the numbers of rows of pairwise disjoint nodes.
 
         Guarantee: a row is in at most one node. L1 1, L2 1 (A); 2, sqrt(2) (R).

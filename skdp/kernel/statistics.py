@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.kernel.protect import Floats, View, _isqrt_up, clip_to_norm, norm_codes
+from skdp.kernel.protect import Floats, View, clip_to_norm, isqrt_up, norm_codes
 from skdp.kernel.rows import Rows
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "gram_sensitivity",
     "grid_histograms",
     "leaf_geometry",
+    "mapped",
     "norm_histogram",
     "sum_sensitivity",
 ]
@@ -41,20 +42,20 @@ Ints = NDArray[np.int64]
 REPLACE_ONE = "replace_one"
 
 
-def _mapped(rows: Rows, view: View, values_per_row: int = 1) -> Iterator[Floats]:
+def mapped(rows: Rows, view: View, *, width: int = 1, least: int = 256) -> Iterator[Floats]:
     """Yield mapped blocks; overflow warnings are silenced because they would depend on rows."""
-    for block in rows.blocks(values_per_row):
+    for block in rows.blocks(width=width, least=least):
         with np.errstate(all="ignore"):
             mapped = view.map(block)
         yield mapped
 
 
-def _total_dtype(rows: Rows, largest: int) -> type:
+def total_dtype(rows: Rows, largest: int) -> type:
     """Return int64 where n * largest cannot overflow it, else object (Python integers)."""
     return np.int64 if rows._n * largest < 2**62 else object
 
 
-def _as_total(part: Floats, dtype: type) -> NDArray:
+def as_total(part: NDArray, dtype: type) -> NDArray:
     """Convert an exact integer-valued float64 array to the dtype of the total."""
     whole = part.astype(np.int64)
     return whole.astype(object) if dtype is object else whole
@@ -65,10 +66,10 @@ def _as_total(part: Floats, dtype: type) -> NDArray:
 
 def exact_sum(rows: Rows, view: View) -> tuple[NDArray, int]:
     """Return (sum of q, n), exactly."""
-    dtype = _total_dtype(rows, int(view.half.max(initial=0.0)))
-    total = np.zeros(view.n_dims, dtype=dtype)
-    for q in _mapped(rows, view, view.n_dims):
-        total += _as_total(q.sum(axis=0), dtype)
+    dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
+    total: NDArray = np.zeros(view.n_dims, dtype=dtype)
+    for q in mapped(rows, view):
+        total += as_total(q.sum(axis=0), dtype)
     return total, rows._n
 
 
@@ -81,11 +82,11 @@ def sum_sensitivity(view: View, adjacency: str, *, l1: bool = False, weight: int
     if l1:
         radius = int(view.half.sum())
         # For a ball sqrt(d) * norm is smaller than the sum of its half widths.
-        radius = min(radius, _isqrt_up(view.n_dims * view.norm**2))
+        radius = min(radius, isqrt_up(view.n_dims * view.norm**2))
         return 2 * radius if adjacency == REPLACE_ONE else weight + radius
     if adjacency == REPLACE_ONE:
         return 2 * view.norm
-    return _isqrt_up(weight**2 + view.norm**2)
+    return isqrt_up(weight**2 + view.norm**2)
 
 
 def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
@@ -93,13 +94,14 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
 
     An entry of a block's product is at most 2**16 rows * (2**18)**2 = 2**52 < 2**53.
     """
-    dtype = _total_dtype(rows, view.norm**2)
+    dtype = total_dtype(rows, view.norm**2)
     d = view.n_dims
-    second = np.zeros((d, d), dtype=dtype)
-    first = np.zeros(d, dtype=dtype)
-    for q in _mapped(rows, view, d):
-        second += _as_total(q.T @ q, dtype)
-        first += _as_total(q.sum(axis=0), dtype)
+    second: NDArray = np.zeros((d, d), dtype=dtype)
+    first: NDArray = np.zeros(d, dtype=dtype)
+    # Every block adds a d x d product: it should have more rows than that costs.
+    for q in mapped(rows, view, least=4 * d):
+        second += as_total(q.T @ q, dtype)
+        first += as_total(q.sum(axis=0), dtype)
     return second, first, rows._n
 
 
@@ -118,14 +120,14 @@ def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry:
     dims = n_dims + (tau > 0)
     replace = adjacency == REPLACE_ONE
     if geometry == "frobenius":
-        return _isqrt_up(2 * gamma2**2) if replace else gamma2
+        return isqrt_up(2 * gamma2**2) if replace else gamma2
     if geometry == "nuclear":
         return 2 * gamma2 if replace else gamma2
     if geometry == "upper_l1":
         if not replace:
             return -(-(dims + 1) * gamma2 // 2)
         quarter = 2 * dims**2 + 4 * dims + (4 if dims % 2 == 0 else 3)
-        return _isqrt_up(-(-quarter * gamma2**2 // 4))
+        return isqrt_up(-(-quarter * gamma2**2 // 4))
     raise ValueError(f"unknown geometry {geometry!r}")
 
 
@@ -159,10 +161,10 @@ def center_sums(
     k, d = rounded.shape
     norms = np.einsum("ij,ij->i", rounded, rounded)
     counts = np.zeros(k, dtype=np.int64)
-    dtype = _total_dtype(rows, radius)
-    sums = np.zeros((k, d), dtype=dtype)
+    dtype = total_dtype(rows, radius)
+    sums: NDArray = np.zeros((k, d), dtype=dtype)
     columns = np.arange(d)
-    for q in _mapped(rows, view, max(d, k)):
+    for q in mapped(rows, view, width=k):
         # |q|^2 is the same for every centre. |c|^2 <= 2**38 d and 2 q.c are exact integers, so
         # ties go to the lowest index for every row alike.
         nearest = np.argmin(norms - 2.0 * (q @ rounded.T), axis=1)
@@ -170,7 +172,7 @@ def center_sums(
         cells = (nearest[:, None] * d + columns).ravel()
         counts += np.bincount(nearest, minlength=k)
         part = np.bincount(cells, weights=residual.ravel(), minlength=k * d)
-        sums += _as_total(part.reshape(k, d), dtype)
+        sums += as_total(part.reshape(k, d), dtype)
     return counts, sums, rounded
 
 
@@ -267,7 +269,7 @@ def leaf_geometry(geometry: TreeGeometry, nodes: Ints) -> tuple[Ints, Ints]:
     low, high = geometry.low[nodes], geometry.high[nodes]
     centers = (low + high) // 2
     reach = np.maximum(np.maximum(centers - low, high - centers), 0)
-    bound = [max(1, _isqrt_up(int(total))) for total in (reach.astype(object) ** 2).sum(axis=1)]
+    bound = [max(1, isqrt_up(int(total))) for total in (reach.astype(object) ** 2).sum(axis=1)]
     return centers, np.array(bound, dtype=np.int64)
 
 
@@ -280,9 +282,9 @@ def cell_table(rows: Rows, view: View, geometry: TreeGeometry) -> CellTable:
         for level in range(depth)
     ]
     counts = np.zeros(n_cells, dtype=np.int64)
-    dtype = _total_dtype(rows, int(view.half.max(initial=0.0)))
+    dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
     sums = np.zeros((n_cells, d), dtype=dtype)
-    for q in _mapped(rows, view, d):
+    for q in mapped(rows, view):
         columns = np.ascontiguousarray(q.T)
         code = np.zeros(len(q), dtype=np.int64)
         for level in range(depth):
@@ -291,7 +293,7 @@ def cell_table(rows: Rows, view: View, geometry: TreeGeometry) -> CellTable:
         counts += np.bincount(code, minlength=n_cells)
         for j in range(d):
             part = np.bincount(code, weights=columns[j], minlength=n_cells)
-            sums[:, j] += _as_total(part, dtype)
+            sums[:, j] += as_total(part, dtype)
     return CellTable(counts, sums, depth)
 
 
@@ -367,7 +369,7 @@ def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:
     counts = np.zeros((d, n_cells), dtype=np.int64)
     width = 2.0 * view.half + 1.0  # integer values in the range
     offsets = np.arange(d) * n_cells
-    for q in _mapped(rows, view, d):
+    for q in mapped(rows, view):
         # (q + half) * n_cells is an exact integer below 2**53; the quotient is one IEEE operation
         # on one number, so the cell depends on the value only.
         cell = np.minimum(np.floor((q + view.half) * n_cells / width), n_cells - 1)

@@ -153,10 +153,12 @@ def _steps(estimator: Any) -> list[Any] | None:
 
 def _priced_parts(estimator: Any) -> list[Any]:
     """Return the estimators and searches that one fit of `estimator` fits, each once."""
+    if isinstance(estimator, FrozenEstimator):
+        return []  # never fitted again; it passes on the attributes of what it holds
     if hasattr(estimator, "privacy_cost") or _is_search(estimator):
         return [estimator]
-    if not hasattr(estimator, "get_params") or isinstance(estimator, type | FrozenEstimator):
-        return []  # "drop", "passthrough", None, a function; a frozen estimator is not fitted
+    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
+        return []  # "drop", "passthrough", None, a function
     steps = _steps(estimator)
     if steps is not None:
         return [part for step in steps for part in _priced_parts(step)]

@@ -10,8 +10,11 @@ whose sensitivity is of order one; ROC AUC), are refused.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
 import numbers
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +35,7 @@ def _accuracy(estimator: Any, X: Any, y: Any) -> Floats:
     """1 for every row whose prediction equals its label (all of its labels)."""
     y = np.asarray(y)
     equal = np.asarray(np.asarray(estimator.predict(X)) == y)
-    return equal.reshape(len(y), -1).all(axis=1).astype(np.float64)
+    return np.asarray(equal.reshape(len(y), -1).all(axis=1), dtype=np.float64)
 
 
 def _errors(estimator: Any, X: Any, y: Any) -> Floats:
@@ -44,7 +47,8 @@ def _errors(estimator: Any, X: Any, y: Any) -> Floats:
 
 def _row_sums(values: Floats) -> Floats:
     """Sum the last axis from left to right: unlike ``sum``, the same in every batch."""
-    return np.add.accumulate(values, axis=-1)[..., -1]
+    sums = np.add.accumulate(values, axis=-1)
+    return np.asarray(sums[..., -1], dtype=np.float64)
 
 
 def _neg_absolute_error(estimator: Any, X: Any, y: Any) -> Floats:
@@ -59,14 +63,12 @@ def _neg_squared_error(estimator: Any, X: Any, y: Any) -> Floats:
 
 def _neg_inertia(estimator: Any, X: Any, y: Any) -> Floats:
     """Minus the squared distance to the nearest centre, behind a pipeline's transformers."""
-    if isinstance(estimator, Pipeline):
-        for _, step in estimator.steps[:-1]:
-            if step is not None and step != "passthrough":
-                X = step.transform(X)
-        estimator = estimator.steps[-1][1]
+    *transformers, last = _steps(estimator)
+    for step in transformers:
+        X = step.transform(X)
     rows = np.asarray(X, dtype=np.float64)
     nearest = np.full(len(rows), np.inf)
-    for center in np.asarray(estimator.cluster_centers_, dtype=np.float64):
+    for center in np.asarray(last.cluster_centers_, dtype=np.float64):
         nearest = np.minimum(nearest, _row_sums((rows - center) ** 2))
     return -nearest
 
@@ -101,6 +103,43 @@ def _check_bounds(metric: str, bounds: Any) -> tuple[float, float]:
     if isinstance(bounds, bool) or not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(text)
     return low, high
+
+
+def _steps(estimator: Any) -> list[Any]:
+    """Return the fitted steps that rows pass through."""
+    if not isinstance(estimator, Pipeline):
+        return [estimator]
+    return [s for _, s in estimator.steps if s is not None and s != "passthrough"]
+
+
+def _n_rows(table: Any) -> int:
+    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+
+
+def _maps_rows(estimator: Any) -> bool:
+    """Say whether every step treats each row by itself: all of skdp's predictors do."""
+    return all(type(step).__module__.partition(".")[0] == "skdp" for step in _steps(estimator))
+
+
+class _StatePickler(pickle.Pickler):
+    """Pickles a fitted estimator without the path of its ledger."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        return "budget" if isinstance(obj, PrivacyBudget) else None
+
+
+def _state_of(estimator: Any) -> str:
+    """Return a digest of a fitted estimator, which keys the stream of seeded noise.
+
+    Two candidates scored on the same rows with the same seed must not share noise: the
+    difference of their scores would be exact.
+    """
+    buffer = io.BytesIO()
+    try:
+        _StatePickler(buffer).dump(estimator)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        buffer.write(repr(estimator).encode())  # what was written before it differs as well
+    return hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest()
 
 
 class PrivateScorer(BaseEstimator):
@@ -205,15 +244,20 @@ class PrivateScorer(BaseEstimator):
         per_row, needs_y, attribute, _ = _METRICS[metric]
         if needs_y and y is None:
             raise TypeError(f"y must be given for metric={metric!r}")
-        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+        last = _steps(estimator)[-1]
         if not hasattr(last, attribute):
             raise TypeError(
                 f"metric={metric!r} needs a fitted estimator with {attribute}, which "
                 f"{type(last).__name__} has not"
             )
+        if needs_y and _n_rows(X) != _n_rows(y):
+            raise ValueError("X and y must have the same number of rows")
+        adjacency = "replace_one" if self.budget is None else self.budget.adjacency
+        if adjacency == "replace_one" and _n_rows(X) == 0:
+            raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
         rows = kernel.opaque_rows(X, y if needs_y else None)
 
-        def values(X_part: Any, y_part: Any) -> Floats:
+        def score(X_part: Any, y_part: Any) -> Floats:
             return per_row(estimator, X_part, y_part)
 
         with kernel.open_session(
@@ -223,9 +267,12 @@ class PrivateScorer(BaseEstimator):
             delta=0.0,
             budget=self.budget,
             random_state=self.random_state,
+            context="" if self.random_state is None else _state_of(estimator),
         ) as session:
-            release = session.score_sum(values, low, high, 1.0, name=metric)
-        return min(max(float(release.value), low), high)  # post-processing
+            release = session.mean_score(
+                score, low, high, rowwise=_maps_rows(estimator), name=metric
+            )
+        return float(release.value)
 
 
 def private_scorer(
@@ -273,10 +320,10 @@ def private_scorer(
     *Sensitivity*, with w = high - low: under "replace_one" the sum of scores moves by at most w
     and the number of rows n is public, so the mean by w/n; under "add_or_remove_one" the sum of
     scores about the middle of the bounds moves by at most w/2 and the number of rows by one,
-    and both are released together. *Mechanism*: discrete Laplace noise on integers, pure
-    epsilon-DP. *Charged*: `epsilon`, to `budget`, by every call, before the noise is drawn. A
-    row is scored alone, its score clipped; where scoring it fails, its score is ``low``. The
-    estimator must be private by itself.
+    and both are released together. *Mechanism*: K-norm noise on integers (in one dimension
+    Laplace noise), pure epsilon-DP. *Charged*: `epsilon`, to `budget`, by every call, before
+    the noise is drawn. Rows are scored one by one and clipped; where scoring a row fails, its
+    score is ``low``. The estimator must be private by itself.
 
     Examples
     --------

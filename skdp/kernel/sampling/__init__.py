@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .entropy import Entropy, OSEntropy, SeededEntropy, public_generator
-from .exact import uniform_below
-from .exponential import exponential_mechanism
-from .gaussian import rounded_gaussian
-from .laplace import discrete_laplace
-from .vectors import k_norm
-from .wishart import symmetrized_wishart
+from skdp.kernel.sampling.entropy import Entropy, OSEntropy, SeededEntropy, public_generator
+from skdp.kernel.sampling.exact import uniform_below
+from skdp.kernel.sampling.exponential import exponential_mechanism
+from skdp.kernel.sampling.gaussian import rounded_gaussian
+from skdp.kernel.sampling.laplace import discrete_laplace
+from skdp.kernel.sampling.vectors import k_norm
+from skdp.kernel.sampling.wishart import symmetrized_wishart
 
 __all__ = [
     "Entropy",

@@ -7,10 +7,10 @@ has decided for the ideal real number.
 
 Method: rejection from a histogram. The real line is cut into cells of width 1/64. A table of 2**14
 entries holds n_i entries for each of the two cells at distance x_i = i/64 from 0, and some for the
-tail |x| >= 5. Fourteen fair bits choose an entry, so a cell has probability exactly n_i / 2**14; the
-position in the cell is uniform. With h(x) = x**2/2 (normal) or x (Laplace), the point x is accepted
-with probability (L / n_i) exp(-h(|x|)), where the integer n_i = ceil(L exp(-h(x_i))) makes this at
-most 1. Hence accepted points have density proportional to exp(-h(|x|)), exactly.
+tail |x| >= 5. Fourteen fair bits choose an entry, so a cell has probability exactly n_i / 2**14;
+the position in the cell is uniform. With h(x) = x**2/2 (normal) or x (Laplace), the point x is
+accepted with probability (L / n_i) exp(-h(|x|)), where the integer n_i = ceil(L exp(-h(x_i)))
+makes this at most 1. Hence accepted points have density proportional to exp(-h(|x|)), exactly.
 
 The acceptance compares a uniform V with that probability, and never computes more than needed:
 
@@ -41,9 +41,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from . import exact
-from .entropy import Entropy
-from .exact import bits_of, exp_bracket
+from skdp.kernel.sampling import exact
+from skdp.kernel.sampling.entropy import Entropy
+from skdp.kernel.sampling.exact import bits_of, exp_bracket
 
 __all__ = ["BITS", "LIMIT", "Deviates", "draw_laplace", "draw_normal"]
 
@@ -53,6 +53,7 @@ _TABLE_BITS = 14
 _CELL = 64  # cells in a unit
 _EDGE = 5  # the tail begins here
 _POSITION = np.uint64((1 << 42) - 1)
+_LEVEL = {True: 98, False: 124}  # L, the largest with which the table has room for the tail
 _BLOCK = 1 << 14  # words a pass: the working arrays stay in the cache
 _STEP = 64  # bits an extension adds
 
@@ -141,9 +142,9 @@ def _floor_of_exp(factor: Fraction, x: Fraction) -> int:
         bits *= 2
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _envelope(normal: bool) -> _Envelope:
-    """Build the table; 20 ms, once."""
+    """Build the table, once."""
     cells = _EDGE * _CELL
 
     def h(i: int) -> Fraction:
@@ -154,33 +155,26 @@ def _envelope(normal: bool) -> _Envelope:
         # exp(-h) is irrational for h > 0, so ceil = floor + 1
         return [level] + [_floor_of_exp(Fraction(level), h(i)) + 1 for i in range(1, cells)]
 
-    # largest L for which the table has room for the tail too
     size = 1 << _TABLE_BITS
     ratio = Fraction(2 * _CELL, 4) if normal else Fraction(2 * _CELL)
-    lo, hi = 1, size
-    while hi - lo > 1:
-        mid = (lo + hi) // 2
-        need = 2 * sum(entries_at(mid)) + _floor_of_exp(mid * ratio, h(cells)) + 1
-        lo, hi = (mid, hi) if need <= size else (lo, mid)
-    level = lo
+    level = _LEVEL[normal]
     n = entries_at(level)
     tail = size - 2 * sum(n)
-    tail_factor = level * ratio / tail
+    tail_factor = level * ratio / max(tail, 1)
+    if tail < 1 or _floor_of_exp(tail_factor, h(cells)) > 0:
+        raise AssertionError("the table has no room for the tail")
 
     cell = np.repeat(np.arange(cells), n)
     signed = np.concatenate([cell, -cell - 1])
     sure = [min(255, _floor_of_exp(Fraction(256 * level, n[i]), h(i + 1))) for i in range(cells)]
-    never = [256] + [
-        _floor_of_exp(Fraction(256 * level, n[i]), h(i)) + 1 for i in range(1, cells)
-    ]
+    never = [256] + [_floor_of_exp(Fraction(256 * level, n[i]), h(i)) + 1 for i in range(1, cells)]
     height = [float(Fraction(level * exp_bracket(h(i), 80)[0], n[i] << 80)) for i in range(cells)]
     tail_height = float(tail_factor * exp_bracket(h(cells), 80)[0] / (1 << 80))
     tail_never = _floor_of_exp(256 * tail_factor, h(cells)) + 1
 
     def table(values: list, tail_value: float, dtype: type) -> np.ndarray:
-        by_cell = np.array(values, dtype=dtype)
-        both = [by_cell[cell], by_cell[cell], np.full(tail, tail_value, dtype=dtype)]
-        out = np.concatenate(both)
+        both = np.array(values, dtype=dtype)[np.concatenate([cell, cell])]
+        out: np.ndarray = np.concatenate([both, np.full(tail, tail_value, dtype=dtype)])
         out.flags.writeable = False
         return out
 
@@ -254,9 +248,7 @@ def _settle(
         v, v_bits = (v << _STEP) | bits_of(entropy, _STEP), v_bits + _STEP
 
 
-def _settle_tail(
-    env: _Envelope, v: int, v_bits: int, entropy: Entropy
-) -> tuple[bool, int, int]:
+def _settle_tail(env: _Envelope, v: int, v_bits: int, entropy: Entropy) -> tuple[bool, int, int]:
     """Decide a tail entry of the normal density: returns (accepted, m, b) of X.
 
     X = 5 + Y/4 for a Laplace deviate Y >= 0, mirrored for Y < 0. Entries times density of the
@@ -333,7 +325,8 @@ def _pass(
         elif b > BITS:
             held[k] = (m, b)
     rejected.append(np.array(late, dtype=np.intp))
-    return np.concatenate(rejected), tail
+    # sorted, so that the order of later draws does not depend on which stage decided
+    return np.sort(np.concatenate(rejected)), np.sort(tail)
 
 
 def _settle_constant(env: _Envelope, v: int, v_bits: int, entropy: Entropy) -> bool:

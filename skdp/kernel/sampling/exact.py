@@ -14,9 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from .entropy import Entropy, resolve
+from skdp.kernel.sampling.entropy import Entropy, resolve
 
-__all__ = ["as_shape", "as_rational", "bits_of", "exp_bracket", "uniform_below", "wrap_int64"]
+__all__ = [
+    "as_rational",
+    "as_shape",
+    "bits_of",
+    "check_scales",
+    "exp_bracket",
+    "uniform_below",
+    "wrap_int64",
+]
 
 #: Added to the error bound of every floating-point filter. Zero in use. The tests raise it, so that
 #: decisions which are almost never in doubt take the exact path, and check that nothing changes.
@@ -48,16 +56,22 @@ def as_rational(value: Any, name: str, low: Fraction | int, high: Fraction | int
         raise ValueError(f"{name} must be finite.")
     exact = Fraction(value)
     if not low <= exact <= high:
-        raise ValueError(
-            f"{name} must be in [2**{_log2(low)}, 2**{_log2(high)}] grid steps; got {value!r}."
-        )
+        raise ValueError(f"{name} must be in [{float(low):g}, {float(high):g}].")
     return exact
 
 
-def _log2(x: Fraction | int) -> int:
-    """Exponent of an exact power of two, for messages."""
-    x = Fraction(x)
-    return x.numerator.bit_length() - x.denominator.bit_length()
+def check_scales(values: Any, name: str, low: Fraction, high: Fraction) -> np.ndarray:
+    """Return an array of scales as float64 when all are floats, else as exact Fractions."""
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
+        out = array.astype(np.float64)
+        if out.size and not bool(np.all((out >= float(low)) & (out <= float(high)))):
+            raise ValueError(f"{name} must be finite and in [{float(low):g}, {float(high):g}].")
+        return out
+    flat = [as_rational(v, name, low, high) for v in array.ravel().tolist()]
+    exact_values = np.empty(len(flat), dtype=object)
+    exact_values[:] = flat
+    return exact_values.reshape(array.shape)
 
 
 def as_shape(size: Any) -> tuple[int, ...] | None:
@@ -65,12 +79,11 @@ def as_shape(size: Any) -> tuple[int, ...] | None:
     if size is None:
         return None
     try:
-        shape = (operator.index(size),)
+        shape: tuple[int, ...] = tuple(
+            operator.index(s) for s in (size if isinstance(size, (tuple, list)) else (size,))
+        )
     except TypeError:
-        try:
-            shape = tuple(operator.index(s) for s in size)
-        except TypeError:
-            raise TypeError("size must be None, an int or a tuple of ints.") from None
+        raise TypeError("size must be None, an int or a tuple of ints.") from None
     if any(s < 0 for s in shape):
         raise ValueError("size must not be negative.")
     return shape

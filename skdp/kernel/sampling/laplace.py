@@ -5,13 +5,17 @@ t = sensitivity / epsilon the sum is epsilon-DP (pure), since the distribution b
 
 Distribution: P(K = k) = (1 - q) / (1 + q) * q**|k|, q = exp(-1/t), the two-sided geometric.
 
-Method. Let X be a standard Laplace deviate. floor(t |X|) = k with probability q**k (1 - q). Draw K =
+Method. Let X be a standard Laplace deviate: floor(t |X|) = k has probability q**k (1 - q). Draw K =
 trunc(t X), and draw again when X < 0 and K = 0: then K = k > 0 and K = -k < 0 have weights
-(1 - q) q**|k| / 2 each, and K = 0 has weight (1 - q) / 2, which is the distribution above up to
-the factor. A draw is rejected with probability (1 - q) / 2 = about 1 / (2 t).
+(1 - q) q**|k| / 2 each, and K = 0 has weight (1 - q) / 2: the distribution above up to a
+factor. A draw is rejected with probability (1 - q) / 2 = about 1 / (2 t).
 
-The truncation is certified: a float64 product with an error bound, and integers with more bits
-of X where the product is too near to an integer.
+The truncation is certified (see ``rounding``).
+
+References
+----------
+A. Ghosh, T. Roughgarden, M. Sundararajan (2012), "Universally utility-maximizing privacy
+mechanisms", SIAM J. Comput. 41(6) (the two-sided geometric mechanism).
 """
 
 from __future__ import annotations
@@ -22,16 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from . import exact
-from .deviates import BITS, LIMIT, Deviates, draw_laplace
-from .entropy import Entropy, resolve
-from .exact import as_rational, as_shape, wrap_int64
+from skdp.kernel.sampling.deviates import Deviates, draw_laplace
+from skdp.kernel.sampling.entropy import Entropy, resolve
+from skdp.kernel.sampling.exact import as_rational, as_shape
+from skdp.kernel.sampling.rounding import round_scaled
 
 __all__ = ["discrete_laplace"]
 
 _MIN_SCALE = Fraction(1, 1 << 100)
 _MAX_SCALE = Fraction(1 << 52)
-_BLOCK = 1 << 14
 
 
 def discrete_laplace(
@@ -77,9 +80,9 @@ def discrete_laplace(
     todo: np.ndarray | None = None
     while todo is None or todo.size:
         drawn = draw_laplace(n if todo is None else todo.size, source)
-        values = truncated(drawn, t, source)
+        values = round_scaled(drawn, t, False, source)
         zero = np.flatnonzero(values == 0)
-        again = zero[negative(drawn, zero)]
+        again = zero[_negative(drawn, zero)]
         if todo is None:
             out, todo = values, again
         else:
@@ -88,45 +91,11 @@ def discrete_laplace(
     return int(out[0]) if shape is None else out.reshape(shape)
 
 
-def negative(drawn: Deviates, where: np.ndarray) -> np.ndarray:
+def _negative(drawn: Deviates, where: np.ndarray) -> np.ndarray:
     """Whether the deviates at `where` are negative (their prefixes tell)."""
     out = drawn.x[where] < 0
     if drawn.held:
         for i, k in enumerate(where.tolist()):
             if k in drawn.held:
                 out[i] = drawn.held[k][0] < 0
-    return out
-
-
-def truncated(drawn: Deviates, t: Fraction, entropy: Entropy) -> np.ndarray:
-    """Return trunc(t X) for every ideal deviate X, certified.
-
-    Filter. y = fl(fl(t) x) differs from t X by less than t (LIMIT * 2.01 * 2**-53 + 2**-48): two
-    roundings of relative size 2**-53 and the unknown bits of X; y - rint(y) is exact. If y is
-    further than that from every integer, t X has the same integer part.
-    """
-    factor = float(t)
-    error = factor * (LIMIT * 2.0**-51 + 2.0**-BITS) * 1.01 + exact.SLACK
-    out = np.empty(drawn.x.size, dtype=np.int64)
-    doubtful = [np.array(sorted(drawn.held), dtype=np.intp)]
-    for start in range(0, out.size, _BLOCK):
-        y = drawn.x[start : start + _BLOCK] * factor
-        gap = np.rint(y)
-        gap -= y
-        np.abs(gap, out=gap)
-        doubtful.append(np.flatnonzero(gap <= error) + start)
-        out[start : start + _BLOCK] = y
-    where = np.unique(np.concatenate(doubtful))
-    bits = BITS
-    while where.size:
-        bits += 64
-        m = drawn.prefixes(where, bits, entropy)
-        sign = np.where(m < 0, -1, 1).astype(object)
-        m = np.where(m < 0, -m - 1, m)  # |X| is in [m, m + 1] * 2**-bits
-        below = t.denominator << bits
-        lo = m * t.numerator // below
-        hi = ((m + 1) * t.numerator - 1) // below
-        sure = lo == hi
-        out[where[sure]] = [wrap_int64(v) for v in (lo * sign)[sure].tolist()]
-        where = where[~sure]
     return out

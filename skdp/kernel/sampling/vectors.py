@@ -1,8 +1,8 @@
 """K-norm noise for an L2 ball (pure epsilon): Gamma radius times a uniform direction, rounded.
 
 The ideal vector Z = scale * R * g / ||g||, with R ~ Gamma(d, 1) and g standard normal in d
-dimensions, has density proportional to exp(-||z|| / scale): added to a statistic of L2 sensitivity s
-it is (s / scale)-DP (Hardt & Talwar 2010). The statistic is an integer vector, so rounding the
+dimensions, has density proportional to exp(-||z|| / scale): added to a statistic of L2 sensitivity
+s it is (s / scale)-DP (Hardt & Talwar 2010). The statistic is an integer vector, so rounding the
 ideal sum is adding the rounded ideal noise: post-processing. Each rounding is certified: pure
 epsilon stays pure.
 
@@ -22,16 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from . import exact
-from .deviates import BITS, LIMIT, Deviates, draw_laplace, draw_normal
-from .entropy import Entropy, resolve
-from .exact import as_rational, as_shape, wrap_int64
-from .gaussian import check_scales
+from skdp.kernel.sampling import exact
+from skdp.kernel.sampling.deviates import BITS, Deviates, draw_laplace, draw_normal
+from skdp.kernel.sampling.entropy import Entropy, resolve
+from skdp.kernel.sampling.exact import as_rational, as_shape, check_scales, wrap_int64
 
 __all__ = ["k_norm"]
 
 _MIN_SCALE = Fraction(1, 1 << 100)
-_MAX_SCALE = Fraction(1 << 45)
+_MAX_SCALE = Fraction(1 << 52)
 _MAX_DIMENSION = 1 << 20
 _ROWS = 1 << 14  # coordinates a float pass looks at
 
@@ -46,7 +45,7 @@ def k_norm(
     shape_d : int
         Dimension d of a vector, which is also the shape of the Gamma radius.
     scale : int, float, Fraction or array of shape (size,)
-        Scale in grid steps, at its exact rational value; in [2**-100, 2**45]. One for all
+        Scale in grid steps, at its exact rational value; in [2**-100, 2**52]. One for all
         vectors, or one a vector.
     size : int or None
         Number of vectors; None for a single one (or as many as there are scales).
@@ -76,7 +75,6 @@ def k_norm(
     (4, 3)
     """
     shape = as_shape(shape_d)
-    assert shape is not None or shape_d is None
     if shape is None or len(shape) != 1 or not 1 <= shape[0] <= _MAX_DIMENSION:
         raise ValueError("shape_d must be an int of at least 1.")
     d = shape[0]
@@ -161,8 +159,8 @@ def _round_exactly(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Round the given rows with prefixes of `bits` bits; return the values and which are certain.
 
-    All in integers: |g_i| in [m, m+1], sum|E| in [r_lo, r_hi] and ||g|| in [n_lo, n_hi], in units of
-    2**-bits, so |Z_i| is in [p r_lo m / (q n_hi 2**bits), p r_hi (m+1) / (q n_lo 2**bits)].
+    All in integers: |g_i| in [m, m+1], sum|E| in [r_lo, r_hi] and ||g|| in [n_lo, n_hi], in units
+    of 2**-bits, so |Z_i| is in [p r_lo m / (q n_hi 2**bits), p r_hi (m+1) / (q n_lo 2**bits)].
     """
     where = (rows[:, None] * d + np.arange(d)).ravel()
     m = normals.prefixes(where, bits, entropy).reshape(-1, d)
@@ -181,8 +179,5 @@ def _round_exactly(
     lo = (2 * (p * r_lo)[:, None] * m + below_lo) // (2 * below_lo)
     hi = (2 * (p * r_hi)[:, None] * (m + 1) + below_hi - 1) // (2 * below_hi)
     sure = (lo == hi).all(axis=1) & (n_lo > 0)
-    values = np.array([[wrap_int64(v) for v in row] for row in (lo * sign).tolist()], dtype=np.int64)
-    return values.reshape(-1, d), sure.astype(bool)
-
-
-_ = LIMIT
+    flat = [wrap_int64(v) for v in (lo * sign).ravel().tolist()]
+    return np.array(flat, dtype=np.int64).reshape(-1, d), sure.astype(bool)

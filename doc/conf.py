@@ -1,0 +1,70 @@
+"""Configuration of the documentation: ``python -m sphinx -W doc doc/_build``."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+from numpydoc.docscrape import NumpyDocString
+from numpydoc.docscrape_sphinx import SphinxDocString
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+project = "skdp"
+author = "The skdp developers"
+copyright = f"2026, {author}"  # noqa: A001
+release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates", "auto_examples/GALLERY_HEADER.rst"]
+templates_path = ["_templates"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
+myst_heading_anchors = 3
+
+html_theme = "pydata_sphinx_theme"
+html_title = "skdp"
+html_show_sourcelink = False
+html_theme_options = {
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "navbar_end": ["theme-switcher"],
+}
+
+autodoc_typehints = "none"  # the docstrings say types, shapes and units
+autosummary_generate = True
+numpydoc_show_class_members = False  # the template lists them
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "download_all_examples": False,
+    "show_signature": False,
+}
+
+# The tables that the scripts of doc/benchmarks/ printed when they were last run by hand.
+tables = []
+for result in sorted((ROOT / "doc" / "benchmarks" / "results").glob("*.txt")):
+    tables += [f"## {result.stem.replace('_', ' ')}", f"```{{literalinclude}} {result}", "```", ""]
+(ROOT / "doc" / "generated").mkdir(exist_ok=True)
+(ROOT / "doc" / "generated" / "tables.inc").write_text("\n\n".join(tables), encoding="utf-8")
+
+# numpydoc drops sections that it does not know. Ours is shown before "Notes".
+NumpyDocString.sections["Privacy"] = ""
+_str_section = SphinxDocString._str_section
+
+
+def _with_privacy(self: SphinxDocString, name: str) -> list[str]:
+    before = _str_section(self, "Privacy") if name == "Notes" else []
+    return before + _str_section(self, name)
+
+
+SphinxDocString._str_section = _with_privacy

@@ -1,0 +1,620 @@
+"""Private principal component analysis.
+
+Released, under the (epsilon, delta) of one fit: the second moment, the sum and (where it is
+private) the number of rows, from one noisy matrix about a centre; before it, unless the caller
+states them, the centre and the radius of the ball that the rows are clipped to. Everything that
+`DPPCA` shows is computed from these releases and from public parameters.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skdp import kernel
+from skdp.base import LEARNING_SHARE, PrivateMixin, check_integer
+from skdp.budget import PrivacyBudget
+
+__all__ = ["DPPCA"]
+
+Floats = NDArray[np.float64]
+
+_NOISES = ("auto", "gaussian", "wishart", "laplace")
+_PRIVATE = "private"
+
+# Shares of the fit's allowance (of epsilon, or of mu**2 where noise is Gaussian); what is left
+# goes to the second moment.
+_COUNT_SHARE = 0.02  # a private number of rows: ten times sharper than the Gram's own entry
+_OUTER_SHARE = 0.04  # radius about the origin, where a second one about the mean follows
+_MEAN_SHARES = (0.03, 0.25)  # least and most for a private centre
+_MEAN_ERROR = 0.1  # aim: an error of the centre of a tenth of the radius
+_MEAN_USELESS = 0.5  # above half the radius a private centre is no better than the origin
+# The constant feature of the augmented row, as a part of the radius: 2% more noise on the second
+# moment; the mean's noise is 1 / (0.15 sqrt(2)) = 4.7 times what its own release would have.
+_TAU = 0.15
+
+# Largest eigenvalue of W1 - W2 over d, W_i Wishart of about d degrees of freedom and scale 1: the
+# edge of the free difference of two Marchenko-Pastur laws of ratio 1. Its R-transform is
+# 2 z / (1 - z**2), so the edge is the minimum over z in (0, 1) of (1 + z**2) / (z - z**3).
+_WISHART_EDGE = math.sqrt((11 + 5 * math.sqrt(5)) / 2)
+# A semicircle of the same variance (2 d + 2 off the diagonal) ends earlier.
+_SEMICIRCLE_EDGE = math.sqrt(8)
+
+
+# --- before the data: what noise to expect ----------------------------------------------------
+
+
+def _matrix_noise_edge(level: float, pure: bool, replace: bool, dims: int, noise: str) -> float:
+    """Return about the largest eigenvalue of the noise on a Gram matrix of rows of norm 1.
+
+    Parameters
+    ----------
+    level : float
+        Epsilon of the release, or its mu where ``pure`` is False.
+    dims : int
+        Number of columns.
+    noise : {"gaussian", "wishart", "laplace"}
+    """
+    epsilon = level if pure else kernel.pure_epsilon_from_mu(level)
+    if noise == "gaussian":
+        # GOE with off-diagonal variance sigma**2 / 2: edge sigma sqrt(2 dims).
+        return (math.sqrt(2) if replace else 1.0) / level * math.sqrt(2 * dims)
+    if noise == "wishart":
+        return _WISHART_EDGE * dims * (2.0 if replace else 1.0) / (2 * epsilon)
+    # Independent entries of standard deviation s: edge 2 s sqrt(dims).
+    sensitivity = math.sqrt(dims**2 / 2 + dims + 1) if replace else (dims + 1) / 2
+    return 2 * math.sqrt(2) * sensitivity / epsilon * math.sqrt(dims)
+
+
+def _choose_noise(noise: str, level: float, pure: bool, replace: bool, dims: int) -> str:
+    """Return the mechanism: for ``"auto"`` the one of the smaller spectral noise."""
+    if noise != "auto":
+        return noise
+    choices = ["wishart"] if pure else ["gaussian", "wishart"]
+    return min(choices, key=lambda name: _matrix_noise_edge(level, pure, replace, dims, name))
+
+
+def _coverage(relative_noise: float) -> float:
+    """Return the part of the rows that a learned radius should cover, from public numbers.
+
+    A radius r costs spectral noise of ``relative_noise * r**2`` and shortens the rows beyond it.
+    The sum is least where a row beyond r costs as much as it saves: about one tenth of its square
+    falls on a leading component, hence the ten. Half of the rows are always covered.
+    """
+    return min(max(1 - 10 * relative_noise, 0.5), 1.0)
+
+
+def _working_radius(bound: float, relative_noise: float, dims: int) -> float:
+    """Return the radius to clip to, given a bound on the norms: less where noise dominates.
+
+    Clipping keeps the directions of rows, and no row's part in the second moment shrinks faster
+    than the noise. So where the noise's edge is above four times the average variance that rows
+    on the sphere would have, the radius is lowered, to three quarters at most.
+    """
+    excess = relative_noise * dims
+    return bound * (1.0 if excess <= 4 else max(2 / math.sqrt(excess), 0.75))
+
+
+def _mean_plan(level: float, pure: bool, replace: bool, dims: int, n: float) -> float:
+    """Return the share for a private centre, or 0 where it would not pay.
+
+    All arguments are public or released. The error of a private mean of n rows of norm at most
+    r is about factor * r at full share (L2 sensitivity 2r, or sqrt(1 + 1/9) r with a private n);
+    it grows as share**-1/2 under Gaussian noise and as 1 / share under the K-norm mechanism.
+    """
+    sensitivity = 2.0 if replace else math.sqrt(10) / 3
+    spread = math.sqrt(dims + 1) if pure else 1.0
+    factor = math.sqrt(dims) * spread * sensitivity / (level * n)
+    power = 1.0 if pure else 0.5
+    low, high = _MEAN_SHARES
+    share = min(max((factor / _MEAN_ERROR) ** (1 / power), low), high)
+    return share if factor / share**power <= _MEAN_USELESS else 0.0
+
+
+# --- after the release: spectra ---------------------------------------------------------------
+
+
+def _shrink_to_zero(vector: Floats, std: float) -> Floats:
+    """Return a noisy vector after positive-part James-Stein shrinkage towards zero."""
+    norm2 = float(vector @ vector)
+    if vector.size < 3 or norm2 == 0.0:
+        return vector
+    return vector * max(0.0, 1 - (vector.size - 2) * std**2 / norm2)
+
+
+def _flip_signs(components: Floats) -> Floats:
+    """Make the entry of largest absolute value of every row positive."""
+    largest = np.argmax(np.abs(components), axis=1)
+    signs = np.sign(components[np.arange(len(components)), largest])
+    return components * np.where(signs == 0, 1.0, signs)[:, None]
+
+
+@dataclass(frozen=True)
+class _Spectrum:
+    """Eigenvectors of a noisy covariance with the variances they explain."""
+
+    components: Floats  # (d, d), rows, by decreasing noisy eigenvalue
+    variances: Floats  # (d,)
+    eigenvalues: Floats  # (d,), noisy
+    total: float
+    edge: float  # of a semicircle with the variance of the noise
+
+
+def _explained_by_noisy_vectors(noisy: Floats, total: float, edge: float) -> Floats:
+    """Return the variance along each eigenvector of a noisy covariance.
+
+    In spiked models an eigenvalue l shows as w = l + s**2 / l, with an edge of the noise of 2 s,
+    and the noisy eigenvector explains l (1 - s**2 / l**2) = sqrt(w**2 - edge**2) (Gavish &
+    Donoho 2017). An eigenvector below the edge is noise: it explains the average of what the
+    others leave.
+    """
+    strong = noisy > edge
+    variances = np.where(strong, np.sqrt(np.maximum(noisy**2 - edge**2, 0.0)), 0.0)
+    rest = max(total - float(variances.sum()), 0.0) / max(noisy.size - int(strong.sum()), 1)
+    # The average may exceed a variance just above the edge; decreasing order is the contract.
+    return np.sort(np.where(strong, variances, rest))[::-1]
+
+
+def _spectrum(
+    second_moment: Floats, mean: Floats, n: float, std: float, radius: float
+) -> _Spectrum:
+    """Return the spectrum of M / n - mean mean' (with n - 1 degrees of freedom), never negative.
+
+    Parameters
+    ----------
+    second_moment : ndarray of shape (d, d)
+        Released sum of (x - c)(x - c)'.
+    mean : ndarray of shape (d,)
+        Of x - c.
+    n : float
+        At least 1.
+    std : float
+        Of an off-diagonal entry of ``second_moment``.
+    radius : float
+        Bound on ||x - c||: no covariance has a trace above radius**2 n / (n - 1).
+    """
+    d = mean.size
+    unbiased = n / (n - 1) if n >= 2 else 1.0
+    # The division comes first: a sum of squares close to the largest float must not overflow.
+    covariance = (second_moment / n - np.outer(mean, mean)) * unbiased
+    noisy, vectors = linalg.eigh((covariance + covariance.T) / 2)
+    noisy, vectors = noisy[::-1], vectors[:, ::-1]
+    edge = 2 * std / n * math.sqrt(d) * unbiased
+    largest = radius**2 * unbiased
+    total = float(np.clip(noisy.sum(), 0.0, largest))
+    variances = _explained_by_noisy_vectors(noisy, total, edge)
+    if variances.sum() > largest:
+        variances = variances * (largest / variances.sum())
+    total = max(total, float(variances.sum()))
+    return _Spectrum(_flip_signs(vectors.T), variances, noisy, total, edge)
+
+
+# --- parameters -------------------------------------------------------------------------------
+
+
+def _check_norm_bound(value: Any) -> float | None:
+    """Return the stated bound, or None for ``"private"``."""
+    if isinstance(value, str) and value == _PRIVATE:
+        return None
+    allowed = "norm_bound must be 'private' or a finite number above 0"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(
+            f"{allowed}, got {value!r}"
+            if isinstance(value, str)
+            else f"{allowed}, got {type(value).__name__}"
+        )
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{allowed}, got {value!r}")
+    return float(value)
+
+
+def _check_center(value: Any, n_features: int) -> Floats | None:
+    """Return the stated centre, or None for ``"private"``."""
+    if isinstance(value, str) and value == _PRIVATE:
+        return None
+    allowed = f"center must be 'private', one finite number, or one per feature ({n_features})"
+    try:
+        center = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{allowed}, got {type(value).__name__}") from None
+    if center.ndim > 1 or (center.ndim == 1 and center.size != n_features):
+        raise ValueError(f"{allowed}, got shape {center.shape}")
+    if not np.isfinite(center).all():
+        raise ValueError(f"{allowed}, got a value that is not finite")
+    return np.broadcast_to(center, (n_features,)).copy()
+
+
+class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, BaseEstimator):
+    """Principal component analysis with differential privacy.
+
+    The rows are clipped to a ball; their second moment and their sum leave it in one noisy
+    symmetric matrix, whose centred eigenvectors are the components. The variances are corrected
+    for what noise adds to eigenvalues and takes from eigenvectors.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Number of components, at most ``n_features``; None keeps all.
+    whiten : bool, default=False
+        Divide the transformed coordinates by the square root of ``explained_variance_``.
+    center : "private", float or array-like of shape (n_features,), default="private"
+        Point that the ball of the rows is centred at. State it where it is public knowledge (0
+        after a private scaler): a stated centre costs nothing. ``"private"`` learns one with 3%
+        to 25% of the allowance, more where ``epsilon * n`` is small, and keeps the origin where
+        it is too small for any. ``mean_`` is learned in either case.
+    norm_bound : "private" or float, default="private"
+        Euclidean norm, in units of X, to which ``x - center`` is clipped (``x`` itself with
+        ``center="private"``, which learns a radius about the private centre too). Rows
+        outside are moved onto the sphere, never rejected. ``"private"`` learns it with 10% of the
+        allowance.
+    noise : {"auto", "gaussian", "wishart", "laplace"}, default="auto"
+        Noise on the second moment. ``"gaussian"`` needs ``delta > 0``. ``"auto"``: the smaller
+        spectral noise of ``"gaussian"`` and ``"wishart"`` for ``delta > 0``, ``"wishart"`` for
+        ``delta = 0``.
+    epsilon : float, default=1.0
+        Privacy loss of one fit.
+    delta : float, default=0.0
+        Probability that the loss exceeds epsilon, in the usual sense. Zero: pure epsilon-DP.
+        With few features and a large epsilon a pure fit may have less noise; compare
+        `expected_error` at both.
+    budget : PrivacyBudget, default=None
+        Shared budget that is charged; it also sets the neighbouring relation. None: the fit
+        stands alone, and one row is replaced between neighbours.
+    random_state : int, RandomState instance or None, default=None
+        None draws noise from the operating system. Anything else makes noise reproducible for
+        tests and teaching, and marks the fit as seeded.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal directions, by decreasing noisy variance; the largest entry of each in
+        absolute value is positive.
+    explained_variance_ : ndarray of shape (n_components,)
+        Estimated variance of the clipped rows along each component.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        ``explained_variance_`` over the estimated total variance (zeros if that is zero).
+    singular_values_ : ndarray of shape (n_components,)
+        ``sqrt(explained_variance_ * (n_samples_ - 1))``: an estimate from the released values.
+    mean_ : ndarray of shape (n_features,)
+        Estimated mean of the clipped rows.
+    mean_std_ : float
+        Standard error by noise of a coordinate of ``mean_``.
+    noise_level_ : float
+        Largest eigenvalue that noise alone would show in the covariance, in squared units of X.
+    n_resolved_ : int
+        Number of components whose noisy eigenvalue exceeds ``noise_level_``, at most
+        ``n_components_``; the others are about as good as random directions.
+    noise_variance_ : float
+        Average variance in the directions that were left out; zero if none was.
+    norm_bound_ : float
+        Radius of the ball, stated or learned.
+    center_ : ndarray of shape (n_features,)
+        Centre of the ball, stated or learned.
+    noise_ : {"gaussian", "wishart", "laplace"}
+        Mechanism of the second moment.
+    n_samples_ : float
+        Number of rows: exact where it is public (replace-one), noisy otherwise.
+    n_components_ : int
+        Number of components.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    ValueError
+        In `fit`, before anything is charged: a parameter out of its range, ``n_components``
+        above the number of features, ``noise="gaussian"`` with ``delta=0``, rows that are not
+        finite numbers.
+    BudgetExceededError
+        In `fit`, if the budget does not cover (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: the number of rows n (exact and free under replace-one, else with 2%
+    of the allowance); a radius about the centre, if not stated (a histogram of norms by quarter
+    octaves); the mean of the rows clipped to it, if no centre is stated, and then a radius about
+    that mean (6% of the allowance; only if the mean is further from the origin than half the
+    first radius); the matrix of sums of zz', z = (x - center, 0.15 r) with x clipped to the radius
+    r, with all that is left. *Sensitivity* of that matrix, with g = r**2 (1 + 0.15**2): Frobenius
+    norm g if a row is added or removed, sqrt(2) g if one is replaced; nuclear norm g, respectively
+    2 g. *Mechanism*: rounded Gaussian noise isotropic in the Frobenius norm; or a difference of
+    two Wishart matrices, pure epsilon-DP; or discrete Laplace noise on the upper triangle. *Charged*:
+    (epsilon, delta), once, before any noise, to ``budget``.
+
+    Nothing raises or warns because of what the rows hold. Constant columns, one row, fewer rows
+    than features, all rows equal: there are always ``n_components`` orthonormal components, those
+    beyond ``n_resolved_`` being directions of noise. Rows so few that the noise exceeds any
+    possible variance leave variances between zero and the square of the radius.
+
+    What noise does to eigenvalues is corrected: an eigenvalue w above the noise's edge e counts
+    as ``sqrt(w**2 - e**2)``, the variance that its eigenvector explains in expectation, and
+    those below the edge share what remains of the trace equally. Without noise this is
+    scikit-learn's PCA. The mean is shrunk towards the centre by the James-Stein rule.
+
+    The output of ``transform`` on private rows is as private as these rows are.
+
+    References
+    ----------
+    Dwork, Talwar, Thakurta & Zhang 2014, "Analyze Gauss: optimal bounds for privacy-preserving
+    principal component analysis", Algorithm 1 (Gaussian noise; here with isotropic noise).
+
+    Gavish & Donoho 2017, "Optimal shrinkage of singular values", section 3 (Frobenius loss).
+
+    ``skdp/kernel/README.md``, "Gram matrix" (sensitivities, the symmetrised Wishart mechanism).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skdp import DPPCA
+    >>> X = load_digits().data
+    >>> pca = DPPCA(10, norm_bound=80.0, delta=1e-6, random_state=0).fit(X)
+    >>> pca.transform(X).shape
+    (1797, 10)
+    >>> pca.noise_
+    'gaussian'
+    >>> pca.privacy_.epsilon
+    1.0
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        whiten: bool = False,
+        center: str | float | ArrayLike = "private",
+        norm_bound: str | float = "private",
+        noise: str = "auto",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.whiten = whiten
+        self.center = center
+        self.norm_bound = norm_bound
+        self.noise = noise
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    # --- fitting ------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no X makes valid."""
+        self._check_privacy_parameters()
+        if self.n_components is not None:
+            check_integer(self.n_components, "n_components", low=1)
+        if not isinstance(self.whiten, bool | np.bool_):
+            raise TypeError(f"whiten must be a bool, got {type(self.whiten).__name__}")
+        if self.noise not in _NOISES:
+            raise ValueError(f"noise must be one of {_NOISES}, got {self.noise!r}")
+        if self.noise == "gaussian" and self.delta == 0:
+            raise ValueError(
+                "noise='gaussian' needs delta above 0; for delta=0 noise may be 'auto', 'wishart' "
+                "or 'laplace'"
+            )
+        _check_norm_bound(self.norm_bound)
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Charge the budget and fit the components.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : DPPCA
+        """
+        with self._all_or_nothing():
+            self._check_parameters()
+            rows = self._open(X)
+            d = rows.n_features
+            k = d
+            if self.n_components is not None:
+                k = check_integer(self.n_components, "n_components", low=1, high=d)
+            stated_center = _check_center(self.center, d)
+            stated_bound = _check_norm_bound(self.norm_bound)
+            with self._session(rows) as session:
+                n = max(1.0, float(session.count(_COUNT_SHARE).value))
+                center, radius = _ball(session, n, stated_center, stated_bound, self.noise)
+                level = session.level(session.rest)
+                replace = session.adjacency == "replace_one"
+                noise = _choose_noise(self.noise, level, session.pure, replace, d + 1)
+                gram = session.gram(session.ball(center, radius), tau=_TAU, noise=noise)
+                self.privacy_ = session.certificate()
+            shift_std = gram.total_std / n
+            shift = _shrink_to_zero(gram.total / n, shift_std)
+            # The mean of rows in a ball is in the ball.
+            shift = shift * min(1.0, radius / max(float(np.linalg.norm(shift)), radius))
+            spectrum = _spectrum(gram.second_moment, shift, n, gram.std, radius)
+            self.center_, self.norm_bound_ = center, radius
+            self.noise_ = gram.noise
+            self.n_samples_ = n
+            self.mean_ = center + shift
+            self.mean_std_ = float(shift_std)
+            self._keep(spectrum, k, n)
+        return self
+
+    def _keep(self, spectrum: _Spectrum, k: int, n: float) -> None:
+        """Set the attributes that depend on the number of components."""
+        d = spectrum.variances.size
+        kept = spectrum.variances[:k]
+        self.n_components_ = k
+        self.components_ = spectrum.components[:k].copy()
+        self.explained_variance_ = kept.copy()
+        total = spectrum.total
+        self.explained_variance_ratio_ = kept / total if total > 0 else np.zeros(k)
+        self.singular_values_ = np.sqrt(kept * max(n - 1, 0.0))
+        self.noise_variance_ = max(total - float(kept.sum()), 0.0) / (d - k) if k < d else 0.0
+        # The spectrum of Wishart noise has longer tails than a semicircle of its variance.
+        tails = _WISHART_EDGE / _SEMICIRCLE_EDGE if self.noise_ == "wishart" else 1.0
+        self.noise_level_ = spectrum.edge * tails
+        self.n_resolved_ = int(np.sum(spectrum.eigenvalues[:k] > self.noise_level_))
+
+    # --- using the components -----------------------------------------------------------------
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of output columns, for the names of the features."""
+        return self.components_.shape[0]
+
+    def _scale(self) -> Floats:
+        """Return what whitening divides by; one where a component explains nothing."""
+        scale = np.sqrt(self.explained_variance_)
+        smallest = np.finfo(np.float64).eps * scale.max(initial=0.0)
+        return np.where(scale > smallest, scale, 1.0)
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Project the caller's rows on the components.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Not clipped. If they are private, so is the result.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_components)
+        """
+        values = self._public_array(X)
+        projected = values @ self.components_.T - self.mean_ @ self.components_.T
+        return projected / self._scale() if self.whiten else projected
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """Return to the space of the features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        values = kernel.check_public_array(X, estimator=type(self).__name__)
+        if values.shape[1] != self.n_components_:
+            raise ValueError(
+                f"X must have {self.n_components_} columns, one per component, got "
+                f"{values.shape[1]}"
+            )
+        if self.whiten:
+            values = values * self._scale()
+        return values @ self.components_ + self.mean_
+
+    def get_covariance(self) -> Floats:
+        """Return the model's covariance: the components, and ``noise_variance_`` elsewhere.
+
+        Returns
+        -------
+        covariance : ndarray of shape (n_features, n_features)
+            Positive semidefinite.
+        """
+        check_is_fitted(self)
+        excess = np.maximum(self.explained_variance_ - self.noise_variance_, 0.0)
+        covariance = (self.components_.T * excess) @ self.components_
+        covariance[np.diag_indices_from(covariance)] += self.noise_variance_
+        return covariance
+
+    def get_precision(self) -> Floats:
+        """Return the inverse of the model's covariance (pseudo-inverse where it is singular).
+
+        Returns
+        -------
+        precision : ndarray of shape (n_features, n_features)
+        """
+        return linalg.pinvh(self.get_covariance())
+
+    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
+        """Return about the smallest variance that a component needs to stand out of the noise.
+
+        Nothing is fitted, read or charged: it answers whether epsilon is enough. It is the
+        spectral norm of the noise on the covariance, in squared units of X for a stated
+        ``norm_bound``; for ``"private"`` as a part of the square of the bound.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Needed before `fit`; ``n_features_in_`` afterwards.
+
+        Returns
+        -------
+        error : float
+
+        Examples
+        --------
+        >>> from skdp import DPPCA
+        >>> round(DPPCA(norm_bound=36.0, center=0, delta=1e-6).expected_error(1797, 64), 1)
+        52.9
+        """
+        self._check_parameters()
+        n = check_integer(n_samples, "n_samples", low=1)
+        if n_features is None:
+            if not hasattr(self, "n_features_in_"):
+                raise ValueError("n_features must be given before fit, an integer of at least 1")
+            n_features = self.n_features_in_
+        d = check_integer(n_features, "n_features", low=1)
+        replace = self._adjacency == "replace_one"
+        cost = self.privacy_cost(n, d)
+        pure = cost.mu is None
+        full = float(self.epsilon) if pure else float(cost.mu or 0.0)
+        bound = _check_norm_bound(self.norm_bound)
+        share = 1.0 if replace else 1 - _COUNT_SHARE
+        if bound is None:
+            share -= LEARNING_SHARE
+        elif _check_center(self.center, d) is None:
+            share -= LEARNING_SHARE - _OUTER_SHARE
+        if _check_center(self.center, d) is None:
+            share -= _mean_plan(full, pure, replace, d, float(n))
+        level = full * (share if pure else math.sqrt(share))
+        noise = _choose_noise(self.noise, level, pure, replace, d + 1)
+        edge = _matrix_noise_edge(level, pure, replace, d + 1, noise) * (1 + _TAU**2)
+        return edge / n * (1.0 if bound is None else bound**2)
+
+
+def _ball(
+    session: kernel.Session, n: float, center: Floats | None, bound: float | None, noise: str
+) -> tuple[Floats, float]:
+    """Return centre and radius of the rows' ball, stated or learned from releases.
+
+    Every decision is made on public values and on releases that the session has paid for.
+    """
+    d, pure = session.n_features, session.pure
+    replace, level = session.adjacency == "replace_one", session.level(1.0)
+    kind = _choose_noise(noise, level, pure, replace, d + 1)
+    relative = _matrix_noise_edge(level, pure, replace, d + 1, kind) / n
+    covered = _coverage(relative)
+    origin = np.zeros(d)
+    share = _mean_plan(level, pure, replace, d, n) if center is None else 0.0
+    if not share:
+        center = origin if center is None else center
+        bound = bound or session.learn_norm_bound(center, LEARNING_SHARE, coverage=covered)
+        return center, _working_radius(bound, relative, d)
+    outer = bound or session.learn_norm_bound(origin, _OUTER_SHARE, coverage=covered)
+    release = session.mean(session.ball(origin, outer), share)
+    center = _shrink_to_zero(np.array(release.value), float(np.mean(release.std)))
+    # Rows about a mean close to the origin are hardly shorter than about the origin.
+    if np.linalg.norm(center) > outer / 2:
+        inner = session.learn_norm_bound(center, LEARNING_SHARE - _OUTER_SHARE, coverage=covered)
+        outer = min(outer, inner)
+    return center, _working_radius(outer, relative, d)

@@ -1,0 +1,375 @@
+"""PrivacyBudget in one process: amounts, checks, split, identity, what it shows."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import html
+import math
+import os
+from fractions import Fraction
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, exact, gdp_mu
+from skdp.exceptions import BudgetExceededError
+
+
+def spend(budget, epsilon, delta=0.0, **kwargs):
+    return budget.charge(Cost(epsilon, delta), estimator="Fake", **kwargs)
+
+
+def test_ten_tenths_fill_one_and_then_nothing_fits():
+    budget = PrivacyBudget(1.0)
+    for _ in range(10):
+        spend(budget, 0.1)
+    assert budget.spent == PrivacyLoss(1.0, 0.0)
+    assert budget.remaining == PrivacyLoss(0.0, 0.0)
+    with pytest.raises(BudgetExceededError, match="Nothing was charged"):
+        spend(budget, 1e-9)
+    with pytest.raises(BudgetExceededError):
+        spend(budget, 5e-324)
+    assert len(budget.charges) == 10
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    total=st.decimals("0.001", 100, places=3),
+    prices=st.lists(st.decimals("0.001", 40, places=3), min_size=1, max_size=12),
+)
+def test_a_charge_is_granted_exactly_when_the_decimal_sum_fits(total, prices):
+    budget, spent = PrivacyBudget(float(total)), 0
+    for price in prices:
+        if spent + price <= total:
+            spend(budget, float(price))
+            spent += price
+        else:
+            with pytest.raises(BudgetExceededError):
+                spend(budget, float(price))
+    assert budget.spent.epsilon == float(spent)
+    assert sum((exact(c.epsilon) for c in budget.charges), Fraction(0)) == Fraction(spent)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e-6, 1e6), st.lists(st.floats(1e-7, 1e6), min_size=1, max_size=8))
+def test_the_sum_of_arbitrary_floats_never_exceeds_the_budget(total, prices):
+    budget = PrivacyBudget(total)
+    for price in prices:
+        try:
+            spend(budget, price)
+        except BudgetExceededError:
+            assert exact(price) > exact(total) - sum(exact(c.epsilon) for c in budget.charges)
+    assert sum((exact(c.epsilon) for c in budget.charges), Fraction(0)) <= exact(total)
+
+
+def test_delta_is_capped_too():
+    budget = PrivacyBudget(10.0, 1e-6)
+    spend(budget, 1.0, 9e-7)
+    with pytest.raises(BudgetExceededError, match=r"delta=2e-07 \(approximate\).*delta=1e-07 left"):
+        spend(budget, 1.0, 2e-7)
+    with pytest.raises(BudgetExceededError):
+        spend(PrivacyBudget(10.0), 1.0, 1e-300)
+    spend(budget, 1.0, 1e-7)
+    assert budget.spent == PrivacyLoss(2.0, 1e-6)
+
+
+def test_the_message_names_price_budget_and_what_is_left():
+    budget = PrivacyBudget(3.0, 1e-6)
+    spend(budget, 2.5)
+    with pytest.raises(BudgetExceededError) as caught:
+        spend(budget, 0.6)
+    assert str(caught.value) == (
+        "The price is epsilon=0.6, delta=0.0 (pure); of the budget epsilon=3.0, delta=1e-06 "
+        'there is epsilon=0.5, delta=1e-06 left under accountant="basic". Nothing was charged.'
+    )
+
+
+def test_check_raises_what_charge_would_and_records_nothing():
+    budget = PrivacyBudget(1.0)
+    budget.check(Cost(1.0))
+    with pytest.raises(BudgetExceededError):
+        budget.check(Cost(0.5) + Cost(0.6))
+    with pytest.raises(TypeError, match=r"cost must be a skdp\.budget\.Cost; got float"):
+        budget.check(1.0)
+    assert budget.charges == []
+
+
+def test_a_charge_tells_who_when_and_how():
+    budget = PrivacyBudget(3.0, 1e-6, adjacency="add_or_remove_one")
+    releases = [{"name": "mean", "share": 0.5, "std": np.float64(1.5), "d": np.int64(2), "t": [1]}]
+    before = datetime.datetime.now(datetime.UTC)
+    charge = budget.charge(
+        Cost(0.5, 1e-7, mu=0.1), estimator="DPPCA", seeded=True, releases=releases, note="n"
+    )
+    assert budget.charges == [charge]
+    assert before <= charge.when <= datetime.datetime.now(datetime.UTC)
+    assert charge.when.utcoffset() == datetime.timedelta(0)
+    assert (charge.estimator, charge.epsilon, charge.delta, charge.mu) == ("DPPCA", 0.5, 1e-7, 0.1)
+    assert (charge.mechanism, charge.adjacency) == ("gaussian", "add_or_remove_one")
+    assert charge.releases == ({"name": "mean", "share": 0.5, "std": 1.5, "d": 2, "t": [1]},)
+    assert (charge.seeded, charge.note, charge.pid) == (True, "n", os.getpid())
+    assert charge.cost == Cost(0.5, 1e-7, mu=0.1)
+
+
+def test_a_sum_can_be_charged_and_keeps_its_components():
+    budget = PrivacyBudget(1.0, 1e-6, accountant="gdp")
+    total = 3 * Cost(0.01) + Cost(0.1, 1e-7, mu=0.02)
+    charge = budget.charge(total, estimator="Search")
+    assert charge.cost == total
+    assert charge.mechanism == "mixed"
+    assert 0 < budget.spent.epsilon < 0.25
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"releases": [{"rows": np.arange(3)}]},
+        {"releases": [{"std": math.nan}]},
+        {"releases": ["name"]},
+        {"estimator": None},
+        {"note": 3},
+    ],
+)
+def test_facts_that_are_no_facts_are_refused_before_the_charge(wrong):
+    budget = PrivacyBudget(1.0)
+    with pytest.raises(TypeError) as caught:
+        budget.charge(Cost(0.5), **{"estimator": "Fake", **wrong})
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None  # json's message would quote a value
+    assert budget.charges == []
+
+
+# -- parameters -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0; got 0.0"),
+        ({"epsilon": math.nan}, ValueError, "epsilon must"),
+        ({"epsilon": math.inf}, ValueError, "epsilon must"),
+        ({"epsilon": True}, TypeError, "epsilon must"),
+        ({"epsilon": "1"}, TypeError, "epsilon must"),
+        ({"delta": 1}, ValueError, r"delta must be a number in \[0, 1\)"),
+        ({"delta": -1e-9}, ValueError, "delta must"),
+        ({"delta": math.nan}, ValueError, "delta must"),
+        ({"delta": False}, TypeError, "delta must"),
+        ({"accountant": "pld"}, ValueError, "accountant must be one of 'basic', 'gdp', 'zcdp'"),
+        ({"accountant": None}, ValueError, "accountant must"),
+        ({"accountant": "gdp"}, ValueError, "delta must be above 0 under accountant="),
+        ({"adjacency": "replace"}, ValueError, "adjacency must be one of 'replace_one', 'add_or"),
+        ({"delta_apart": 1e-7}, ValueError, "delta_apart must be 0"),
+        ({"ledger": 3}, TypeError, "ledger must"),
+        ({"ledger": b"x"}, TypeError, "ledger must"),
+        ({"ledger": ""}, ValueError, "ledger must"),
+        ({"ledger": "a\0b"}, ValueError, "ledger must"),
+    ],
+)
+def test_bad_parameters(arguments, error, message):
+    with pytest.raises(error, match=message):
+        PrivacyBudget(**{"epsilon": 1.0, **arguments})
+
+
+def test_the_terms_cannot_be_changed():
+    budget = PrivacyBudget(1.0, 1e-6, accountant="gdp", delta_apart=1e-7)
+    assert (budget.epsilon, budget.delta, budget.adjacency) == (1.0, 1e-6, "replace_one")
+    assert (budget.accountant, budget.delta_apart, budget.sealed) == ("gdp", 1e-7, False)
+    for name in ("epsilon", "delta", "adjacency", "accountant", "spent", "sealed", "other"):
+        with pytest.raises(AttributeError):
+            setattr(budget, name, 10.0)
+
+
+# -- split ------------------------------------------------------------------------------------
+
+
+def test_split_by_weight():
+    assert PrivacyBudget(3.0, 1e-6).split(pca=1, kmeans=3) == {"pca": 0.75, "kmeans": 2.25}
+    budget = PrivacyBudget(1.0)
+    spend(budget, 0.4)
+    assert budget.split(a=1, b=2) == {"a": 0.2, "b": 0.4}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.floats(1e-3, 1e3),
+    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=6),
+)
+def test_shares_never_sum_above_what_remains_and_can_all_be_spent(epsilon, weights):
+    budget = PrivacyBudget(epsilon)
+    shares = budget.split(**{f"w{i}": w for i, w in enumerate(weights)})
+    total = sum((exact(s) for s in shares.values()), Fraction(0))
+    assert exact(epsilon) * (1 - Fraction(len(weights), 2**52)) <= total <= exact(epsilon)
+    for share in shares.values():
+        spend(budget, share)
+
+
+def test_shares_of_gaussian_fits_can_all_be_spent():
+    for accountant in ("gdp", "zcdp"):
+        budget = PrivacyBudget(1.0, 1e-6, accountant=accountant)
+        delta = budget.remaining.delta
+        for share in budget.split(a=1, b=2, c=3).values():
+            budget.charge(Cost(share, delta, mu=gdp_mu(share, delta)), estimator="Fake")
+
+
+def test_split_refuses_what_is_no_weight():
+    budget = PrivacyBudget(1.0)
+    for wrong in (0, -1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="pca must be a finite number > 0"):
+            budget.split(pca=wrong, kmeans=1)
+    with pytest.raises(TypeError, match="pca must be"):
+        budget.split(pca="1")
+    with pytest.raises(ValueError, match="at least one weight"):
+        budget.split()
+    with pytest.raises(ValueError, match="differ too much"):
+        budget.split(a=5e-324, b=1e300)
+    spend(budget, 1.0)
+    with pytest.raises(BudgetExceededError, match="Nothing of the budget remains"):
+        budget.split(a=1)
+
+
+# -- identity ---------------------------------------------------------------------------------
+
+
+def test_every_copy_is_the_object_itself():
+    budget = PrivacyBudget(1.0)
+    assert clone(budget) is budget
+    assert clone([budget, budget])[1] is budget
+    assert copy.copy(budget) is budget
+    assert copy.deepcopy({"a": [budget]})["a"][0] is budget
+
+
+def test_it_is_no_estimator_no_container_and_equal_only_to_itself():
+    budget, other = PrivacyBudget(1.0), PrivacyBudget(1.0)
+    assert not hasattr(budget, "get_params")
+    assert not hasattr(budget, "__len__")
+    assert budget  # always true
+    assert budget != other
+    assert len({budget, other, budget}) == 2
+
+
+# -- what it shows ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(3.0, 1e-6), (0.1 + 0.2, 1.2345678901234567e-123), (1.2345678901234567e-123, 1 / 3)],
+)
+def test_repr_is_short_and_reads_no_file(epsilon, delta, monkeypatch):
+    budget = PrivacyBudget(epsilon, delta)
+
+    def no_io(*args, **kwargs):
+        raise AssertionError("repr opened a file")
+
+    monkeypatch.setattr("sqlite3.connect", no_io)
+    monkeypatch.setattr("os.path.exists", no_io)
+    assert len(repr(budget)) <= 60
+    budget._sealed = True
+    assert len(repr(budget)) <= 60
+    assert repr(budget).endswith(", sealed)")
+
+
+def test_repr_shows_the_budget():
+    assert repr(PrivacyBudget(3.0, 1e-6)) == "PrivacyBudget(epsilon=3.0, delta=1e-06)"
+
+
+class Page(HTMLParser):
+    """Collects tags and text, and fails on a tag that is not closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.tags.append(tag)
+        self.attributes.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data + "\n"
+
+
+EVIL = '<script>alert("x")</script>&\'<img src=x onerror=y>'
+
+
+def test_html_escapes_everything_that_somebody_chose():
+    budget = PrivacyBudget(3.0, 1e-6)
+    budget.charge(Cost(1.0), estimator=EVIL, note=EVIL, releases=[{"name": EVIL}])
+    with budget.reserve(Cost(0.5), note=EVIL):
+        text = budget._repr_html_()
+    page = Page(text)
+    assert set(page.tags) == {
+        "div",
+        "strong",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
+    assert page.text.count(EVIL) == 3  # estimator, note, reservation: as text
+    assert EVIL not in text
+    assert "<script" not in text
+    assert html.escape(EVIL) in text
+
+
+def test_html_shows_bar_and_table_to_eyes_and_screen_readers():
+    budget = PrivacyBudget(4.0, 1e-6)
+    spend(budget, 1.0)
+    budget.charge(Cost(1.0, 5e-7, mu=0.2), estimator="DPPCA", seeded=True)
+    with budget.reserve(Cost(0.5)):
+        page = Page(budget._repr_html_())
+    bars = [a["aria-label"] for _, a in page.attributes if a.get("role") == "img"]
+    assert bars == [
+        "epsilon: 50% spent, 12.5% set aside, 37.5% left",
+        "delta: 50% spent, 50% left",
+    ]
+    styles = [a.get("style", "") for _, a in page.attributes]
+    widths = [style.partition(";")[0] for style in styles if style.startswith("width:")]
+    assert widths == ["width:50.00%", "width:12.50%", "width:50.00%"]
+    assert all(a["scope"] == "col" for t, a in page.attributes if t == "th")
+    assert "2 charges" in page.text
+    assert "gaussian, seeded" in page.text
+    assert "spent: epsilon=2.0, delta=5e-07; remaining: epsilon=1.5, delta=5e-07" in page.text
+    # no fixed text or background colour that one of the two themes would hide
+    assert "color:inherit" in styles[0]
+    assert not any("black" in style or "white" in style for style in styles)
+
+
+def test_html_of_an_empty_and_of_a_long_ledger():
+    budget = PrivacyBudget(100.0)
+    assert "Nothing was charged yet." in budget._repr_html_()
+    for _ in range(53):
+        spend(budget, 1.0)
+    page = Page(budget._repr_html_())
+    assert "53 charges, the last 50 of them" in page.text
+    assert page.tags.count("tr") == 51
+
+
+def test_html_under_the_gaussian_accountants():
+    for accountant, label in (("gdp", "mu squared"), ("zcdp", "rho")):
+        budget = PrivacyBudget(1.0, 1e-6, accountant=accountant, delta_apart=1e-7)
+        spend(budget, 0.01, 1e-8)
+        page = Page(budget._repr_html_())
+        assert label in page.text
+        assert "delta apart: 10% spent, 90% left" in page.text
+
+
+def test_html_of_a_budget_whose_ledger_is_gone():
+    budget = PrivacyBudget(1.0)
+    os.unlink(budget.__reduce__()[1][0])
+    page = Page(budget._repr_html_())
+    assert "not there" in page.text
+    assert budget.sealed
+    assert "sealed" in repr(budget)

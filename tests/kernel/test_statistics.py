@@ -1,0 +1,311 @@
+"""Protect and statistics: exact, order-free, and within the declared sensitivities."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from skdp import kernel
+from skdp.kernel import protect, statistics
+from skdp.kernel import rows as rows_module
+
+ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
+MODERATE = st.floats(-10, 10, width=64)
+
+
+def rows_of(X) -> kernel.Rows:
+    return kernel.check_rows(np.asarray(X, dtype=float), estimator="T")
+
+
+def views(d: int) -> list:
+    directions = np.linalg.qr(np.random.default_rng(5).normal(size=(d, d)))[0][: max(1, d - 1)]
+    ball = kernel.Ball(np.full(d, 0.3), 1.7)
+    return [
+        kernel.Box(np.full(d, -1.3), np.linspace(0.5, 2.0, d)),
+        kernel.Box(np.full(d, -1.3), np.linspace(0.5, 2e-9, d), per_feature=True),
+        kernel.Box(np.zeros(d), np.zeros(d)),
+        ball,
+        kernel.Ball(np.full(d, -1e300), 1e-3),
+        kernel.Projection(ball, directions, 1.2),
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(X=arrays(float, (7, 3), elements=ANY_FLOAT | MODERATE), which=st.integers(0, 5))
+def test_every_view_keeps_its_bound_and_maps_each_row_alone(X, which):
+    view = views(3)[which]
+    with np.errstate(all="ignore"):
+        q = view.map(X)
+        one_by_one = np.concatenate([view.map(X[i : i + 1]) for i in range(len(X))])
+        backwards = view.map(np.asfortranarray(X[::-1]))[::-1]
+    assert np.array_equal(q, np.trunc(q))
+    assert np.all(np.abs(q) <= view.half)
+    assert all(sum(int(v) ** 2 for v in row) <= view.norm**2 for row in q)
+    np.testing.assert_array_equal(q, one_by_one)
+    np.testing.assert_array_equal(q, backwards)
+
+
+@settings(max_examples=200, deadline=None)
+@given(x=arrays(float, 4, elements=MODERATE), radius=st.floats(1e-3, 20))
+def test_rows_inside_a_ball_are_truncated_towards_zero(x, radius):
+    ball = kernel.Ball(np.zeros(4), radius)
+    q = ball.map(x[None])[0]
+    step = Fraction(float(ball.grid[0]))
+    exact = [Fraction(float(v)) / step for v in x]
+    if sum(math.trunc(e) ** 2 for e in exact) <= ball.norm**2:
+        assert [int(v) for v in q] == [math.trunc(e) for e in exact]
+    else:
+        # On the sphere up to one step a coordinate and the 20 bits of the scaled row.
+        assert np.linalg.norm(q) >= ball.norm * (1 - 2**-16) - 2 * math.sqrt(4)
+
+
+def test_the_largest_float_rows_stay_finite_and_bounded():
+    X = np.array([[1.7e308, -1.7e308], [5e-324, -5e-324], [0.0, -0.0], [1e308, 1.0]])
+    ball = kernel.Ball([-1e308, 1e308], 2.5)
+    with np.errstate(all="ignore"):
+        q = ball.map(X)
+    assert np.isfinite(q).all()
+    assert (q**2).sum(axis=1).max() <= ball.norm**2
+
+
+@pytest.fixture(scope="module")
+def sample() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(2000, 3)) * [1, 2, 0.5]
+
+
+def test_statistics_do_not_depend_on_order_or_block_size(sample, monkeypatch):
+    view = kernel.Ball(np.zeros(3), 2.0)
+    box = kernel.Box(np.full(3, -2.0), np.full(3, 2.0))
+    centers = np.array([[0.0, 0, 0], [1, 1, 0], [-1, 0, 0.5]])
+    geometry = statistics.tree_geometry(box.half, 9)
+
+    def everything(X):
+        rows = rows_of(X)
+        table = statistics.cell_table(rows, box, geometry)
+        parts = [
+            *statistics.exact_sum(rows, view),
+            *statistics.exact_gram(rows, view),
+            *statistics.center_sums(rows, view, centers, 50_000)[:2],
+            *statistics.exponent_histograms(rows),
+            statistics.norm_histogram(rows, np.zeros(3)),
+            statistics.grid_histograms(rows, box, 100),
+            table.counts,
+            table.sums,
+        ]
+        return [np.asarray(p) for p in parts]
+
+    reference = everything(sample)
+    shuffled = np.random.default_rng(1).permutation(sample)
+    monkeypatch.setattr(rows_module, "_BLOCK_VALUES", 96)
+    for a, b in zip(reference, everything(shuffled), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_sum_and_gram_equal_python_integers(sample):
+    view = kernel.Ball([0.1, 0.0, -0.2], 2.0)
+    q = [[int(v) for v in row] for row in view.map(sample)]
+    total, n = statistics.exact_sum(rows_of(sample), view)
+    second, first, _ = statistics.exact_gram(rows_of(sample), view)
+    assert n == len(sample)
+    assert total.tolist() == first.tolist() == [sum(r[j] for r in q) for j in range(3)]
+    assert second.tolist() == [[sum(r[i] * r[j] for r in q) for j in range(3)] for i in range(3)]
+
+
+def test_totals_change_to_python_integers_before_int64_could_overflow(sample):
+    rows = rows_of(sample)
+    assert statistics.total_dtype(rows, 2**18) is np.int64
+    rows._n = 2**50
+    assert statistics.total_dtype(rows, 2**18) is object
+    part = np.array([2.0**52, -3.0])
+    whole = statistics.as_total(part, object) * 2**40
+    assert whole.tolist() == [2**92, -3 * 2**40]
+
+
+def test_center_sums_equal_a_loop(sample):
+    view = kernel.Box(np.full(3, -3.0), np.full(3, 3.0))
+    centers = np.array([[0.0, 0, 0], [1, 1, 0], [1, 1, 0], [9, 9, 9]])
+    radius = 40_000
+    counts, sums, rounded = statistics.center_sums(rows_of(sample), view, centers, radius)
+    expected = np.zeros((4, 3))
+    hits = np.zeros(4, dtype=int)
+    for q in view.map(sample):
+        j = int(
+            np.argmin([sum(int(a - b) ** 2 for a, b in zip(q, c, strict=True)) for c in rounded])
+        )
+        hits[j] += 1
+        expected[j] += protect.clip_to_norm((q - rounded[j])[None], 1.0, radius)[0]
+    assert counts.tolist() == hits.tolist()
+    assert counts[2] == counts[3] == 0  # a duplicate and a far centre get nothing
+    np.testing.assert_array_equal(sums, expected)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 7, 12])
+def test_tree_counts_and_sums_equal_a_loop_over_the_boxes(sample, depth):
+    box = kernel.Box([-2.0, -2.0, -1.0], [2.0, 2.0, 1.5])
+    geometry = statistics.tree_geometry(box.half, depth)
+    table = statistics.cell_table(rows_of(sample), box, geometry)
+    q = box.map(sample)
+    for level in {0, depth // 2, depth}:
+        nodes = np.arange(2**level, 2 ** (level + 1))
+        centers, bounds = statistics.leaf_geometry(geometry, nodes)
+        low, high = geometry.low[nodes], geometry.high[nodes]
+        counts, sums = table.node_counts(nodes), table.node_sums(nodes, centers)
+        assert counts.sum() == len(sample)
+        for i in np.unique(np.linspace(0, len(nodes) - 1, 40).astype(int)):
+            inside = np.all((q >= low[i]) & (q <= high[i]), axis=1)
+            assert counts[i] == inside.sum()
+            residual = q[inside] - centers[i]
+            assert sums[i].tolist() == residual.sum(axis=0).tolist()
+            assert not len(residual) or (residual**2).sum(axis=1).max() <= bounds[i] ** 2
+
+
+def test_children_partition_their_parent_even_when_boxes_shrink_to_a_point():
+    geometry = statistics.tree_geometry(np.array([2.0, 0.0]), 6)
+    for node in range(1, 2**6):
+        left, right = 2 * node, 2 * node + 1
+        j = geometry.split_dims[int(math.log2(node))]
+        values = range(geometry.low[node, j], geometry.high[node, j] + 1)
+        in_left = [geometry.low[left, j] <= v <= geometry.high[left, j] for v in values]
+        in_right = [geometry.low[right, j] <= v <= geometry.high[right, j] for v in values]
+        assert all(a != b for a, b in zip(in_left, in_right, strict=True))
+
+
+def test_tree_cells_near_the_faces_keep_half_the_diagonal():
+    geometry = statistics.tree_geometry(np.array([2.0**17, 2.0**16]), 10)
+    leaves = np.arange(2**10, 2**11)
+    _, bounds = statistics.leaf_geometry(geometry, leaves)
+    sides = geometry.high[leaves] - geometry.low[leaves]
+    half_diagonal = np.sqrt((sides.astype(float) ** 2).sum(axis=1)) / 2
+    assert np.all(bounds >= half_diagonal)
+    assert np.all(bounds <= half_diagonal + 2)
+
+
+@settings(max_examples=100, deadline=None)
+@given(x=arrays(float, 5, elements=ANY_FLOAT))
+def test_exponent_codes_place_each_value_in_its_bin(x):
+    lower, upper = statistics.exponent_edges()
+    codes = statistics._exponent_codes(x)
+    limit = 2.0**statistics.EXPONENTS
+    for value, code in zip(x, codes, strict=True):
+        if abs(value) >= limit:
+            assert code in (0, lower.size - 1)
+        elif value > 0:
+            assert lower[code] <= value < upper[code] or code == lower.size // 2
+        else:
+            assert lower[code] <= value <= upper[code]
+
+
+@settings(max_examples=200, deadline=None)
+@given(x=arrays(float, 3, elements=st.floats(-1e6, 1e6)))
+def test_norm_codes_bracket_the_norm(x):
+    norm = math.sqrt(math.fsum(v * v for v in x))
+    code = int(protect.norm_codes(x[None])[0])
+    if norm == 0:
+        assert code < -(2**10)
+    elif norm > 1e-150:
+        assert 2 ** ((code - 1) / 4) * (1 - 1e-5) <= norm <= 2 ** (code / 4) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("tau", [0, 250, 1000])
+def test_gram_sensitivities_hold_and_are_attained(d, tau):
+    """Random and worst pairs on the sphere; tight bounds are met to 1 in 200."""
+    rng = np.random.default_rng(d)
+    norm = 1000
+
+    def change(x, y, geometry):
+        z = np.append(x, tau) if tau else x
+        v = np.append(y, tau) if tau else y
+        m = np.outer(z, z) - np.outer(v, v)
+        if geometry == "frobenius":
+            return np.linalg.norm(m)
+        if geometry == "nuclear":
+            return np.abs(np.linalg.eigvalsh(m)).sum()
+        return np.abs(m[np.triu_indices(len(m))]).sum()
+
+    def add(x, geometry):
+        return change(x, np.zeros(d), geometry) if not tau else None
+
+    pairs = []
+    for _ in range(300):
+        x, y = rng.normal(size=(2, d))
+        x, y = norm * x / np.linalg.norm(x), norm * y / np.linalg.norm(y)
+        pairs.append((x, y))
+        if d > 1:  # the pair of the proof: z orthogonal to v
+            u = y - (y @ x) * x / norm**2
+            u *= norm / max(np.linalg.norm(u), 1e-300)
+            c = -(tau**2) / norm**2
+            pairs.append((x, c * x + math.sqrt(max(0.0, 1 - c * c)) * u))
+    signs = (
+        np.array(np.meshgrid(*[[-1, 1]] * d)).reshape(d, -1).T
+        if d <= 5
+        else rng.choice([-1, 1], (64, d))
+    )
+    pairs += [(norm * a / math.sqrt(d), norm * b / math.sqrt(d)) for a in signs for b in signs[:16]]
+    for geometry in ("frobenius", "nuclear", "upper_l1"):
+        bound = statistics.gram_sensitivity(norm, tau, d, statistics.REPLACE_ONE, geometry)
+        worst = max(change(x, y, geometry) for x, y in pairs)
+        assert worst <= bound * (1 + 1e-12)
+        if geometry != "upper_l1" and d > 1:
+            assert worst >= 0.995 * bound
+        one = statistics.gram_sensitivity(norm, tau, d, "add_or_remove_one", geometry)
+        full = np.full(d, norm / math.sqrt(d))
+        z = np.append(full, tau) if tau else full
+        m = np.outer(z, z)
+        attained = {
+            "frobenius": np.linalg.norm(m),
+            "nuclear": np.trace(m),
+            "upper_l1": np.abs(m[np.triu_indices(len(m))]).sum(),
+        }[geometry]
+        assert attained <= one * (1 + 1e-12)
+        if geometry != "upper_l1" or tau in (0,):
+            assert attained >= 0.995 * one
+
+
+def test_laplace_gram_bound_is_attained_by_the_hadamard_like_matrix():
+    """R, d even: eigenvectors of S = [[J, J], [J, -J]] give sqrt(d^2/2 + d + 1) to 1 in 1000."""
+    for d in (2, 4, 6):
+        h = d // 2
+        j = np.ones((h, h))
+        s = np.block([[j, j], [j, -j]])
+        weights = s * (1 + np.eye(d)) / 2  # upper triangle: off-diagonal entries count once
+        values, vectors = np.linalg.eigh(weights)
+        x, y = vectors[:, -1] * 1000, vectors[:, 0] * 1000
+        m = np.outer(x, x) - np.outer(y, y)
+        attained = np.abs(m[np.triu_indices(d)]).sum()
+        bound = statistics.gram_sensitivity(1000, 0, d, statistics.REPLACE_ONE, "upper_l1")
+        assert 0.999 * bound <= attained <= bound
+
+
+def test_moments_map_stays_within_its_sensitivities_by_brute_force():
+    """The proof for the rounded square map, checked over every pair at a small scale."""
+    for scale in (8, 16, 32):
+        q = np.arange(-scale, scale + 1)
+        p = np.floor(q * q / scale) - scale // 2
+        assert (q**2 + p**2).max() == 5 * scale**2 // 4  # A
+        distance = (q[:, None] - q) ** 2 + (p[:, None] - p) ** 2
+        assert distance.max() == 4 * scale**2  # R
+
+
+def test_gram_refuses_a_tau_for_which_the_bound_does_not_hold():
+    with pytest.raises(ValueError, match="tau"):
+        statistics.gram_sensitivity(10, 11, 2, statistics.REPLACE_ONE, "nuclear")
+
+
+def test_a_block_of_extreme_rows_stays_below_two_to_the_53(monkeypatch):
+    """Exactness at the largest block: 2**16 rows on the sphere of the largest radius."""
+    monkeypatch.setattr(rows_module, "_BLOCK_VALUES", 2**30)
+    ball = kernel.Ball([0.0], math.nextafter(2.0, 0.0))
+    assert 2**18 > ball.norm >= 2**18 - 1
+    X = np.full((2**16, 1), 2.0)
+    second, first, n = statistics.exact_gram(rows_of(X), ball)
+    assert n * ball.norm**2 <= 2**53
+    assert second[0, 0] == n * ball.norm**2
+    assert first[0] == n * ball.norm

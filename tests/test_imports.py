@@ -1,0 +1,290 @@
+"""The import graph: imports go downwards, and noise and charges each have one place.
+
+The rules are read from the syntax tree, so code that is never run is checked too. Each rule is
+also shown a snippet that breaks it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "skdp"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+# A module may import modules of a lower layer, and of its own layer.
+LAYERS = {"exceptions": 0, "budget": 1, "kernel": 2, "base": 3}
+ESTIMATORS = 4  # every public module that is not named here
+TOP = {"audit", "inspection"}  # may import anything, and are imported by nobody
+
+THIRD_PARTY = {"numpy", "scipy", "sklearn", "joblib"}
+# Optional dependencies, imported inside the function that needs them.
+OPTIONAL = {"inspection": {"matplotlib"}}
+
+RANDOM = {"numpy.random", "random", "secrets", "os.urandom"}
+# Types may be named (in annotations and isinstance) everywhere: no number comes from a type.
+RANDOM_TYPES = {"numpy.random.Generator", "numpy.random.RandomState"}
+
+
+def module_name(path: Path) -> str:
+    """Return the dotted name of a source file, ``skdp.kernel`` for ``skdp/kernel/__init__.py``."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in SOURCES}
+
+
+def part(module: str) -> str:
+    """Return the first name below ``skdp``: ``kernel`` for ``skdp.kernel.release``."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def layer(module: str) -> int:
+    return LAYERS.get(part(module), ESTIMATORS)
+
+
+def is_sampler(module: str) -> bool:
+    return module.startswith("skdp.kernel.sampling")
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
+    """Yield each import, wherever it stands, with the dotted name of what it imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import"
+            for alias in node.names:
+                yield node, f"{node.module}.{alias.name}"
+
+
+def target(name: str) -> str:
+    """Return the module of skdp that a dotted name refers to, itself or the longest prefix."""
+    while name not in MODULES and "." in name:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def uses(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Yield every dotted name that the code reads, with import aliases resolved.
+
+    Attributes are yielded whole, ``numpy.random.default_rng`` for ``np.random.default_rng``.
+    """
+    aliases = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                aliases[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+
+    def dotted(node: ast.AST) -> str | None:
+        if isinstance(node, ast.Name):
+            return aliases.get(node.id)
+        if isinstance(node, ast.Attribute):
+            head = dotted(node.value)
+            return None if head is None else f"{head}.{node.attr}"
+        return None
+
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
+            name = dotted(node)
+            if name is not None:
+                yield node, name
+
+
+def against_the_arrow(module: str, tree: ast.AST) -> list[str]:
+    found = []
+    for node, name in imports(tree):
+        if not f"{name}.".startswith("skdp."):
+            continue
+        imported = target(name)
+        if part(imported) in TOP and part(module) != part(imported):
+            found.append(f"line {node.lineno}: {imported} is imported by nobody")
+        elif part(module) in TOP or module == "skdp":
+            continue  # the tools above everything, and the list of public names
+        elif imported == "skdp":
+            found.append(f"line {node.lineno}: imports the package itself")
+        elif layer(imported) > layer(module):
+            found.append(f"line {node.lineno}: {module} imports {imported}, which stands above it")
+        elif imported.startswith("skdp.kernel.") and part(module) != "kernel":
+            found.append(f"line {node.lineno}: reaches past skdp.kernel into {imported}")
+        elif is_sampler(module) and part(imported) == "kernel" and not is_sampler(imported):
+            found.append(f"line {node.lineno}: the samplers know nothing of {imported}")
+    return found
+
+
+def not_public(module: str, tree: ast.AST) -> list[str]:
+    """Find imports of private names of other libraries, and of undeclared dependencies."""
+    found = []
+    allowed = THIRD_PARTY | OPTIONAL.get(part(module), set())
+    for node, name in imports(tree):
+        top, *rest = name.split(".")
+        if top == "skdp" or top in sys.stdlib_module_names:
+            continue
+        if top not in allowed:
+            found.append(f"line {node.lineno}: {top} is no dependency of skdp")
+        if any(piece.startswith("_") for piece in rest):
+            found.append(f"line {node.lineno}: {name} is private to {top}")
+    return found
+
+
+def randomness(tree: ast.AST) -> list[str]:
+    """Find sources of random numbers; naming a type is none, calling it is."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    found = []
+    for node, name in uses(tree):
+        source = any(name == known or name.startswith(f"{known}.") for known in RANDOM)
+        if source and (name not in RANDOM_TYPES or id(node) in called):
+            found.append(f"line {node.lineno}: {name}")
+    return found
+
+
+def charges(tree: ast.AST) -> list[str]:
+    """Find calls of anything named ``charge``."""
+    return [
+        f"line {node.lineno}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", getattr(node.func, "id", None)) == "charge"
+    ]
+
+
+def reaching_in(tree: ast.AST) -> list[str]:
+    """Find private attributes of objects other than ``self`` and ``cls``, dunders aside."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            dunder = node.attr.startswith("__") and node.attr.endswith("__")
+            own = isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}
+            parent = isinstance(node.value, ast.Call) and (
+                getattr(node.value.func, "id", None) == "super"
+            )
+            if not (dunder or own or parent):
+                found.append(f"line {node.lineno}: .{node.attr}")
+    return found
+
+
+def where(condition: object) -> list[str]:
+    """Return the modules for which the condition holds; there must be some."""
+    found = [module for module in MODULES if condition(module)]
+    assert found
+    return found
+
+
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_downwards(module):
+    assert against_the_arrow(module, tree_of(module)) == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_public_names_of_declared_dependencies(module):
+    assert not_public(module, tree_of(module)) == []
+
+
+@pytest.mark.parametrize(
+    "module",
+    where(lambda m: not is_sampler(m) and part(m) != "audit"),
+)
+def test_randomness_comes_from_the_samplers(module):
+    # skdp.audit is left out: it makes data to test estimators with, which is nobody's.
+    assert randomness(tree_of(module)) == []
+
+
+@pytest.mark.parametrize("module", where(lambda m: m != "skdp.kernel.release"))
+def test_only_a_release_charges(module):
+    assert charges(tree_of(module)) == []
+
+
+@pytest.mark.parametrize("module", where(lambda m: layer(m) == ESTIMATORS and part(m) not in TOP))
+def test_estimators_use_public_doors_only(module):
+    assert reaching_in(tree_of(module)) == []
+
+
+def test_the_graph_has_no_cycle():
+    graph = {
+        module: {target(name) for _, name in imports(tree_of(module)) if name.startswith("skdp")}
+        for module in MODULES
+    }
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " imports ".join((*path, module))
+        if module not in done:
+            for imported in graph[module] - {module}:
+                visit(imported, (*path, module))
+            done.add(module)
+
+    for module in MODULES:
+        visit(module, ())
+
+
+def test_skdp_imports_neither_matplotlib_nor_pandas_at_module_level():
+    for module in MODULES:
+        for node in tree_of(module).body:
+            for _, name in imports(node) if isinstance(node, ast.Import | ast.ImportFrom) else ():
+                assert name.partition(".")[0] not in {"matplotlib", "pandas"}, module
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        (lambda tree: against_the_arrow("skdp.budget.x", tree), "from skdp import kernel"),
+        (lambda tree: against_the_arrow("skdp.kernel.x", tree), "def f():\n import skdp.base"),
+        (lambda tree: against_the_arrow("skdp.cluster", tree), "import skdp.kernel.sampling"),
+        (
+            lambda tree: against_the_arrow("skdp.cluster", tree),
+            "from skdp.kernel.sampling import rounded_gaussian",
+        ),
+        (lambda tree: against_the_arrow("skdp.base", tree), "import skdp"),
+        (lambda tree: against_the_arrow("skdp", tree), "from skdp import inspection"),
+        (
+            lambda tree: against_the_arrow("skdp.kernel.sampling.x", tree),
+            "from skdp.kernel import release",
+        ),
+        (lambda tree: not_public("skdp.cluster", tree), "from sklearn.cluster import _kmeans"),
+        (lambda tree: not_public("skdp.cluster", tree), "import pandas"),
+        (randomness, "import numpy as np\nnp.random.default_rng(0)"),
+        (randomness, "import numpy as np\nnp.random.RandomState(0)"),
+        (randomness, "from numpy.random import default_rng as d\nd()"),
+        (randomness, "from numpy import random as r\nx = r.laplace"),
+        (randomness, "import random\nrandom.random()"),
+        (randomness, "import secrets\nf(secrets.token_bytes)"),
+        (randomness, "from os import urandom\nurandom(8)"),
+        (randomness, "import os as o\no.urandom(8)"),
+        (charges, "self.budget.charge(cost)"),
+        (charges, "charge(cost)"),
+        (reaching_in, "rows._X"),
+        (reaching_in, "session._tree(x)._values"),
+    ],
+)
+def test_each_rule_finds_what_it_forbids(rule, code):
+    assert rule(ast.parse(code)) != []
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        (lambda tree: against_the_arrow("skdp.cluster", tree), "from skdp import kernel"),
+        (lambda tree: against_the_arrow("skdp.inspection", tree), "import skdp.kernel.release"),
+        (lambda tree: not_public("skdp.cluster", tree), "from __future__ import annotations"),
+        (randomness, "import numpy as np\ndef f(r: np.random.Generator): pass"),
+        (charges, "budget.charges"),
+        (reaching_in, "self._x, cls._y, super()._z, type(self).__name__"),
+    ],
+)
+def test_no_rule_forbids_what_is_allowed(rule, code):
+    assert rule(ast.parse(code)) == []

@@ -1,0 +1,205 @@
+"""Displays: what they show is what was released, and they need nothing else."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+
+from skdp import DPKMeans, DPMinMaxScaler, PrivacyBudget, inspection
+from skdp.budget import Cost
+from skdp.inspection import BudgetDisplay, CentersDisplay, ClusterDisplay
+
+CENTERS = np.array([[0.25, 0.25], [0.75, 0.5], [0.5, 0.75]])
+
+
+def nearest(points: np.ndarray) -> np.ndarray:
+    return np.argmin(((points[:, None] - CENTERS) ** 2).sum(axis=2), axis=1)
+
+
+@pytest.fixture(scope="module")
+def kmeans() -> DPKMeans:
+    X = np.repeat(CENTERS, 500, axis=0)
+    return DPKMeans(3, epsilon=5.0, bounds=(0, 1), random_state=0).fit(X)
+
+
+@pytest.fixture
+def budget() -> PrivacyBudget:
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
+    for name, epsilon, delta in [("A", 0.1, 0.0), ("B", 0.2, 1e-7), ("A", 0.1, 0.0)]:
+        budget.charge(Cost(epsilon, delta), estimator=name)
+    return budget
+
+
+def test_budget_segments_are_what_was_charged(budget):
+    display = BudgetDisplay.from_budget(budget)
+    assert display.labels == ("2 × A", "B")
+    assert display.epsilons.tolist() == [0.2, 0.2]
+    assert display.remaining == 0.6
+    left, width = zip(*((p.get_x(), p.get_width()) for p in display.ax_.patches), strict=True)
+    assert left == pytest.approx((0.0, 0.2, 0.4))
+    assert width == pytest.approx((0.2, 0.2, 0.6))
+    assert display.ax_.get_xlim() == pytest.approx((0.0, 1.0))
+    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert legend == ["2 × A: 0.2", "B: 0.2", "remaining: 0.6"]
+    assert display.caption == "ε = 0.4 of 1 and δ = 1e-07 of 1e-06 spent"
+    assert display.ax_.get_title() == display.caption
+
+
+def test_budget_display_charges_nothing(budget):
+    before = budget.spent
+    BudgetDisplay.from_budget(budget)
+    assert budget.spent == before
+    assert len(budget.charges) == 3
+
+
+def test_budget_without_charges():
+    display = BudgetDisplay.from_budget(PrivacyBudget(epsilon=2.0))
+    assert display.labels == ()
+    assert [p.get_width() for p in display.ax_.patches] == [2.0]
+
+
+def test_segments_sum_to_what_is_spent_under_other_accountants():
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-6, accountant="zcdp")
+    for name, epsilon in [("A", 0.1), ("B", 0.2)]:
+        budget.charge(Cost(epsilon), estimator=name)
+    display = BudgetDisplay.from_budget(budget)
+    assert display.epsilons.sum() == pytest.approx(budget.spent.epsilon)
+    assert display.epsilons[1] == pytest.approx(2 * display.epsilons[0])
+
+
+def test_budget_display_refuses_other_things():
+    with pytest.raises(TypeError, match="budget must be a PrivacyBudget, got float"):
+        BudgetDisplay.from_budget(1.0)
+
+
+def test_cluster_regions_are_the_predictions():
+    display = ClusterDisplay(CENTERS, nearest, (0, 1, 0, 1)).plot()
+    image = display.ax_.images[0]
+    assert image.get_extent() == [0.0, 1.0, 0.0, 1.0]
+    regions = np.asarray(image.get_array())
+    for number, (x, y) in enumerate(CENTERS):
+        # origin="lower": row index grows with y
+        assert regions[int(y * len(regions)), int(x * len(regions))] == number
+    assert [text.get_text() for text in display.ax_.texts] == ["0", "1", "2"]
+    assert [text.xy for text in display.ax_.texts] == [tuple(c) for c in CENTERS]
+
+
+def test_cluster_display_of_an_estimator(kmeans):
+    display = ClusterDisplay.from_estimator(kmeans, extent=(0, 1, 0, 1))
+    assert np.array_equal(display.centers, kmeans.cluster_centers_)
+    regions = np.asarray(display.ax_.images[0].get_array())
+    assert set(np.unique(regions)) <= {0, 1, 2}
+
+
+def test_cluster_display_shows_every_center_by_default():
+    x0, x1, y0, y1 = ClusterDisplay(CENTERS, nearest).extent
+    assert x0 < 0.25 < 0.75 < x1
+    assert y0 < 0.25 < 0.75 < y1
+    x0, x1, y0, y1 = ClusterDisplay(CENTERS[:1], nearest).extent  # one centre has no width
+    assert x0 < 0.25 < x1
+    assert y0 < 0.25 < y1
+
+
+@pytest.mark.parametrize("extent", [(1, 0, 0, 1), (0, 1, 1, 1), (0, float("nan"), 0, 1)])
+def test_cluster_display_refuses_an_empty_extent(extent):
+    with pytest.raises(ValueError, match="extent must be"):
+        ClusterDisplay(CENTERS, nearest, extent)
+
+
+def test_cluster_display_needs_two_features():
+    with pytest.raises(ValueError, match=r"centers must have shape \(n_clusters, 2\)"):
+        ClusterDisplay(np.zeros((4, 3)), nearest)
+
+
+def test_centers_in_the_units_of_the_input():
+    X = np.repeat(CENTERS, 500, axis=0) * [100.0, 1000.0]
+    pipe = make_pipeline(
+        DPMinMaxScaler(bounds=([0, 0], [100, 1000])),
+        DPKMeans(3, epsilon=5.0, bounds=(0, 1), random_state=0),
+    ).fit(X)
+    display = CentersDisplay.from_estimator(pipe, feature_names=["minutes", "miles"])
+    assert display.centers == pytest.approx(pipe[-1].cluster_centers_ * [100.0, 1000.0])
+    assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["minutes", "miles"]
+    cells = [float(text.get_text()) for text in display.ax_.texts]
+    assert cells == pytest.approx(display.centers.ravel(), rel=1e-3)
+
+
+def test_centers_of_an_estimator_and_of_a_pipeline_of_one(kmeans):
+    for estimator in (kmeans, make_pipeline(kmeans)):
+        display = CentersDisplay.from_estimator(estimator)
+        assert np.array_equal(display.centers, kmeans.cluster_centers_)
+        assert display.feature_names == ("x0", "x1")
+
+
+def test_centers_display_takes_names_seen_in_fit():
+    import pandas as pd
+
+    X = pd.DataFrame(np.repeat(CENTERS, 50, axis=0), columns=["a", "b"])
+    kmeans = DPKMeans(2, epsilon=1.0, bounds=(0, 1), random_state=0).fit(X)
+    assert CentersDisplay.from_estimator(kmeans).feature_names == ("a", "b")
+
+
+def test_centers_display_refuses_wrong_shapes():
+    with pytest.raises(ValueError, match="centers must have shape"):
+        CentersDisplay([1.0, 2.0])
+    with pytest.raises(ValueError, match="feature_names must hold 2 names, got 1"):
+        CentersDisplay(CENTERS, ["a"])
+
+
+@pytest.mark.parametrize("display", [ClusterDisplay, CentersDisplay])
+def test_an_unfitted_estimator_is_refused(display):
+    with pytest.raises(NotFittedError):
+        display.from_estimator(DPKMeans(3))
+
+
+@pytest.mark.parametrize(
+    "display",
+    [
+        BudgetDisplay(["A"], [0.5], 0.5),
+        ClusterDisplay(CENTERS, nearest),
+        CentersDisplay(CENTERS),
+    ],
+)
+def test_plot_draws_on_given_axes_and_returns_itself(display):
+    figure, ax = plt.subplots()
+    assert display.plot(ax=ax) is display
+    assert display.ax_ is ax
+    assert display.figure_ is figure
+    assert len(plt.get_fignums()) == 1  # no other figure was opened
+    assert display.plot().ax_ is not ax
+
+
+def test_no_display_takes_rows():
+    tree = ast.parse(Path(inspection.__file__).read_text(encoding="utf-8"))
+    arguments = {
+        argument.arg
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for argument in (*node.args.args, *node.args.kwonlyargs)
+    }
+    assert "budget" in arguments  # the list is not empty
+    assert not arguments & {"X", "y", "rows", "data"}
+
+
+def test_matplotlib_is_imported_when_something_is_plotted():
+    code = (
+        "import sys, skdp, skdp.inspection as i\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "sys.modules['matplotlib'] = None\n"
+        "try:\n"
+        "    i.CentersDisplay([[1.0]]).plot()\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "python -m pip install matplotlib" in answer.stdout

@@ -1,0 +1,99 @@
+"""The code that people copy is run: every Python block of the README and of "Get started".
+
+The blocks of a page are run in order in one namespace, as a reader runs them, in an empty folder.
+The README's table of flights is a synthetic one of the same columns.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skdp import PrivacyBudget
+
+ROOT = Path(__file__).resolve().parents[1]
+LOW, HIGH = np.array([-60.0, -60, 0, 0, 0]), np.array([300.0, 300, 5000, 700, 24])
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Return the fenced code of a language, in order."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def run(page: str, n_blocks: int, namespace: dict) -> dict:
+    code = blocks(page, "python")
+    assert len(code) == n_blocks
+    for number, block in enumerate(code):
+        exec(compile(block, f"{page}, block {number}", "exec"), namespace)
+    return namespace
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def flights() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    kinds = LOW + (HIGH - LOW) * rng.uniform(0.2, 0.8, size=(8, 5))
+    return kinds[rng.integers(8, size=5000)] + rng.normal(scale=5.0, size=(5000, 5))
+
+
+def test_readme(flights, tmp_path):
+    names = run("README.md", 2, {"flights": flights, "low": LOW, "high": HIGH})
+    first = PrivacyBudget(epsilon=1.0, delta=1e-6, ledger="flights.budget")  # opened again
+    assert (tmp_path / "flights.budget").exists()
+    assert [c.estimator for c in first.charges] == ["DPStandardScaler", "DPPCA", "DPKMeans"]
+    assert [c.epsilon for c in first.charges] == pytest.approx([1 / 6, 2 / 6, 3 / 6])
+    assert 1 - 1e-12 < first.spent.epsilon <= 1
+    assert first.spent.delta == 1e-6
+    assert names["pipe"][-1].cluster_centers_.shape == (8, 2)
+
+    # The numbers in the comment of the second block.
+    search, budget = names["search"], names["budget"]
+    assert len(budget.charges) == 6 + 6 + 1
+    assert budget.spent.epsilon == 2.7
+    assert set(search.best_params_.values()) <= {4, 8}
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_get_started():
+    names = run("doc/get_started.md", 3, {})
+    assert names["kmeans"].cluster_centers_.shape == (3, 2)
+    assert names["price"].epsilon == 2.7  # as the page computes it
+    assert names["budget"].spent.epsilon == 2.7
+
+
+def test_set_up_is_two_commands():
+    commands = "".join(blocks("README.md", "bash")).splitlines()
+    assert commands == [
+        'python -m pip install ".[examples]" && python examples/plot_private_pipeline.py',
+        'python -m pip install ".[test]" && python -m pytest',
+    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {"examples", "test", "doc"} <= project["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", "CONTRIBUTING.md"])
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#]+)", text)
+    assert links
+    for link in links:
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
+def test_readme_names_every_estimator():
+    import skdp
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    estimators = [name for name in skdp.__all__ if name.startswith("DP")]
+    assert estimators
+    for name in estimators:
+        assert f"| `{name}` |" in text
