@@ -82,6 +82,14 @@ def _choose_noise(noise: str, level: float, pure: bool, replace: bool, dims: int
     return min(choices, key=lambda name: _matrix_noise_edge(level, pure, replace, dims, name))
 
 
+def _relative_noise(
+    noise: str, level: float, pure: bool, replace: bool, dims: int, n: float
+) -> float:
+    """Return the noise's edge on a covariance of rows of norm 1, if all were spent on it."""
+    kind = _choose_noise(noise, level, pure, replace, dims + 1)
+    return _matrix_noise_edge(level, pure, replace, dims + 1, kind) / n
+
+
 def _coverage(relative_noise: float) -> float:
     """Return the part of the rows that a learned radius should cover, from public numbers.
 
@@ -204,14 +212,11 @@ def _check_norm_bound(value: Any) -> float | None:
     """Return the stated bound, or None for ``"private"``."""
     if isinstance(value, str) and value == _PRIVATE:
         return None
-    allowed = "norm_bound must be 'private' or a finite number above 0"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(
-            f"{allowed}, got {value!r}"
-            if isinstance(value, str)
-            else f"{allowed}, got {type(value).__name__}"
-        )
-    if not (math.isfinite(value) and value > 0):
+    # Squares of what is allowed stay far inside the range of float64.
+    allowed = "norm_bound must be 'private' or a number from 1e-100 to 1e100"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, str | numbers.Real):
+        raise TypeError(f"{allowed}, got {type(value).__name__}")
+    if isinstance(value, str) or not 1e-100 <= float(value) <= 1e100:
         raise ValueError(f"{allowed}, got {value!r}")
     return float(value)
 
@@ -330,8 +335,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
     r, with all that is left. *Sensitivity* of that matrix, with g = r**2 (1 + 0.15**2): Frobenius
     norm g if a row is added or removed, sqrt(2) g if one is replaced; nuclear norm g, respectively
     2 g. *Mechanism*: rounded Gaussian noise isotropic in the Frobenius norm; or a difference of
-    two Wishart matrices, pure epsilon-DP; or discrete Laplace noise on the upper triangle. *Charged*:
-    (epsilon, delta), once, before any noise, to ``budget``.
+    two Wishart matrices, pure epsilon-DP; or discrete Laplace noise on the upper triangle.
+    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     Nothing raises or warns because of what the rows hold. Constant columns, one row, fewer rows
     than features, all rows equal: there are always ``n_components`` orthonormal components, those
@@ -541,7 +546,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         -------
         precision : ndarray of shape (n_features, n_features)
         """
-        return linalg.pinvh(self.get_covariance())
+        precision: Floats = linalg.pinvh(self.get_covariance())
+        return precision
 
     def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
         """Return about the smallest variance that a component needs to stand out of the noise.
@@ -588,8 +594,14 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
             share -= _mean_plan(full, pure, replace, d, float(n))
         level = full * (share if pure else math.sqrt(share))
         noise = _choose_noise(self.noise, level, pure, replace, d + 1)
-        edge = _matrix_noise_edge(level, pure, replace, d + 1, noise) * (1 + _TAU**2)
-        return edge / n * (1.0 if bound is None else bound**2)
+        edge = _matrix_noise_edge(level, pure, replace, d + 1, noise) * (1 + _TAU**2) / n
+        return (
+            edge
+            * _working_radius(
+                bound or 1.0, _relative_noise(self.noise, full, pure, replace, d, n), d
+            )
+            ** 2
+        )
 
 
 def _ball(
@@ -601,8 +613,7 @@ def _ball(
     """
     d, pure = session.n_features, session.pure
     replace, level = session.adjacency == "replace_one", session.level(1.0)
-    kind = _choose_noise(noise, level, pure, replace, d + 1)
-    relative = _matrix_noise_edge(level, pure, replace, d + 1, kind) / n
+    relative = _relative_noise(noise, level, pure, replace, d, n)
     covered = _coverage(relative)
     origin = np.zeros(d)
     share = _mean_plan(level, pure, replace, d, n) if center is None else 0.0

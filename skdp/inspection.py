@@ -31,7 +31,7 @@ _REMAINING_COLOR = "0.9"
 _MAP_COLORS = "tab20"
 
 
-def _new_axes(ax: Axes | None) -> tuple[Axes, Figure]:
+def _new_axes(ax: Axes | None, figsize: tuple[float, float] = (7, 5)) -> tuple[Axes, Figure]:
     """Return the axes to draw on and their figure, both new unless axes are given."""
     try:
         from matplotlib import pyplot
@@ -39,7 +39,7 @@ def _new_axes(ax: Axes | None) -> tuple[Axes, Figure]:
         message = "plotting needs matplotlib: python -m pip install matplotlib"
         raise ImportError(message) from None
     if ax is None:
-        _, ax = pyplot.subplots(layout="constrained")
+        _, ax = pyplot.subplots(figsize=figsize, layout="constrained")
     return ax, ax.figure  # type: ignore[return-value]  # not on a SubFigure, as far as we plot
 
 
@@ -147,22 +147,30 @@ class BudgetDisplay:
         self : BudgetDisplay
             This display.
         """
-        self.ax_, self.figure_ = _new_axes(ax)
+        self.ax_, self.figure_ = _new_axes(ax, figsize=(8, 1.8))
         from matplotlib import colormaps
+        from matplotlib.transforms import ScaledTranslation
 
         colors = colormaps[_SPENT_COLORS]
         left = 0.0
         for i, (label, epsilon) in enumerate(zip(self.labels, self.epsilons, strict=True)):
             self._segment(left, epsilon, label, colors(i % colors.N))
             left += epsilon
-        if self.remaining > 0:
+        # What `split` leaves by rounding its shares down is nothing that anyone could draw or use.
+        if self.remaining > 1e-9 * left or left == 0:
             self._segment(left, self.remaining, "remaining", _REMAINING_COLOR)
-        self.ax_.set_xlim(0, max(left + self.remaining, np.finfo(float).tiny))
+        self.ax_.set_xlim(0, left + self.remaining or 1.0)
         self.ax_.set_yticks([])
         self.ax_.set_xlabel("ε")
         self.ax_.set_title(self.caption)
+        below = ScaledTranslation(0, -32 / 72, self.figure_.dpi_scale_trans)  # of the label: 32 pt
         self.ax_.legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.45), ncols=4, frameon=False, fontsize=9
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0),
+            bbox_transform=self.ax_.transAxes + below,
+            ncols=4,
+            frameon=False,
+            fontsize=9,
         )
         return self
 

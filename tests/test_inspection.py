@@ -66,6 +66,19 @@ def test_budget_without_charges():
     assert [p.get_width() for p in display.ax_.patches] == [2.0]
 
 
+def test_what_split_leaves_over_is_not_drawn():
+    display = BudgetDisplay(["A"], [1.0], 4e-17).plot()
+    assert [p.get_width() for p in display.ax_.patches] == [1.0]
+
+
+def test_a_budget_that_is_set_aside_altogether():
+    budget = PrivacyBudget(epsilon=1.0)
+    with budget.reserve(Cost(1.0)):
+        display = BudgetDisplay.from_budget(budget)
+    assert display.remaining == 0.0
+    assert display.ax_.get_xlim() == (0.0, 1.0)
+
+
 def test_segments_sum_to_what_is_spent_under_other_accountants():
     budget = PrivacyBudget(epsilon=1.0, delta=1e-6, accountant="zcdp")
     for name, epsilon in [("A", 0.1), ("B", 0.2)]:

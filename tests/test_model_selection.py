@@ -52,10 +52,12 @@ from skdp.model_selection import (
     PrivateScorer,
     SearchCost,
     _folds,
+    _scorer,
     cross_val_cost,
     private_scorer,
     search_cost,
 )
+from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 
 FITS: list[tuple[float, float]] = []  # (epsilon, delta) of every fit of a Toy in this process
 
@@ -92,6 +94,11 @@ class Wrapper(BaseEstimator):
 
     def __init__(self, estimator=None):
         self.estimator = estimator
+
+
+class Free(Toy):
+    def privacy_cost(self, n_samples=None, n_features=None):
+        return None
 
 
 class PricedWrapper(Wrapper):
@@ -187,6 +194,10 @@ def test_counts_of_fits_and_exact_sums():
     assert isinstance(cost, SearchCost)
     assert isinstance(cost, Cost)
     assert cost.components == ((Cost(0.1), 16),)
+    assert pickle.loads(pickle.dumps(cost)).n_fits == 16
+    assert (cost + Cost(0.4)).epsilon == 2.0
+    assert (2 * cost).components == ((Cost(0.1), 32),)
+    assert repr(cost).startswith("SearchCost(epsilon=1.6, delta=0.0, n_fits=16, n_scores=0, note=")
     PrivacyBudget(1.6).check(cost)
     with pytest.raises(ValueError, match="price"):
         PrivacyBudget(1.5999999).check(cost)
@@ -307,6 +318,16 @@ def test_price_of_cross_validation():
     assert "not private" in cost.note  # the inner scores
 
 
+def test_steps_that_release_nothing_are_free():
+    budget = PrivacyBudget(99.0, adjacency="add_or_remove_one")
+    pipe = make_pipeline(Free(), Toy(0.5, budget=budget))
+    cost = cross_val_cost(pipe, PerRecordKFold(2, random_state=0), scoring="accuracy")
+    assert cost.epsilon == 1.0
+    assert "replaced record" not in cost.note  # of the free step, which has no budget
+    with pytest.raises(ValueError, match="has a price"):
+        cross_val_cost(Free(), 2)
+
+
 def test_only_one_budget_is_counted_if_asked():
     mine, other = PrivacyBudget(99.0), PrivacyBudget(99.0)
     pipe = make_pipeline(Toy(0.5, budget=mine), Toy(0.25, budget=other), Toy(0.125))
@@ -346,6 +367,20 @@ def test_the_note_names_folds_that_are_not_neighbouring(adjacency, cv, word):
     note = search_cost(search, 20).note
     assert word in note
     assert bool(word) == bool(note)
+
+
+def test_the_note_is_written_into_the_ledger():
+    budget = PrivacyBudget(16.0)
+    cost = search_cost(GridSearchCV(Toy(0.5, budget=budget), {"k": [1, 2, 3]}))
+    with budget.reserve(cost, note=cost.note):
+        assert budget.remaining.epsilon == 8.0
+    (reservation,) = budget.reservations
+    assert "scorer is not private" in reservation.note
+    assert (reservation.epsilon, budget.remaining.epsilon) == (8.0, 16.0)
+    for accountant in ("gdp", "zcdp"):
+        gaussian = PrivacyBudget(9.0, 1e-5, accountant=accountant)
+        with gaussian.reserve(search_cost(GridSearchCV(Toy(0.5, 1e-6), {"k": [1, 2, 3]}))):
+            assert gaussian.remaining.epsilon < 9.0
 
 
 def test_other_notes():
@@ -678,6 +713,24 @@ def test_inertia_of_a_pipeline_is_measured_behind_its_transformers():
     pipe = make_pipeline(StandardScaler(), "passthrough", Echo()).fit(array)
     scorer = private_scorer("neg_inertia", epsilon=1e6, bounds=100.0)
     assert scorer(pipe, array) == pytest.approx(-2.0, abs=1e-3)
+
+
+def test_inertia_behind_scalers_has_the_same_bits_in_every_batch():
+    # What lets the kernel score rows in blocks where their number and order are private.
+    rng = np.random.default_rng(0)
+    array = rng.normal(size=(500, 23)) * rng.exponential(size=23)
+    model = make_pipeline(
+        DPMinMaxScaler(bounds=(-3.0, 3.0)),
+        DPStandardScaler(bounds=(0.0, 1.0), random_state=0),
+        Echo(),
+    ).fit(array)
+    model[-1].cluster_centers_ = rng.normal(size=(7, 23))
+    score = _scorer._METRICS["neg_inertia"][0]
+    alone = np.concatenate([score(model, array[i : i + 1], None) for i in range(500)])
+    order = rng.permutation(500)
+    for part in (slice(0, 500), slice(3, 260), slice(None, None, 3), order[:77], order):
+        for batch in (array[part], np.asfortranarray(array[part]), pd.DataFrame(array[part])):
+            assert score(model, batch, None).tolist() == alone[part].tolist()
 
 
 VALUES = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, -1.0, np.nan, np.inf, 1e308])

@@ -7,11 +7,8 @@ every clone, thread, process and pickled copy shares.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
-import tempfile
-import uuid
 import weakref
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -28,7 +25,7 @@ from skdp.budget.amounts import (
 )
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.html import budget_html
-from skdp.budget.ledger import Ledger, Terms, releases_json
+from skdp.budget.ledger import Ledger, TemporaryFile, Terms, releases_json
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 
 __all__ = ["PrivacyBudget", "Reservation"]
@@ -37,19 +34,6 @@ _ADJACENCIES = ("replace_one", "add_or_remove_one")
 
 # The budgets of this process, so that unpickling here gives the live object back.
 _LIVE: weakref.WeakValueDictionary[tuple[str, str], PrivacyBudget] = weakref.WeakValueDictionary()
-
-# Temporary ledgers, with the process that made them: the only one that removes them.
-_TEMPORARY: list[tuple[str, int]] = []
-
-
-def _remove_temporary() -> None:
-    for path, pid in _TEMPORARY:
-        if pid == os.getpid():  # a forked child leaves its parent's ledgers alone
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-
-
-atexit.register(_remove_temporary)
 
 
 def _ledger_path(ledger: object) -> str:
@@ -113,7 +97,8 @@ class PrivacyBudget:
     ledger : str or os.PathLike or None, default=None
         File that records the charges. It is created if it is not there, and reopened with what
         was spent if it is; the other parameters must then be those it was made with. None: a
-        temporary file, which this process removes when it ends.
+        temporary file, which this process removes when it ends, or earlier when nothing refers
+        to it any more.
     accountant : {"basic", "gdp", "zcdp"}, default="basic"
         How charges add up. "basic" adds epsilon and delta. "gdp" adds mu squared (tight for
         Gaussian noise) and "zcdp" adds rho; both need ``delta > 0``.
@@ -176,11 +161,12 @@ class PrivacyBudget:
     PrivacyBudget(epsilon=3.0, delta=1e-06)
     """
 
-    __slots__ = ("__weakref__", "_accountant", "_ledger", "_sealed", "_terms")
+    __slots__ = ("__weakref__", "_accountant", "_ledger", "_sealed", "_temporary", "_terms")
 
     _accountant: Accountant
     _ledger: Ledger
     _sealed: bool
+    _temporary: TemporaryFile | None
     _terms: Terms
 
     def __init__(
@@ -201,12 +187,11 @@ class PrivacyBudget:
             check_delta(delta_apart, "delta_apart"),
         )
         self._set_up(terms)
+        self._temporary = None
         if ledger is None:
-            path = os.path.join(
-                os.path.realpath(tempfile.gettempdir()), f"skdp-{uuid.uuid4().hex}.budget"
-            )
-            _TEMPORARY.append((path, os.getpid()))
-            self._ledger = Ledger.create(path, terms, private=True)
+            self._temporary = TemporaryFile()
+            self._ledger = Ledger.create(self._temporary.path, terms, private=True)
+            weakref.finalize(self, self._temporary.collect).atexit = False
         else:
             self._ledger = self._open_or_create(_ledger_path(ledger), terms)
         _LIVE.setdefault((self._ledger.path, self._ledger.id), self)
@@ -237,7 +222,7 @@ class PrivacyBudget:
         """Return a budget on an existing ledger file, sealed if it is not there any more."""
         self = cls.__new__(cls)
         self._set_up(terms)
-        self._ledger = Ledger(path, ledger_id)
+        self._ledger, self._temporary = Ledger(path, ledger_id), None
         try:
             self._sealed = not self._ledger.present()
         except LedgerError:  # another kind of file, or unreadable
@@ -257,6 +242,8 @@ class PrivacyBudget:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Only what never changes, so that a hash of an estimator (joblib's cache) does not.
+        if self._temporary is not None:
+            self._temporary.pickled = True
         t = self._terms
         handle = (t.epsilon, t.delta, t.adjacency, t.accountant, t.delta_apart)
         return _unpickle, (self._ledger.path, self._ledger.id, *handle)

@@ -28,11 +28,13 @@ import datetime
 import json
 import os
 import sqlite3
+import tempfile
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ from skdp.budget.amounts import Amount, decimal_text
 from skdp.budget.charge import Charge, Cost, ReservationRecord
 from skdp.exceptions import LedgerError, SealedBudgetError
 
-__all__ = ["Ledger", "Terms", "releases_json"]
+__all__ = ["Ledger", "TemporaryFile", "Terms", "releases_json"]
 
 _APPLICATION_ID = 0x736B6470  # "skdp", in the header of the file
 _FORMAT = 1  # user_version of the file
@@ -62,6 +64,13 @@ CREATE TABLE reservations (
 
 # Held from the opening of a connection to its closing, and across every fork.
 _ONE_AT_A_TIME = threading.RLock()
+_FORKS = 0  # of this process and, before they forked it, its ancestors
+
+
+def _before_fork() -> None:
+    global _FORKS
+    _ONE_AT_A_TIME.acquire()
+    _FORKS += 1
 
 
 def _after_fork_in_child() -> None:
@@ -71,10 +80,38 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
     os.register_at_fork(
-        before=lambda: _ONE_AT_A_TIME.acquire(),
+        before=_before_fork,
         after_in_parent=lambda: _ONE_AT_A_TIME.release(),
         after_in_child=_after_fork_in_child,
     )
+
+
+class TemporaryFile:
+    """A ledger that nobody named: who removes it, and when.
+
+    The process that made it removes it at its end, and earlier only if the budget is collected
+    as garbage and no handle to it can be elsewhere: it was never pickled, and the process never
+    forked. No other process ever removes it.
+    """
+
+    def __init__(self) -> None:
+        folder = os.path.realpath(tempfile.gettempdir())
+        self.path = os.path.join(folder, f"skdp-{uuid.uuid4().hex}.budget")
+        self.pickled, self.forks = False, _FORKS
+        # Unlike atexit, Finalize also runs in children of multiprocessing, and here after the
+        # children of this process have ended. It does nothing in a forked child.
+        self.at_exit = Finalize(None, self.remove, exitpriority=-10)
+
+    def remove(self) -> None:
+        """Remove the file, with the journal that a killed process may have left."""
+        for name in (self.path, self.path + "-journal"):
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+
+    def collect(self) -> None:
+        """Remove the file if nobody else can hold a handle to it."""
+        if not self.pickled and self.forks == _FORKS:
+            self.at_exit()  # once
 
 
 @dataclass(frozen=True)
@@ -175,6 +212,7 @@ class Ledger:
     def _write_new(self, terms: Terms) -> None:
         row = {"id": self.id, "created": _now(), **terms.texts()}
         with _errors(self), contextlib.closing(self._connect("rwc")) as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {_FORMAT}")
             connection.executescript("BEGIN IMMEDIATE;" + _SCHEMA)
@@ -187,8 +225,8 @@ class Ledger:
     @classmethod
     def open(cls, path: str) -> tuple[Ledger, dict[str, str]]:
         """Open the ledger at `path`; return it and its terms as texts. It must be writable."""
-        ledger = cls(path, "")
-        with ledger._transaction(write=True, any_id=True) as connection:
+        ledger = cls(path, "")  # any identity will do
+        with ledger._transaction(write=True) as connection:
             row = connection.execute("SELECT * FROM ledger").fetchone()
             # A write that is rolled back finds read-only files and directories now, not later.
             # (SQLite leaves out a write that changes nothing, so it has to change something.)
@@ -321,11 +359,10 @@ class Ledger:
         uri = f"{Path(self.path).as_uri()}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=self.timeout, isolation_level=None)
         connection.row_factory = sqlite3.Row
-        connection.execute("PRAGMA synchronous = EXTRA")
         return connection
 
     @contextlib.contextmanager
-    def _transaction(self, write: bool, any_id: bool = False) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, write: bool) -> Iterator[sqlite3.Connection]:
         """Open the file, check that it is this ledger, and close it, rolling back what is open."""
         if not os.path.exists(self.path):
             raise SealedBudgetError(
@@ -337,27 +374,25 @@ class Ledger:
             _errors(self),
             contextlib.closing(self._connect("rw")) as connection,
         ):
+            connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            application = connection.execute("PRAGMA application_id").fetchone()[0]
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if application != _APPLICATION_ID:
-                raise LedgerError(
-                    f"ledger must be an skdp ledger or a path where no file is yet; {self.path} "
-                    "is another file."
-                )
-            if version != _FORMAT:
-                raise LedgerError(
-                    f"The ledger {self.path} has format {version}; this skdp reads {_FORMAT}."
-                )
-            rows = connection.execute("SELECT id FROM ledger").fetchall()
-            if len(rows) != 1:
-                raise LedgerError(f"The ledger {self.path} is damaged.")
-            if not any_id and rows[0]["id"] != self.id:
-                raise SealedBudgetError(
-                    "The ledger file of this budget was replaced by another one, so nothing can "
-                    f"be charged to it here: {self.path}"
-                )
+            self._check(connection)
             yield connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Raise unless the file is a ledger of this format and, if an id is known, this one."""
+        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+            raise _other_file(self)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != _FORMAT:
+            raise LedgerError(
+                f"The ledger {self.path} has format {version}; this skdp reads {_FORMAT}."
+            )
+        ids = [row["id"] for row in connection.execute("SELECT id FROM ledger")]
+        if len(ids) != 1:
+            raise LedgerError(f"The ledger {self.path} is damaged.")
+        if self.id and ids != [self.id]:
+            raise _other_file(self)
 
 
 def _amount(main: str, apart: str) -> Amount:
@@ -443,21 +478,31 @@ _REASONS = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; the file and its directory must be writable",
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error or is full",
-    sqlite3.SQLITE_NOTADB: "is another kind of file; ledger must be an skdp ledger or a path "
-    "where no file is yet",
     sqlite3.SQLITE_CORRUPT: "is damaged",
 }
+
+
+def _other_file(ledger: Ledger) -> LedgerError | SealedBudgetError:
+    """Return the error for a file that is not this ledger (or, without an id, no ledger)."""
+    if ledger.id:
+        return SealedBudgetError(
+            "The ledger file of this budget was replaced by another one, so nothing can be "
+            f"charged to it here: {ledger.path}"
+        )
+    return LedgerError(
+        f"ledger must be an skdp ledger or a path where no file is yet; {ledger.path} is "
+        "another kind of file."
+    )
 
 
 @contextlib.contextmanager
 def _errors(ledger: Ledger) -> Iterator[None]:
     """Turn SQLite's errors into LedgerError, with a text that says what to do."""
-    message = None
     try:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
-        reason = _REASONS.get(code, "is not a usable skdp ledger")
-        message = f"The ledger {ledger.path} {reason.format(timeout=ledger.timeout)}."
-    if message is not None:
-        raise LedgerError(message + " Nothing was released.")
+        if code == sqlite3.SQLITE_NOTADB:
+            raise _other_file(ledger) from None
+        reason = _REASONS.get(code, "is not a usable skdp ledger").format(timeout=ledger.timeout)
+        raise LedgerError(f"The ledger {ledger.path} {reason}. Nothing was released.") from None

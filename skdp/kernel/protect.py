@@ -42,12 +42,12 @@ GRID_BITS = 17
 MAX_FEATURES = 8192
 
 
-def power_of_two_grid(bound: float) -> float:
-    """Return the power of two g with 2**17 <= bound / g < 2**18 (1.0 for a zero bound)."""
+def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:
+    """Return the power of two g with 2**bits <= bound / g < 2**(bits + 1); 1.0 for a zero bound."""
     if bound <= 0.0:
         return 1.0
     # Below 2**-1000 a step would underflow; the bound then has fewer steps, which is still exact.
-    return math.ldexp(1.0, max(math.frexp(bound)[1] - 1 - GRID_BITS, -1000))
+    return math.ldexp(1.0, max(math.frexp(bound)[1] - 1 - bits, -1000))
 
 
 def isqrt_up(value: int) -> int:
@@ -188,13 +188,15 @@ class Ball:
         Public (or released) centre in user units.
     radius : float
         Bound on the norm in user units, positive.
+    bits : int, default=17
+        The radius has 2**bits to 2**(bits + 1) grid steps.
     """
 
-    def __init__(self, center: ArrayLike, radius: float) -> None:
+    def __init__(self, center: ArrayLike, radius: float, *, bits: int = GRID_BITS) -> None:
         self.center = np.array(center, dtype=np.float64)
         self.radius = float(radius)
         self.n_dims = self.center.size
-        step = power_of_two_grid(self.radius)
+        step = power_of_two_grid(self.radius, bits)
         self.grid = np.full(self.n_dims, step)
         self.norm = math.floor(self.radius / step)
         self.half = np.full(self.n_dims, float(self.norm))

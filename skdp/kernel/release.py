@@ -35,6 +35,10 @@ __all__ = ["Meter", "Release"]
 
 Share = float | Fraction | None
 
+# Below this the noise would outgrow what the samplers draw exactly (2**52 steps), and the release
+# would say nothing about any table that fits a disk.
+SMALLEST_LEVEL = 1e-6
+
 
 def _failpoint(name: str) -> None:
     """Do nothing; tests replace it to stop a process here (before or after the charge)."""
@@ -121,6 +125,12 @@ class Meter:
         self.delta = float(delta)
         self.adjacency = "replace_one" if budget is None else budget.adjacency
         self.mu = calibration.gdp_mu(self.epsilon, self.delta) if delta > 0 else None
+        if (self.epsilon if self.mu is None else self.mu) < SMALLEST_LEVEL:
+            raise ValueError(
+                f"epsilon must be at least {SMALLEST_LEVEL:g}, and delta not so small that the "
+                f"Gaussian level mu falls below it; got epsilon={self.epsilon!r}, "
+                f"delta={self.delta!r}"
+            )
         self._epsilon_exact = exact_fraction(self.epsilon)
         self._spent = Fraction(0)
         self._open = True

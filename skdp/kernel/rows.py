@@ -16,6 +16,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -145,11 +146,14 @@ class Rows:
         Already checked.
     y : array-like of shape (n_samples,), default=None
         Targets that travel with the rows (private as well).
+    numeric : bool
+        False for rows that only a user's callable reads.
     """
 
-    def __init__(self, X: Any, y: Any = None) -> None:
+    def __init__(self, X: Any, y: Any = None, *, numeric: bool = True) -> None:
         self._X = X
         self._y = y
+        self._numeric = numeric
         self._n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
 
@@ -183,6 +187,8 @@ class Rows:
 
     def digest(self) -> bytes:
         """Return a hash of the content; it keys the noise of seeded fits and nothing else."""
+        if not self._numeric:
+            return bytes.fromhex(joblib.hash((self._X, self._y), hash_name="sha1"))
         h = hashlib.blake2b(digest_size=32)
         for block in self.blocks():
             h.update(np.ascontiguousarray(block).tobytes())
@@ -249,4 +255,4 @@ def opaque_rows(X: Any, y: Any = None) -> Rows:
     Nothing is read here. Used by private scorers, whose estimator knows what the columns are.
     """
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
-    return Rows(X, y if y is None or hasattr(y, "shape") else np.asarray(y))
+    return Rows(X, y if y is None or hasattr(y, "shape") else np.asarray(y), numeric=False)

@@ -45,6 +45,20 @@ def _released(value: NDArray | float, std: Any) -> Release:
     return Release(array, std)
 
 
+def _coarsened(view: Ball, level: float, pure: bool) -> Ball:
+    """Return the view on a coarser grid where products on the usual one would need huge noise.
+
+    Noise on products has a scale of up to 2**36 (d + 2) / level steps; the samplers draw up to
+    2**52. Two bits of scale cost one bit of the grid, which stays far finer than the noise. All
+    of it is public.
+    """
+    dims = view.n_dims + 2 if pure else 4
+    excess = math.log2(2.0**37 * dims / min(level, calibration.pure_epsilon_from_mu(level))) - 50
+    if excess <= 0:
+        return view
+    return Ball(view.center, view.radius, bits=max(17 - math.ceil(excess / 2), 4))
+
+
 @dataclass(frozen=True)
 class GramRelease:
     """A released second moment with the sum and the number of rows from the same noise.
@@ -286,6 +300,7 @@ class Session(Meter):
         """
         if noise == "auto":
             noise = "wishart" if self.pure else "gaussian"
+        view = _coarsened(view, self.level(share), self.pure)
         second, first, n = stats.exact_gram(self._rows, view)
         t = int(min(max(round(tau * view.norm), 1), view.norm))
         d = view.n_dims

@@ -8,8 +8,8 @@ of its candidates.)
 
 Which folds keep the sum of the charges a guarantee for the search as a whole: under
 "replace_one" the folds by position, under "add_or_remove_one" the folds by content of
-`PerRecordKFold`. Everything else is written into the price's `note`, and from there into the
-ledger.
+`PerRecordKFold`. Everything else is said in the price's `note`, which a reservation can write
+into the ledger.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import math
 import numbers
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,25 +79,38 @@ _BY_POSITION = (
 )
 
 
-@dataclass(frozen=True)
 class SearchCost(Cost):
     """The price of a search: a `Cost` that also says what it is made of.
 
     Parameters
     ----------
-    epsilon, delta, mu, delta_apart
-        As in `skdp.budget.Cost`, for the whole search.
+    cost : Cost
+        The whole price.
     n_fits : int, default=0
         Number of fits of whole candidates, the refit included.
     n_scores : int, default=0
         Number of calls of private scorers.
     note : str, default=""
-        What the price does not cover; written into the ledger by `PrivacyBudget.reserve`.
+        What the price does not cover. ``budget.reserve(cost, note=cost.note)`` writes it into the
+        ledger.
     """
 
-    n_fits: int = 0
-    n_scores: int = 0
-    note: str = ""
+    def __init__(self, cost: Cost, *, n_fits: int = 0, n_scores: int = 0, note: str = "") -> None:
+        super().__init__(cost.epsilon, cost.delta, None, cost.delta_apart, cost.components)
+        set_ = object.__setattr__  # a Cost is frozen
+        set_(self, "n_fits", n_fits)
+        set_(self, "n_scores", n_scores)
+        set_(self, "note", note)
+
+    n_fits: int
+    n_scores: int
+    note: str
+
+    def __repr__(self) -> str:
+        return (
+            f"SearchCost(epsilon={self.epsilon!r}, delta={self.delta!r}, n_fits={self.n_fits}, "
+            f"n_scores={self.n_scores}, note={self.note!r})"
+        )
 
 
 @dataclass
@@ -121,9 +134,7 @@ class _Bill:
         for line in lines[1:]:
             total = total + line
         note = "; ".join(dict.fromkeys((*self.notes, *more_notes)))
-        values = {f.name: getattr(total, f.name) for f in fields(Cost)}
-        values["_terms"] = total.components
-        return SearchCost(**values, n_fits=self.n_fits, n_scores=self.n_scores, note=note)
+        return SearchCost(total, n_fits=self.n_fits, n_scores=self.n_scores, note=note)
 
 
 def _is_search(estimator: Any) -> bool:
@@ -251,7 +262,8 @@ class _Pricer:
                 self.notes += bill.notes
                 costs = [times * cost for times, cost in bill.lines if times]
             else:
-                costs = [part.privacy_cost(n_samples=self.n_samples)] if self.mine(part) else []
+                cost = part.privacy_cost(n_samples=self.n_samples) if self.mine(part) else None
+                costs = [] if cost is None else [cost]  # None: it releases nothing
             for cost in costs:
                 total = cost if total is None else total + cost
         return total
@@ -260,7 +272,10 @@ class _Pricer:
         """Return the private estimators that a fit of `estimator` reaches, in any depth."""
         found = []
         for part in _priced_parts(estimator):
-            found += self.leaves(part.estimator) if _is_search(part) else [part]
+            if _is_search(part):
+                found += self.leaves(part.estimator)
+            elif part.privacy_cost(n_samples=self.n_samples) is not None:
+                found.append(part)
         return [part for part in found if self.mine(part)]
 
     def folds(
@@ -441,7 +456,7 @@ def search_cost(
     Returns
     -------
     cost : SearchCost
-        To be given to ``budget.reserve``.
+        To be set aside by ``budget.reserve(cost, note=cost.note)``.
 
     Raises
     ------
@@ -493,12 +508,16 @@ def cross_val_cost(
         As given to ``cross_val_score``; a pipeline or a search as well (nested search).
     cv : int, splitter or list of splits, default=None
         As given to ``cross_val_score``; None is 5 folds.
-    n_samples, groups, budget
-        As in `search_cost`.
+    n_samples : int, default=None
+        Number of rows, where the number of splits depends on it.
     scoring : callable, str, list, dict or None, default=None
         As given to ``cross_val_score``; private scorers in it are counted.
     return_train_score : bool, default=False
         Whether the training folds are scored too, which private scorers charge as well.
+    groups : array-like of shape (n_samples,), default=None
+        Passed to ``get_n_splits`` of a splitter that counts groups.
+    budget : PrivacyBudget, default=None
+        Count only what is charged to this budget; None counts everything.
 
     Returns
     -------

@@ -116,9 +116,22 @@ def _n_rows(table: Any) -> int:
     return int(table.shape[0]) if hasattr(table, "shape") else len(table)
 
 
-def _maps_rows(estimator: Any) -> bool:
-    """Say whether every step treats each row by itself: all of skdp's predictors do."""
-    return all(type(step).__module__.partition(".")[0] == "skdp" for step in _steps(estimator))
+# Transformers of elementwise arithmetic only, which gives a row the same bits in every batch.
+_ELEMENTWISE = ("DPMinMaxScaler", "DPStandardScaler")
+
+
+def _rowwise(metric: str, estimator: Any) -> Any:
+    """Say how far rows are scored by themselves when they are scored in blocks.
+
+    "exact": a row's score has the same bits in every block. That holds for the inertia behind
+    elementwise transformers, because `_neg_inertia` sums from left to right. True: it may depend
+    on the row's position as well (BLAS). False: not known, so rows have to be scored alone.
+    """
+    steps = _steps(estimator)
+    if any(type(step).__module__.partition(".")[0] != "skdp" for step in steps):
+        return False
+    elementwise = all(type(step).__name__ in _ELEMENTWISE for step in steps[:-1])
+    return "exact" if metric == "neg_inertia" and elementwise else True
 
 
 class _StatePickler(pickle.Pickler):
@@ -270,7 +283,7 @@ class PrivateScorer(BaseEstimator):
             context="" if self.random_state is None else _state_of(estimator),
         ) as session:
             release = session.mean_score(
-                score, low, high, rowwise=_maps_rows(estimator), name=metric
+                score, low, high, rowwise=_rowwise(metric, estimator), name=metric
             )
         return float(release.value)
 

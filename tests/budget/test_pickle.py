@@ -131,16 +131,12 @@ def test_where_the_ledger_is_gone_the_budget_is_sealed(tmp_path, fate):
     path = tmp_path / "a.budget"
     budget = PrivacyBudget(3.0, ledger=path)
     spend(budget)
-    data = pickle.dumps(budget)
     path.unlink()
     if fate == "replaced":
         PrivacyBudget(3.0, ledger=path)
     if fate == "text":
         path.write_text("a text")
-    (tmp_path / "handle").write_bytes(data)
-    shown = elsewhere(
-        SEALED if fate != "text" else "print(budget.sealed, budget)", budget, tmp_path
-    )
+    shown = elsewhere(SEALED, budget, tmp_path)
     assert shown.startswith("True PrivacyBudget(epsilon=3.0, delta=0.0, sealed)")
 
 
@@ -163,8 +159,14 @@ def test_a_sealed_budget_works_again_where_the_ledger_is_back(tmp_path):
 
 def test_a_temporary_ledger_ends_with_the_process_that_made_it(tmp_path):
     code = """
-import os, pickle, sys
+import multiprocessing, os, pickle, sys
 from skdp.budget import Cost, PrivacyBudget
+
+def make():
+    global other
+    other = PrivacyBudget(3.0)
+    assert os.path.exists(other.__reduce__()[1][0])
+
 budget = PrivacyBudget(3.0)
 path = budget.__reduce__()[1][0]
 if os.fork() == 0:
@@ -175,6 +177,11 @@ assert os.path.exists(path) and budget.spent.epsilon == 1
 data = pickle.dumps(budget)
 del budget
 assert pickle.loads(data).spent.epsilon == 1  # it lives as long as the process, not the object
+child = multiprocessing.get_context("fork").Process(target=make)
+child.start()
+child.join()
+assert child.exitcode == 0
+assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]  # the child's own is gone
 print(path)
 """
     done = subprocess.run(
@@ -186,6 +193,38 @@ print(path)
     )
     path = Path(done.stdout.strip())
     assert path.parent == tmp_path.resolve()
+    assert os.listdir(tmp_path) == []
+
+
+COLLECTED = """
+import os, pickle, sys
+from skdp.budget import Cost, PrivacyBudget
+
+def files():
+    return sorted(os.listdir(os.path.dirname(path)))
+
+for _ in range(5):
+    budget = PrivacyBudget(3.0)
+    path = budget._ledger.path
+    budget.charge(Cost(1.0), estimator="x")
+assert files() == [os.path.basename(path)]  # the four before it are gone
+data = pickle.dumps(budget)
+del budget
+assert pickle.loads(data).spent.epsilon == 1  # somebody else might hold that pickle
+budget = PrivacyBudget(3.0)
+if os.fork() == 0:
+    del budget
+    os._exit(0)
+os.wait()
+assert budget.spent.epsilon == 0  # no child removes it
+del budget
+assert len(files()) == 2  # and neither do we: a child might still charge it
+"""
+
+
+def test_a_temporary_ledger_that_nobody_else_can_hold_goes_with_its_budget(tmp_path):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", COLLECTED], env=env, check=True)
     assert os.listdir(tmp_path) == []
 
 

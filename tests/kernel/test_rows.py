@@ -101,3 +101,11 @@ def test_a_bad_last_block_is_found_before_anything_is_read_for_a_statistic():
 
 def test_repr_tells_the_public_width_only():
     assert repr(kernel.check_rows(VALUES, estimator="T")) == "Rows(n_features=2)"
+
+
+def test_opaque_rows_have_a_digest_of_content_and_targets():
+    table = pd.DataFrame({"a": ["x", "y"], "b": [1.0, np.nan]})
+    digest = kernel.opaque_rows(table, [0, 1]).digest()
+    assert kernel.opaque_rows(table.copy(), [0, 1]).digest() == digest
+    assert kernel.opaque_rows(table, [0, 2]).digest() != digest
+    assert kernel.opaque_rows(table.replace("x", "z"), [0, 1]).digest() != digest

@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 
 from skdp.kernel import sampling
-from skdp.kernel.sampling import SeededEntropy, deviates, exact, exponential, rounding, vectors, wishart
+from skdp.kernel.sampling import (
+    SeededEntropy,
+    deviates,
+    exact,
+    exponential,
+    rounding,
+    vectors,
+    wishart,
+)
 
 ONES = (1 << 64) - 1
 
@@ -35,7 +43,7 @@ class Repeating:
         return np.full(n, self.word, dtype=np.uint64)
 
     def ideal(self, x: float) -> Fraction:
-        """The real number of which x is the prefix with 48 bits."""
+        """Return the real number of which x is the prefix with 48 bits."""
         return Fraction(x) + Fraction(self.word, ONES << 48)
 
 
@@ -68,7 +76,7 @@ def slack(monkeypatch):
     return set_slack
 
 
-# --- brackets -----------------------------------------------------------------------------------
+# --- brackets ---
 
 
 def test_exp_bracket_holds_and_is_tight():
@@ -186,7 +194,52 @@ def test_settle_extends_bits_until_certain(normal, word):
         assert all(outcomes) if word == 0 else not any(outcomes)
 
 
-# --- deviates against a replay in high precision --------------------------------------------------
+@pytest.mark.parametrize("word", [0, 0x9E3779B97F4A7C15, ONES])
+def test_settle_tails_extend_bits_until_certain(word, monkeypatch):
+    source = Repeating(word)
+    with mpmath.workdps(80):
+        # Laplace: the tail entry's acceptance probability is one number
+        env = deviates._envelope(False)
+        p = env.level * 128 * mpmath.exp(-5) / env.tail_entries
+        v = int(mpmath.floor(p * mpmath.mpf(2) ** 72))
+        rest = p * mpmath.mpf(2) ** 72 - v
+        accepted = deviates._settle_constant(env, v, 72, source)
+        assert accepted == (mpmath.mpf(word) / ONES < rest)
+        assert source.drawn >= 8
+        # normal: X = 5 + Y / 4, with a given Y and V at the boundary of its prefix
+        env = deviates._envelope(True)
+        for y in (0.75, -0.75, 3.0 + 2.0**-48, -(2.0**-48)):
+            monkeypatch.setattr(
+                deviates, "draw_laplace", lambda *_, y=y: deviates.Deviates(np.array([y]))
+            )
+            source = Repeating(word)
+            ideal = source.ideal(y)
+            u = abs(mpmath.mpf(ideal.numerator) / ideal.denominator) / 4
+            p = env.level * 32 * mpmath.exp(-12.5 - u - u * u / 2) / env.tail_entries
+            v = int(mpmath.floor(p * mpmath.mpf(2) ** 72))
+            ideal_v = (v + mpmath.mpf(word) / ONES) / mpmath.mpf(2) ** 72
+            accepted, m, b = deviates._settle_tail(env, v, 72, source)
+            assert source.drawn >= 16
+            assert accepted == (ideal_v < p)
+            x = ideal / 4 + (5 if y > 0 else -5)
+            assert Fraction(m, 1 << b) <= x <= Fraction(m + 1, 1 << b)
+
+
+def test_floor_of_exp_asks_for_more_bits():
+    with mpmath.workdps(60):
+        for nudge, expected in ((1, 7), (-1, 6)):
+            factor = Fraction(int(7 * mpmath.exp(1) * 2**150) + (nudge << 40), 1 << 150)
+            assert deviates._floor_of_exp(factor, Fraction(1)) == expected
+
+
+def test_a_table_without_room_is_refused(monkeypatch):
+    monkeypatch.setattr(deviates, "_LEVEL", {True: 99, False: 125})
+    for normal in (True, False):
+        with pytest.raises(AssertionError, match="no room"):
+            deviates._envelope.__wrapped__(normal)
+
+
+# --- deviates against a replay in high precision ---
 
 
 def _replay(normal: bool, n: int, log: list[list[int]]) -> list[Fraction]:
@@ -284,7 +337,7 @@ def test_settle_is_reached_by_the_slack(slack, monkeypatch):
     assert calls.count(2) > 50
 
 
-# --- rounding --------------------------------------------------------------------------------------
+# --- rounding ---
 
 SCALES = [
     Fraction(1),
@@ -364,7 +417,7 @@ def test_two_product_is_exact():
             assert Fraction(hi) + Fraction(lo) == Fraction(x) * Fraction(b)
 
 
-# --- vectors and matrices ---------------------------------------------------------------------------
+# --- vectors and matrices ---
 
 
 @pytest.mark.parametrize("scale", [3, Fraction(1000, 3), 2.0**30, 2**45])
@@ -442,6 +495,8 @@ def test_wishart_rows_keep_the_bits_they_have_shown(slack, monkeypatch):
     other = [0xFEDCBA9876543210, 0x8000000000000001]
     where = [3, 17, 39]
     held = {p: ((((int(g.x[p] * 2**48)) << 64 | other[0]) << 64) | other[1], 176) for p in where}
+    where.append(20)  # and one of which two bits are known, as for one of the normal tail
+    held[20] = ((int(g.x[20] * 2**48) << 2) | 3, 50)
     monkeypatch.setattr(
         wishart, "draw_normal", lambda *_: deviates.Deviates(g.x.copy(), dict(held))
     )
@@ -452,13 +507,27 @@ def test_wishart_rows_keep_the_bits_they_have_shown(slack, monkeypatch):
     below = Fraction(word >> 43, 1 << 69) + Fraction(word, ONES << 69)
     values = [Fraction(x) + below for x in g.x.tolist()]
     for p in where:
-        values[p] = Fraction(held[p][0], 1 << 176) + Fraction(word, ONES << 176)
+        m, b = held[p]
+        values[p] = Fraction(m, 1 << b) + Fraction(word, ONES << b)
     m = [values[r * k : r * k + k] for r in range(d)]
     for i in range(d):
         for j in range(d):
             terms = [a * b for a, b in zip(m[i], m[j], strict=True)]
             value = scale * (sum(terms[: d + 1]) - sum(terms[d + 1 :]))
             assert int(got[i, j]) == math.floor(value + Fraction(1, 2))
+
+
+def test_wishart_asks_for_bits_until_certain(monkeypatch):
+    # 2 * (1/2)**2 = 1/2 but for the bits beyond the first 112: only the third helping decides.
+    x = np.array([0.5, 0.0, 0.0, 0.0])
+    monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(x))
+    source = Repeating(1)
+    assert sampling.symmetrized_wishart(1, 2, entropy=source).tolist() == [[1]]
+    assert source.drawn == 2 * 4 * 8
+    held = {0: (1 << 80, 48)}
+    monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(x, held))
+    with pytest.raises(OverflowError, match="beyond"):
+        sampling.symmetrized_wishart(1, 2, entropy=source)
 
 
 def test_wishart_in_several_column_chunks(monkeypatch):
@@ -474,7 +543,7 @@ def test_wishart_does_not_fit_int64():
     assert all(isinstance(v, int) for v in got.ravel().tolist())
 
 
-# --- exponential mechanism ---------------------------------------------------------------------------
+# --- exponential mechanism ---
 
 
 @pytest.mark.parametrize("eta", [Fraction(1, 3), 0.01, 2, 0])
@@ -484,7 +553,9 @@ def test_exponential_mechanism_equals_integers(eta, counted, slack):
     scores = rng.integers(-50, 400, 200)
     counts = rng.integers(0, 1 << 60, 200) if counted else None
     fast = SeededEntropy(17)
-    expected = [sampling.exponential_mechanism(scores, eta, counts, entropy=fast) for _ in range(60)]
+    expected = [
+        sampling.exponential_mechanism(scores, eta, counts, entropy=fast) for _ in range(60)
+    ]
     slack(1.0)
     slow = SeededEntropy(17)
     got = [sampling.exponential_mechanism(scores, eta, counts, entropy=slow) for _ in range(60)]
@@ -498,7 +569,9 @@ def test_exponential_mechanism_equals_high_precision(word):
         scores = rng.integers(0, 30, 50).tolist()
         counts = rng.integers(0, 5, 50).tolist()
         counts[3] = 1
-        got = sampling.exponential_mechanism(scores, Fraction(1, 7), counts, entropy=Repeating(word))
+        got = sampling.exponential_mechanism(
+            scores, Fraction(1, 7), counts, entropy=Repeating(word)
+        )
         with mpmath.workdps(60):
             w = [c * mpmath.exp(-mpmath.mpf(s) / 7) for s, c in zip(scores, counts, strict=True)]
             target = mpmath.mpf(word) / ONES * mpmath.fsum(w)
@@ -537,6 +610,7 @@ def test_exponential_mechanism_takes_integers_of_any_size():
     assert sampling.exponential_mechanism([-(2**63), 2**63 - 1], 1e-3, entropy=source) == 0
     assert sampling.exponential_mechanism(np.array([2**64 - 1, 5], "u8"), 1, entropy=source) == 1
     assert sampling.exponential_mechanism([7, 0], 1.0, [1, 0], entropy=source) == 0
+    assert sampling.exponential_mechanism([2**70 + 99, 2**70], 1, entropy=source) == 1
 
 
 def test_exponential_table_is_correctly_rounded():

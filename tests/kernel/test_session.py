@@ -440,3 +440,50 @@ def test_gaussian_sum_matches_the_profile_of_balle_and_wang():
     delta = np.trapezoid(np.maximum(p - math.e * q, 0), x)
     assert delta == pytest.approx(1e-6, rel=1e-3)
     assert statistics.sum_sensitivity(kernel.Box([-1.0], [1.0]), "replace_one") == 2**18
+
+
+# --- extremes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e-6, 0.0), (1e-6, 1e-5), (1e8, 0.0), (700.0, 1e-9)]
+)
+def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, adjacency):
+    def fresh():
+        return open_session(epsilon=epsilon, delta=delta, adjacency=adjacency, total=1e9)
+
+    s = fresh()
+    box, ball = s.box(-1, 1), s.ball(0, 1)
+    values = [
+        s.count(0.01).value,
+        s.sum(box, 0.01).value,
+        s.mean(box, 0.01).value,
+        s.moments(s.box(-1, 1, per_feature=True), 0.01)[0].value,
+        s.histogram(box, 3, 0.01).value,
+        s.quantile(box, 0.5, 0.01).value,
+        s.centers(box, [[0, 0]], 0.1, 0.01, count_share=0.01)[1].value,
+        s.tree(box, 5).sums(np.arange(32, 64), 0.01)[1].value,
+        s.gram(ball, 0.01).second_moment,
+        s.gram(ball, 0.01, noise="wishart").second_moment,
+        s.gram(ball, 0.01, noise="laplace").second_moment,
+        *s.learn_bounds(0.01),
+        s.learn_norm_bound(0, 0.01),
+    ]
+    assert all(np.isfinite(v).all() for v in values)
+
+
+def test_levels_too_small_for_any_sampler_are_refused_before_the_charge():
+    budget = PrivacyBudget(1.0, 0.5)
+    rows = kernel.check_rows(X, estimator="T")
+    for epsilon, delta in [(1e-9, 0.0), (1e-7, 1e-12)]:
+        with pytest.raises(ValueError, match="epsilon must be at least"):
+            kernel.open_session(rows, estimator="T", epsilon=epsilon, delta=delta, budget=budget)
+    assert budget.spent.epsilon == 0
+
+
+def test_a_coarser_grid_changes_the_second_moment_by_less_than_its_step():
+    fine, coarse = (kernel.Ball(np.zeros(2), 1.0, bits=b) for b in (17, 9))
+    q = [statistics.exact_gram(kernel.check_rows(X, estimator="T"), v)[0] for v in (fine, coarse)]
+    moments = [a.astype(float) * v.grid[0] ** 2 for a, v in zip(q, (fine, coarse), strict=True)]
+    np.testing.assert_allclose(moments[0], moments[1], atol=len(X) * 4 * 2.0**-9)

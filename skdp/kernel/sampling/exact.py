@@ -17,6 +17,7 @@ import numpy as np
 from skdp.kernel.sampling.entropy import Entropy, resolve
 
 __all__ = [
+    "as_order",
     "as_rational",
     "as_shape",
     "bits_of",
@@ -87,6 +88,17 @@ def as_shape(size: Any) -> tuple[int, ...] | None:
     if any(s < 0 for s in shape):
         raise ValueError("size must not be negative.")
     return shape
+
+
+def as_order(value: Any, name: str, high: int) -> int:
+    """Return a dimension in [1, high] as an int."""
+    try:
+        order = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int.") from None
+    if not 1 <= order <= high:
+        raise ValueError(f"{name} must be an int in [1, {high}].")
+    return order
 
 
 def exp_bracket(x: Fraction, bits: int) -> tuple[int, int]:

@@ -17,6 +17,7 @@ F. McSherry, K. Talwar (2007), "Mechanism design via differential privacy", FOCS
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 from typing import Any
@@ -159,6 +160,7 @@ def _choose_float(score: np.ndarray, count: np.ndarray, rate: Fraction, v: int) 
     return first if first == last and first < n else None
 
 
+@functools.lru_cache(maxsize=32)
 def _exp_table(rate: Fraction, k: int) -> np.ndarray:
     """Return exp(-rate * digit * 64**k) for digit = 0..63, correct to 1.01 * 2**-53 relative."""
     out = np.zeros(1 << _DIGIT)
@@ -168,6 +170,7 @@ def _exp_table(rate: Fraction, k: int) -> np.ndarray:
             break
         bits = 64 + math.ceil(x * 3 / 2)  # 64 significant bits: exp(-x) > 2**(-1.5 x)
         out[digit] = float(Fraction(exp_bracket(x, bits)[0], 1 << bits))
+    out.flags.writeable = False  # shared: the cache holds nothing but powers of exp(-rate)
     return out
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from skdp.kernel.sampling import exact
 from skdp.kernel.sampling.deviates import BITS, Deviates, draw_laplace, draw_normal
 from skdp.kernel.sampling.entropy import Entropy, resolve
-from skdp.kernel.sampling.exact import as_rational, as_shape, check_scales, wrap_int64
+from skdp.kernel.sampling.exact import as_order, as_rational, as_shape, check_scales, wrap_int64
 
 __all__ = ["k_norm"]
 
@@ -74,10 +74,7 @@ def k_norm(
     >>> k_norm(3, 1024.0, 4, entropy=SeededEntropy(0)).shape
     (4, 3)
     """
-    shape = as_shape(shape_d)
-    if shape is None or len(shape) != 1 or not 1 <= shape[0] <= _MAX_DIMENSION:
-        raise ValueError("shape_d must be an int of at least 1.")
-    d = shape[0]
+    d = as_order(shape_d, "shape_d", _MAX_DIMENSION)
     rows = as_shape(size)
     if rows is not None and len(rows) != 1:
         raise ValueError("size must be None or an int.")

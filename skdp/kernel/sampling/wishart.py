@@ -14,8 +14,8 @@ the ideal sum: post-processing. Each rounding is certified, so pure epsilon stay
 
 Computation. An entry may reach 2**50 while its rounding must be right, so float64 is not enough.
 The normals are cut after F = 48, 69 or 90 bits and split in limbs of 21 bits. The product of two
-limb matrices over at most 1024 columns has all partial sums below 2**(21 + 21 + 10) = 2**52, so
-BLAS in float64 computes it exactly, in whatever order it adds and with or without fused
+limb matrices over at most 1024 columns has all partial sums below 2**(21 + 21 + 10) = 2**52 (the
+top limb is below 2**20, since no deviate is beyond 2**14), so BLAS in float64 computes it exactly, in whatever order it adds and with or without fused
 operations. The limb products (the lowest are left out and bounded) are joined in Python integers,
 and an entry is certain when both ends of its error interval round to the same integer. For the
 others the rows involved get more bits, which stay theirs for every entry.
@@ -31,12 +31,13 @@ import numpy as np
 from skdp.kernel.sampling import exact
 from skdp.kernel.sampling.deviates import BITS, draw_normal
 from skdp.kernel.sampling.entropy import Entropy, resolve
-from skdp.kernel.sampling.exact import as_rational, as_shape
+from skdp.kernel.sampling.exact import as_order, as_rational
 
 __all__ = ["symmetrized_wishart"]
 
 _MIN_SCALE = Fraction(1, 1 << 100)
 _MAX_SCALE = Fraction(1 << 62)
+_MAX_ORDER = 1 << 15
 _LIMB = 21
 _MASK = (1 << _LIMB) - 1
 _COLUMNS = 1024  # of one exact product
@@ -79,10 +80,7 @@ def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -
     (3, 3)
     """
     c = as_rational(scale, "scale", _MIN_SCALE, _MAX_SCALE)
-    order = as_shape(d)
-    if order is None or len(order) != 1 or order[0] < 1:
-        raise ValueError("d must be an int of at least 1.")
-    d = order[0]
+    d = as_order(d, "d", _MAX_ORDER)
     source = resolve(entropy)
     extra = _extra_limbs(d, c)
     rows = _Rows(d, extra, source)
@@ -197,8 +195,6 @@ def _products(rows: _Rows, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np
             for sign, begin, end in spans:
                 for start in range(begin, end, _COLUMNS):
                     stop = min(start + _COLUMNS, end)
-                    if largest[a] * largest[b] * (stop - start) > 2.0**53:
-                        raise OverflowError("a normal deviate is too large for an exact product")
                     product = limbs[a][:, start:stop] @ limbs[b][:, start:stop].T
                     both = product[i, j] if a == b else product[i, j] + product[j, i]
                     part += (sign * both).astype(np.int64)

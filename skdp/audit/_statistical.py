@@ -1,0 +1,280 @@
+"""A lower bound on the privacy loss from many fits on two neighbouring tables."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from skdp.audit._subject import Subject, subject_of
+from skdp.base import check_integer
+from skdp.budget import Cost, gdp_mu
+
+__all__ = ["AuditResult", "audit"]
+
+Floats = NDArray[np.float64]
+
+_N_THRESHOLDS = 400  # of each audit, chosen from on the first half of the runs
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What many fits on two neighbouring tables prove about the privacy loss.
+
+    Attributes
+    ----------
+    epsilon_lower : float
+        No (epsilon, delta) guarantee with this delta and a smaller epsilon is true.
+    mu_lower : float
+        No mu-GDP guarantee with a smaller mu is true.
+    epsilon, delta : float
+        The claim.
+    mu : float or None
+        The claim, where it is one of Gaussian noise.
+    confidence : float
+        Probability, over the noise of the fits, that both lower bounds hold.
+    n_runs : int
+        Fits on each table.
+    """
+
+    epsilon_lower: float
+    mu_lower: float
+    epsilon: float
+    delta: float
+    mu: float | None
+    confidence: float
+    n_runs: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether the claim survives: no lower bound exceeds it."""
+        gaussian = self.mu is None or self.mu_lower <= self.mu
+        return self.epsilon_lower <= self.epsilon and gaussian
+
+
+def _lower(hits: NDArray, n: int, alpha: float) -> Floats:
+    """Return Clopper-Pearson lower bounds on a probability, one-sided, that fail with alpha."""
+    some = np.maximum(hits, 1)
+    return np.where(hits > 0, special.betaincinv(some, n - some + 1, alpha), 0.0)
+
+
+def _upper(hits: NDArray, n: int, alpha: float) -> Floats:
+    return 1.0 - _lower(n - hits, n, alpha)
+
+
+def _epsilon_bound(p: Floats, q: Floats, delta: float) -> Floats:
+    """Return the epsilon that p <= exp(epsilon) q + delta needs."""
+    with np.errstate(divide="ignore"):
+        return np.where(p > delta, np.log(np.maximum(p - delta, 0.0)) - np.log(q), -np.inf)
+
+
+def _mu_bound(p: Floats, q: Floats) -> Floats:
+    """Return the mu of the curve of Gaussian trade-offs through false q, true p."""
+    with np.errstate(invalid="ignore"):
+        gap = special.ndtri(p) - special.ndtri(q)
+    return np.where(np.isfinite(gap), gap, -np.inf)
+
+
+def _hits(scores: Floats, thresholds: Floats) -> NDArray[np.int64]:
+    """Count scores at or above each threshold."""
+    return scores.size - np.searchsorted(np.sort(scores), thresholds, side="left")
+
+
+def _held_out_bound(
+    a: Floats,
+    b: Floats,
+    bound: Callable[[Floats, Floats], Floats],
+    alpha: float,
+) -> float:
+    """Choose the best threshold event on the first half of each sample, bound it on the second.
+
+    An event is {score >= t} or its complement, with either table as the likelier one. It is chosen
+    before the second half is looked at, so two one-sided intervals at alpha / 2 are enough.
+    """
+    half_a, half_b = a.size // 2, b.size // 2
+    pooled = np.unique(np.concatenate([a[:half_a], b[:half_b]]))
+    if pooled.size > _N_THRESHOLDS:
+        pooled = pooled[np.linspace(0, pooled.size - 1, _N_THRESHOLDS).astype(int)]
+    events = []  # (likelier table, side) with the bound at every threshold on the first half
+    for swapped in (False, True):
+        for below in (False, True):
+            first, second = (b, a) if swapped else (a, b)
+            n, m = (half_b, half_a) if swapped else (half_a, half_b)
+            values = bound(*_interval(first[:n], second[:m], pooled, below, alpha))
+            best = int(np.argmax(values))
+            events.append((float(values[best]), pooled[best], swapped, below))
+    _, threshold, swapped, below = max(events, key=lambda event: event[0])
+    first, second = (b, a) if swapped else (a, b)
+    n, m = (half_b, half_a) if swapped else (half_a, half_b)
+    at = np.array([threshold])
+    return max(0.0, float(bound(*_interval(first[n:], second[m:], at, below, alpha))[0]))
+
+
+def _interval(
+    likelier: Floats, other: Floats, thresholds: Floats, below: bool, alpha: float
+) -> tuple[Floats, Floats]:
+    """Return the lower bound on an event's probability and the upper one on the other table's."""
+    p, q = _hits(likelier, thresholds), _hits(other, thresholds)
+    if below:
+        p, q = likelier.size - p, other.size - q
+    return _lower(p, likelier.size, alpha / 2), _upper(q, other.size, alpha / 2)
+
+
+def _as_scores(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """Project vector statistics on a line that tells the tables apart on the first halves.
+
+    Each coordinate is clipped to the range of its middle values, because noise with heavy tails
+    would decide the line otherwise, and Fisher's discriminant is taken.
+    """
+    if a.shape[1] == 1:
+        return a[:, 0], b[:, 0]
+    first_a, first_b = a[: len(a) // 2], b[: len(b) // 2]
+    low, high = np.quantile(np.concatenate([first_a, first_b]), [0.02, 0.98], axis=0)
+    first_a, first_b = np.clip(first_a, low, high), np.clip(first_b, low, high)
+    within = np.atleast_2d(np.cov(first_a, rowvar=False) + np.cov(first_b, rowvar=False))
+    ridge = 1e-6 * np.trace(within) / len(within) + np.finfo(float).tiny
+    gap = first_a.mean(axis=0) - first_b.mean(axis=0)
+    line = np.linalg.solve(within + ridge * np.eye(len(within)), gap)
+    return np.clip(a, low, high) @ line, np.clip(b, low, high) @ line
+
+
+def _collect(
+    subject: Subject, X: Any, y: Any, statistic: Callable[[Any], Any], n: int, seed: int | None
+) -> Floats:
+    """Fit n times and return the statistics, shape (n, dimensions)."""
+    values = []
+    estimator = copy.copy(subject.estimator)
+    names = [k for k in estimator.get_params() if k.rpartition("__")[2] == "random_state"]
+    for run in range(n):
+        if seed is not None:
+            estimator.set_params(**dict.fromkeys(names, seed + run))
+        estimator.fit(X) if y is None else estimator.fit(X, y)
+        values.append(np.asarray(statistic(estimator), dtype=np.float64).ravel())
+    found = np.array(values)
+    if found.ndim != 2 or np.isnan(found).any():
+        raise ValueError("statistic must return as many numbers for every fit, and no NaN")
+    return found
+
+
+def audit(
+    estimator: Any,
+    X: ArrayLike,
+    X_neighbour: ArrayLike,
+    statistic: str | Callable[[Any], ArrayLike],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    y: Any = None,
+    y_neighbour: Any = None,
+    n_runs: int = 4000,
+    confidence: float = 0.999,
+    random_state: int | None = None,
+) -> AuditResult:
+    """Bound the privacy loss of an estimator from below, by its outputs on two neighbours.
+
+    The estimator is fitted `n_runs` times on each table. On the first half of the runs the event
+    "statistic at or above a threshold" (or below it) is chosen that tells the tables apart best; on
+    the second half its two probabilities are bounded by Clopper-Pearson intervals. Since
+    ``p <= exp(epsilon) q + delta`` must hold, epsilon has a lower bound, whatever the estimator
+    does inside; and mu has one since ``Phi^-1(p) - Phi^-1(q) <= mu`` holds under mu-GDP.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not changed; its budget, if any, is not charged.
+    X, X_neighbour : array-like of shape (n_samples, n_features)
+        Neighbouring tables, best a worst pair for the estimator: few rows, extreme values.
+    statistic : str or callable
+        A fitted attribute, or a function of the fitted estimator. Several numbers are projected
+        on the line that tells the tables apart best on the first half of the runs.
+    epsilon, delta : float, default=None
+        The claim to test; None takes the estimator's own.
+    y, y_neighbour : array-like, default=None
+        Passed to `fit` where given.
+    n_runs : int, default=4000
+        Fits on each table, at least 20.
+    confidence : float, default=0.999
+        In (0, 1): probability that the lower bounds hold. So a correct estimator fails with
+        probability below ``1 - confidence`` at most.
+    random_state : int or None, default=None
+        None takes noise from the operating system; an int numbers the runs, so that an audit of
+        skdp's estimators can be repeated.
+
+    Returns
+    -------
+    result : AuditResult
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of its range.
+
+    Notes
+    -----
+    **Privacy.** The estimator's releases are as private as it makes them, but thousands of fits on
+    the same rows are not: use made-up rows. A small lower bound proves nothing; a large one
+    disproves the claim.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.audit import audit
+    >>> from skdp.preprocessing import DPStandardScaler
+    >>> X, X_neighbour = np.array([[1.0]]), np.array([[-1.0]])
+    >>> scaler = DPStandardScaler(bounds=(-1, 1), epsilon=3.0)
+    >>> audit(scaler, X, X_neighbour, "mean_", n_runs=300, random_state=0).passed
+    True
+    >>> audit(scaler, X, X_neighbour, "mean_", epsilon=1.0, n_runs=300, random_state=0).passed
+    False
+    """
+    n = check_integer(n_runs, "n_runs", low=20)
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
+    subject = subject_of(estimator, seed=random_state, only_unset=False)
+    claim = _claim(subject.estimator, epsilon, delta)
+    measured = attrgetter(statistic) if isinstance(statistic, str) else statistic
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        seed = None if random_state is None else int(random_state)
+        first = _collect(subject, X, y, measured, n, seed)
+        # Other seeds: the two samples must be independent.
+        second = _collect(
+            subject, X_neighbour, y_neighbour, measured, n, None if seed is None else seed + n
+        )
+    if first.shape[1] != second.shape[1]:
+        raise ValueError("statistic must return as many numbers for every fit, and no NaN")
+    a, b = _as_scores(first, second)
+    # One half of the error for each of the two bounds, which may use two events.
+    alpha = (1.0 - confidence) / 2
+    return AuditResult(
+        epsilon_lower=_held_out_bound(a, b, lambda p, q: _epsilon_bound(p, q, claim.delta), alpha),
+        mu_lower=_held_out_bound(a, b, _mu_bound, alpha),
+        epsilon=claim.epsilon,
+        delta=claim.delta,
+        mu=claim.mu,
+        confidence=float(confidence),
+        n_runs=n,
+    )
+
+
+def _claim(estimator: Any, epsilon: float | None, delta: float | None) -> Cost:
+    """Return the claim under test; mu follows from (epsilon, delta) where noise is Gaussian."""
+    own = estimator.privacy_cost() if hasattr(estimator, "privacy_cost") else None
+    if own is None:
+        if epsilon is None:
+            raise ValueError("epsilon must be given: the estimator states no price")
+        return Cost(epsilon, delta or 0.0)
+    if epsilon is None and delta is None:
+        return own
+    claimed_epsilon = own.epsilon if epsilon is None else epsilon
+    claimed_delta = own.delta if delta is None else delta
+    gaussian = claimed_delta > 0 and own.mu is not None
+    mu = gdp_mu(claimed_epsilon, claimed_delta) if gaussian else None
+    return Cost(claimed_epsilon, claimed_delta, mu=mu)

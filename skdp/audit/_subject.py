@@ -1,0 +1,102 @@
+"""An estimator made ready for audits: a clone that charges no ledger."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sklearn.base import clone
+
+from skdp.budget import Charge, Cost, PrivacyBudget
+
+__all__ = ["Subject", "fitted_clone", "subject_of"]
+
+
+class _StandIn(PrivacyBudget):
+    """A budget for audits: grants every charge, writes none, and lists them in `asked`."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, adjacency: str) -> None:
+        super().__init__(1.0, adjacency=adjacency)
+        self.asked: list[tuple[Cost, str, str]] = []
+
+    def charge(
+        self,
+        cost: Cost,
+        *,
+        estimator: str,
+        seeded: bool = False,
+        releases: Sequence[Mapping[str, Any]] = (),
+        note: str = "",
+    ) -> Charge:
+        """Grant the charge and remember the parts of it that the ledger would publish."""
+        self.asked.append((cost, estimator, note))
+        return Charge(
+            when=datetime.datetime.now(datetime.UTC),
+            estimator=estimator,
+            epsilon=cost.epsilon,
+            delta=cost.delta,
+            mechanism=cost.mechanism,
+            mu=cost.mu,
+            adjacency=self.adjacency,
+            seeded=seeded,
+            releases=tuple(releases),
+            note=note,
+            pid=os.getpid(),
+            cost=cost,
+        )
+
+
+class Subject(NamedTuple):
+    """An unfitted clone whose budgets are stand-ins."""
+
+    estimator: Any
+    budgets: dict[str, _StandIn]  # by adjacency
+    adjacency: str
+
+
+def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> Subject:
+    """Clone an estimator, take its budgets away, and set every random_state to `seed`.
+
+    Parameters
+    ----------
+    only_unset : bool
+        Leave random states that are already set.
+    """
+    made = clone(estimator)
+    budgets: dict[str, _StandIn] = {}
+    changes: dict[str, Any] = {}
+    unstated = False
+    for name, value in made.get_params(deep=True).items():
+        last = name.rpartition("__")[2]
+        if isinstance(value, PrivacyBudget):
+            adjacency = value.adjacency
+            if adjacency not in budgets:
+                budgets[adjacency] = _StandIn(adjacency)
+            changes[name] = budgets[adjacency]
+        elif last == "budget" and value is None:
+            unstated = True
+        elif last == "random_state" and (value is None or not only_unset):
+            changes[name] = seed
+    made.set_params(**changes)
+    relations = set(budgets) | ({"replace_one"} if unstated else set())
+    if len(relations) > 1:
+        raise ValueError("estimator must have one neighbouring relation in all of its steps")
+    return Subject(made, budgets, relations.pop() if relations else "replace_one")
+
+
+def fitted_clone(subject: Subject, X: Any, y: Any) -> tuple[Any, list[str], list[Any]]:
+    """Fit a clone; return it, the texts of its warnings, and what it asked its budgets for."""
+    estimator = clone(subject.estimator)
+    for budget in subject.budgets.values():
+        budget.asked.clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(X) if y is None else estimator.fit(X, y)
+    texts = [f"{w.category.__name__}: {w.message}" for w in caught]
+    asked = [entry for budget in subject.budgets.values() for entry in budget.asked]
+    return estimator, texts, asked

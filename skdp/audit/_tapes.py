@@ -1,0 +1,241 @@
+"""Audits that read the kernel's tape: replay on other rows, distances between neighbours."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdp.audit._compare import difference
+from skdp.audit._subject import Subject, fitted_clone, subject_of
+from skdp.exceptions import PrivacyLeakError
+from skdp.kernel.tape import Tape, record, replay
+
+__all__ = ["ReleaseDistance", "neighbour_check", "replay_check"]
+
+# Distances in float norms carry rounding errors of a few units in the last place, relative to
+# entries that cancel in their difference; integer distances are compared exactly.
+_TOLERANCE = 1e-9
+
+# What is called on public rows after a fit, where the estimator has it.
+_OUTPUTS = ("predict", "transform", "predict_proba", "decision_function", "score_samples", "score")
+
+
+def _n_rows(X: Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def _compare(a: Any, b: Any, path: str) -> None:
+    where = difference(a, b, path, {})
+    if where is not None:
+        raise AssertionError(
+            f"{where} differs although every release was the same: it depends on rows in a way "
+            "that did not pass the kernel"
+        )
+
+
+def _outputs(estimator: Any, X: Any) -> dict[str, Any]:
+    """Return what a fitted estimator answers about public rows, errors by their type."""
+    answers: dict[str, Any] = {}
+    for name in _OUTPUTS:
+        if hasattr(estimator, name):
+            try:
+                answers[name] = getattr(estimator, name)(X)
+            except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
+                answers[name] = type(error).__name__
+    return answers
+
+
+def replay_check(
+    estimator: Any,
+    X: ArrayLike,
+    X_other: ArrayLike,
+    *,
+    y: Any = None,
+    y_other: Any = None,
+    X_public: ArrayLike | None = None,
+) -> None:
+    """Check that a fit learns about its rows from the kernel's releases only.
+
+    A clone is fitted on X while every release is recorded; another is fitted on X_other while the
+    kernel returns the recorded releases, whatever the rows. Then everything that can be seen of
+    the two must be the same to the last bit: all attributes, private ones and the certificate
+    included, warnings, charges, and what `predict`, `transform` and the like say about public rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not changed; its budget, if any, is not charged. A ``random_state`` of None is set to 0,
+        so that randomness of post-processing repeats itself.
+    X, X_other : array-like of shape (n_samples, n_features)
+        Made-up rows as unlike each other as the domain allows. Of the same length under
+        ``"replace_one"``, where it is public; of different lengths under
+        ``"add_or_remove_one"``.
+    y, y_other : array-like, default=None
+        Passed to `fit` where given.
+    X_public : array-like of shape (n_rows, n_features), default=None
+        Rows for the outputs; None takes X_other.
+
+    Raises
+    ------
+    AssertionError
+        With the name of what differs; no values.
+    ValueError
+        If the lengths do not suit the relation.
+
+    Notes
+    -----
+    **Privacy.** Nothing is released. Recording holds exact statistics of the rows in memory: use
+    made-up rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.audit import replay_check
+    >>> from skdp.preprocessing import DPStandardScaler
+    >>> rng = np.random.default_rng(0)
+    >>> X, X_other = rng.normal(size=(50, 2)), rng.uniform(5, 9, size=(50, 2))
+    >>> replay_check(DPStandardScaler(bounds=(-10, 10)), X, X_other)
+    """
+    subject = subject_of(estimator, seed=0)
+    public_n = subject.adjacency == "replace_one"
+    if public_n != (_n_rows(X) == _n_rows(X_other)):
+        raise ValueError(
+            f"X_other must have {'as many' if public_n else 'more or fewer'} rows "
+            f"{'as' if public_n else 'than'} X under {subject.adjacency!r}"
+        )
+    with record() as tape:
+        first, warned, charged = fitted_clone(subject, X, y)
+    with replay(tape) as second_tape:
+        try:
+            second, warned_other, charged_other = fitted_clone(subject, X_other, y_other)
+        except PrivacyLeakError as error:
+            raise AssertionError(f"the order of releases depends on rows: {error}") from None
+        except Exception as error:  # noqa: BLE001  # any error that one table alone causes
+            # Its text may quote a cell; its type says enough.
+            raise AssertionError(
+                f"fit raised {type(error).__name__} on the other rows only"
+            ) from None
+    if len(second_tape.entries) != len(tape.entries):
+        raise AssertionError("the number of releases depends on rows")
+    _compare(charged, charged_other, "the charge to the budget")
+    _compare(warned, warned_other, "the list of warnings")
+    names, names_other = list(vars(first)), list(vars(second))
+    if set(names) != set(names_other):
+        odd = sorted(set(names) ^ set(names_other))
+        raise AssertionError(f"attribute {odd[0]} is set on some rows only")
+    for name in names:
+        _compare(getattr(first, name), getattr(second, name), name)
+    public = X_other if X_public is None else X_public
+    answers, answers_other = _outputs(first, public), _outputs(second, public)
+    for name in answers:
+        _compare(answers[name], answers_other[name], f"{name}(X_public)")
+
+
+# --- neighbours -------------------------------------------------------------------------------
+
+
+class ReleaseDistance(NamedTuple):
+    """How far one exact statistic moved between two neighbouring tables.
+
+    Attributes
+    ----------
+    name : str
+        Of the release.
+    distance : float
+        In the norm and the steps of `sensitivity`.
+    sensitivity : float
+        The declared bound.
+    """
+
+    name: str
+    distance: float
+    sensitivity: float
+
+
+def _releases(subject: Subject, X: Any, y: Any, source: Tape | None) -> Tape:
+    with record() if source is None else replay(source) as tape:
+        fitted_clone(subject, X, y)
+    return tape
+
+
+def neighbour_check(
+    estimator: Any,
+    X: ArrayLike,
+    X_neighbour: ArrayLike,
+    *,
+    y: Any = None,
+    y_neighbour: Any = None,
+) -> list[ReleaseDistance]:
+    """Check that no exact statistic moves by more than its declared sensitivity.
+
+    A clone is fitted on X and its releases are recorded; another is fitted on X_neighbour while
+    the kernel returns the recorded releases. So later releases are asked for with the same earlier
+    ones, which is how adaptive composition counts, and each pair of exact statistics must be within
+    the declared sensitivity in its norm: exactly for integer norms, to rounding for the others.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Not changed; its budget, if any, is not charged. A ``random_state`` of None is set to 0.
+    X, X_neighbour : array-like of shape (n_samples, n_features)
+        Made-up tables that are neighbours: one row replaced under ``"replace_one"``, one row added
+        or removed under ``"add_or_remove_one"``. That they are is the caller's word.
+    y, y_neighbour : array-like, default=None
+        Passed to `fit` where given.
+
+    Returns
+    -------
+    distances : list of ReleaseDistance
+        One for each release, in order. A pair that attains distance = sensitivity shows that the
+        sensitivity is not larger than needed.
+
+    Raises
+    ------
+    AssertionError
+        Naming the release; no values.
+
+    Notes
+    -----
+    **Privacy.** Nothing is released under a guarantee: the distances are exact. Use made-up rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.audit import neighbour_check
+    >>> from skdp.preprocessing import DPStandardScaler
+    >>> X = np.zeros((5, 1))
+    >>> X_neighbour = X.copy()
+    >>> X[0], X_neighbour[0] = -1, 1
+    >>> for name, distance, sensitivity in neighbour_check(
+    ...     DPStandardScaler(bounds=(-1, 1)), X, X_neighbour
+    ... ):
+    ...     print(name, distance / sensitivity)
+    moments 1.0
+    """
+    subject = subject_of(estimator, seed=0)
+    tape = _releases(subject, X, y, None)
+    try:
+        other = _releases(subject, X_neighbour, y_neighbour, tape)
+    except PrivacyLeakError as error:
+        raise AssertionError(f"the order of releases depends on rows: {error}") from None
+    if len(other.entries) != len(tape.entries):
+        raise AssertionError("the number of releases depends on rows")
+    found = []
+    for position, (a, b) in enumerate(zip(tape.entries, other.entries, strict=True)):
+        what = f"release {position} ({a.name!r})"
+        if a.sensitivity != b.sensitivity:
+            raise AssertionError(f"{what}: the declared sensitivity depends on rows")
+        if np.shape(a.exact) != np.shape(b.exact):
+            raise AssertionError(f"{what}: the shape of the statistic depends on rows")
+        distance = max(a.distance(a.exact, b.exact), b.distance(b.exact, a.exact))
+        whole = float(distance).is_integer() and float(a.sensitivity).is_integer()
+        slack = 0.0 if whole and distance < 2**53 else _TOLERANCE * a.sensitivity
+        if not distance <= a.sensitivity + slack:
+            raise AssertionError(
+                f"{what}: the statistic moved further than its declared sensitivity "
+                f"{a.sensitivity:g}"
+            )
+        found.append(ReleaseDistance(a.name, float(distance), float(a.sensitivity)))
+    return found

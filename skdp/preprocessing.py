@@ -1,0 +1,710 @@
+"""Scalers whose statistics are private: `DPStandardScaler` and `DPMinMaxScaler`.
+
+`DPStandardScaler` releases each column's mean and mean square, relative to its bounds, with one
+vector of noise for all columns; `DPMinMaxScaler` releases nothing where bounds are stated, and
+otherwise two extreme quantiles a column. Everything else is post-processing. Both fits are
+(epsilon, delta)-differentially private as a whole, purely where ``delta=0``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skdp import kernel
+from skdp.base import LEARNING_SHARE, PrivateMixin, check_bounds, check_integer
+from skdp.budget import Cost, PrivacyBudget
+
+__all__ = ["DPMinMaxScaler", "DPStandardScaler"]
+
+Floats = NDArray[np.float64]
+
+_LARGEST = float(np.finfo(np.float64).max)
+_SMALLEST = float(np.finfo(np.float64).tiny)
+
+# Rounding a value to the kernel's grid and its square to 2**-17 of the box moves a variance, in
+# units of the squared half width, by less than this; below it a variance means nothing.
+_RESOLUTION = 2.0**-16
+# Variance of a uniform column, in the same units: what a column counts as that noise hides.
+_UNIFORM = 1.0 / 3.0
+_N_CELLS = 4096  # of a column's bounds; a released quantile is the outer edge of one of them
+_COUNT_SHARE = 0.02  # of the allowance, for the number of rows where it is private
+_EMPTY_CELL = 0.01  # chance that noise puts an extreme quantile beyond the rows
+_LARGEST_Q = 0.25
+
+
+def _finite(values: Floats) -> Floats:
+    """Replace infinities by the largest float of their sign."""
+    return np.clip(values, -_LARGEST, _LARGEST)
+
+
+def _full_level(cost: Cost) -> float:
+    """Return what a whole fit may lose: mu if its noise is Gaussian, else epsilon."""
+    return cost.epsilon if cost.mu is None else cost.mu
+
+
+def _check_flag(value: Any, name: str) -> bool:
+    """Return a boolean parameter, or raise with its name."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
+    return bool(value)
+
+
+class _Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator):
+    """What the two scalers share: bounds, the free fit, and the caller's array on the way back."""
+
+    bounds: Any
+
+    def _bounds_in(self, session: kernel.Session, stated: tuple[Floats, Floats] | None) -> tuple:
+        """Return the stated bounds, or learn them at LEARNING_SHARE."""
+        return session.learn_bounds(LEARNING_SHARE) if stated is None else stated
+
+    def _nothing_released(self) -> kernel.PrivacyCertificate:
+        """Return the certificate of a fit that looks at no row's values and charges nothing."""
+        return kernel.PrivacyCertificate(
+            estimator=type(self).__name__,
+            adjacency=self._adjacency,
+            unit="row",
+            epsilon=0.0,
+            delta=0.0,
+            mu=None,
+            seeded=False,
+            charged=False,
+            releases=(),
+        )
+
+    def _scaled_array(self, X: Any) -> Floats:
+        """Check what `inverse_transform` is given: any finite table of n_features_in_ columns."""
+        check_is_fitted(self)
+        values = kernel.check_public_array(X, estimator=type(self).__name__)
+        if values.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X must have {self.n_features_in_} columns, as many as in fit, got "
+                f"{values.shape[1]}"
+            )
+        return values
+
+
+# --- standardising ----------------------------------------------------------------------------
+
+
+def _moment_errors(
+    mean: Floats, square: Floats, noise: float, *, replace: bool
+) -> tuple[Floats, Floats]:
+    """Return the standard errors of mean and variance from those of the two moments.
+
+    All in units of the half width. The variance is ``square - mean**2``. Where the number of rows
+    is private it carries noise of the same size, which moves every quotient: the mean by `mean`
+    times it, the variance by what stands beside it below (first order).
+    """
+    count = 0.0 if replace else 1.0
+    mean_error = noise * np.sqrt(1.0 + count * mean**2)
+    moved = square - 0.5 - 2.0 * mean**2
+    variance_error = noise * np.sqrt(1.0 + 4.0 * mean**2 + count * moved**2)
+    return mean_error, variance_error
+
+
+class DPStandardScaler(_Scaler):
+    """Standardise columns by their differentially private mean and standard deviation.
+
+    The private twin of scikit-learn's ``StandardScaler``, without ``partial_fit``, ``copy`` (the
+    input is never changed) and sample weights. Output is float64.
+
+    Parameters
+    ----------
+    with_mean : bool, default=True
+        Subtract the mean.
+    with_std : bool, default=True
+        Divide by the standard deviation.
+    bounds : "private" or tuple (low, high), default="private"
+        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
+        from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
+        them to a power of two, for 10% of the allowance.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Zero: pure epsilon-DP by K-norm noise. Above: Gaussian noise, which is smaller
+        where there are several columns.
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,) or None
+        Noisy mean of the clipped rows, within the bounds; None if ``with_mean`` and ``with_std``
+        are both False.
+    var_ : ndarray of shape (n_features,) or None
+        Noisy variance of the clipped rows, at least 0; None if ``with_std=False``.
+    scale_ : ndarray of shape (n_features,) or None
+        What columns are divided by: the square root of `var_`, or of a floor where that is
+        larger (see Notes); 1.0 for a column whose bounds are equal. None if ``with_std=False``.
+    mean_std_error_ : ndarray of shape (n_features,) or None
+        Standard error by noise of `mean_`, in the units of X.
+    var_std_error_ : ndarray of shape (n_features,) or None
+        Standard error by noise of `var_`, in squared units, to first order.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds, stated or learned. None if nothing was released and no bounds are stated.
+    n_samples_ : float or None
+        Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy; None if
+        nothing was released. There is no ``n_samples_seen_``.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    DPMinMaxScaler : Free where bounds are stated.
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated (two histograms of octaves, 10% of the
+    allowance); then, with u in [-1, 1] a clipped value relative to the middle and the half width
+    of its bounds, the sums over rows of u and of u**2 - 1/2 for all d columns, as one vector.
+    *Sensitivity* of the vector in L2: 2 sqrt(d) if a row is replaced; sqrt(5 d / 4 + 1) if one is
+    added or removed, the number of rows being its last entry. *Mechanism*: K-norm noise
+    (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise,
+    to ``budget``. With ``with_mean=False, with_std=False`` nothing is released or charged.
+
+    **Small variances.** Nothing raises because of what the rows hold, and no column is divided by
+    noise: `scale_` squared is at least the standard error of the variance (`var_std_error_`; at
+    most a third of the squared half width, the variance of a uniform column), and never below
+    2**-16 of the squared half width, which is what rounding to the kernel's grid can resolve. A
+    constant column thus becomes one that is small throughout, where scikit-learn's becomes zero.
+    Tight bounds help: noise is a part of their width.
+
+    The output of ``transform`` on private rows is as private as these rows are.
+
+    References
+    ----------
+    Hardt & Talwar 2010, "On the geometry of differential privacy", section 4 (K-norm mechanism).
+
+    Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy", Theorem 8.
+
+    ``skdp/kernel/README.md``, "Moments" (sensitivities in integers).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.preprocessing import DPStandardScaler
+    >>> X = np.random.default_rng(0).normal([170.0, 70.0], [10.0, 12.0], size=(10_000, 2))
+    >>> scaler = DPStandardScaler(bounds=([120, 30], [220, 150]), random_state=0).fit(X)
+    >>> np.abs(scaler.mean_ - X.mean(axis=0)) < 1
+    array([ True,  True])
+    >>> np.abs(scaler.transform(X).std(axis=0) - 1) < 0.1
+    array([ True,  True])
+    """
+
+    mean_: Floats | None
+    var_: Floats | None
+    scale_: Floats | None
+    mean_std_error_: Floats | None
+    var_std_error_: Floats | None
+
+    def __init__(
+        self,
+        *,
+        with_mean: bool = True,
+        with_std: bool = True,
+        bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.with_mean = with_mean
+        self.with_std = with_std
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def _is_free(self) -> bool:
+        """Say whether a fit releases nothing."""
+        with_mean = _check_flag(self.with_mean, "with_mean")
+        return not (_check_flag(self.with_std, "with_std") or with_mean)
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Charge the budget and release means and variances.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : DPStandardScaler
+        """
+        with self._all_or_nothing():
+            free = self._is_free()
+            rows = self._open(X)
+            stated = check_bounds(self.bounds, rows.n_features)
+            self.mean_ = self.var_ = self.scale_ = None
+            self.mean_std_error_ = self.var_std_error_ = None
+            if free:
+                self.bounds_, self.n_samples_ = stated, None
+                self.privacy_ = self._nothing_released()
+                return self
+            with self._session(rows) as session:
+                self.bounds_ = self._bounds_in(session, stated)
+                box = session.box(*self.bounds_, per_feature=True)
+                mean, square, self.n_samples_ = session.moments(box)
+                replace = session.adjacency == "replace_one"
+                self.privacy_ = session.certificate()
+            # Of the box on the kernel's grid: zero where the bounds are equal.
+            half_width = box.half * box.grid
+            mean_error, variance_error = _moment_errors(
+                mean.value, square.value, float(mean.std), replace=replace
+            )
+            with np.errstate(over="ignore", under="ignore"):
+                self.mean_ = np.clip(box.center + mean.value * half_width, *self.bounds_)
+                self.mean_std_error_ = _finite(mean_error * half_width)
+                if self.with_std:
+                    variance = np.maximum(square.value - mean.value**2, 0.0)
+                    floor = np.clip(variance_error, _RESOLUTION, _UNIFORM)
+                    self.var_ = _finite(variance * half_width**2)
+                    self.var_std_error_ = _finite(variance_error * half_width**2)
+                    scale = np.sqrt(np.maximum(variance, floor)) * half_width
+                    self.scale_ = np.where(scale > 0.0, scale, 1.0)
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Standardise the caller's rows; values beyond the bounds are not clipped.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Finite numbers; left as they are.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features)
+        """
+        values = self._public_array(X).copy()
+        with np.errstate(over="ignore", under="ignore"):
+            if self.with_mean and self.mean_ is not None:
+                values -= self.mean_
+            if self.with_std and self.scale_ is not None:
+                values /= self.scale_
+        return values
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """Return standardised rows to the units of X.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        values = self._scaled_array(X).copy()
+        with np.errstate(over="ignore", under="ignore"):
+            if self.with_std and self.scale_ is not None:
+                values *= self.scale_
+            if self.with_mean and self.mean_ is not None:
+                values += self.mean_
+        return values
+
+    def privacy_cost(  # type: ignore[override]  # None: nothing is charged
+        self, n_samples: int | None = None, n_features: int | None = None
+    ) -> Cost | None:
+        """Return the price of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the price does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost or None
+            None if a fit releases nothing (``with_mean=False, with_std=False``).
+        """
+        cost = super().privacy_cost(n_samples, n_features)
+        return None if self._is_free() else cost
+
+    def expected_error(self, n_samples: int, n_features: int) -> float:
+        """Return the standard error that noise will give a mean, as a part of its bounds' width.
+
+        Nothing is fitted, read or charged: it answers whether epsilon is enough.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int
+            Number of columns.
+
+        Returns
+        -------
+        error : float
+            Exact under ``"replace_one"``; else of a column whose mean is the middle of its bounds.
+            Zero if nothing is released.
+
+        Examples
+        --------
+        >>> from skdp.preprocessing import DPStandardScaler
+        >>> round(DPStandardScaler(epsilon=0.1, bounds=(0, 1)).expected_error(10_000, 1), 4)
+        0.0017
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        d = check_integer(n_features, "n_features", low=1)
+        private = check_bounds(self.bounds, d) is None
+        cost = self.privacy_cost()
+        if cost is None:
+            return 0.0
+        share = 1.0 - LEARNING_SHARE if private else 1.0
+        replace = self._adjacency == "replace_one"
+        sensitivity = 2.0 * math.sqrt(d) if replace else math.sqrt(1.25 * d + 1.0)
+        if cost.mu is not None:
+            noise = sensitivity / (math.sqrt(share) * cost.mu)
+        else:
+            entries = 2 * d if replace else 2 * d + 1
+            noise = sensitivity / (share * cost.epsilon) * math.sqrt(entries + 1)
+        return noise / n / 2.0
+
+
+# --- scaling to a range -----------------------------------------------------------------------
+
+
+def _auto_q(n: float, epsilon: float) -> float:
+    """Return the quantile level that is as extreme as n rows and a column's epsilon allow.
+
+    The exponential mechanism weighs a cell that lies r ranks off by exp(-r epsilon / 2). A cell
+    beyond all rows lies q n off, and there are at most `_N_CELLS`, so with this q one of them is
+    drawn with probability below `_EMPTY_CELL`. Rounded up to three digits, so that the kernel's
+    integer scores stay short.
+    """
+    ranks = max(2.0 / epsilon * math.log(_N_CELLS / _EMPTY_CELL), 0.5)
+    q = ranks / n
+    if q >= _LARGEST_Q:
+        return _LARGEST_Q
+    digit = 10.0 ** (math.floor(math.log10(q)) - 2)
+    return float(f"{math.ceil(q / digit) * digit:.2e}")
+
+
+def _column_epsilon(level: float, d: int, *, pure: bool) -> float:
+    """Return the epsilon that each of d columns gets of a release's level (epsilon or mu)."""
+    return level / d if pure else kernel.pure_epsilon_from_mu(level / math.sqrt(d))
+
+
+def _check_range(feature_range: Any) -> tuple[float, float]:
+    """Return the range as two floats, or raise."""
+    try:
+        low, high = (float(side) for side in feature_range)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError("feature_range must be a pair (low, high) of finite numbers, low < high")
+    return low, high
+
+
+def _check_q(q: Any) -> float | None:
+    """Return the level of the lower quantile, or None for ``"auto"``."""
+    if isinstance(q, str) and q == "auto":
+        return None
+    if isinstance(q, bool | np.bool_) or not isinstance(q, int | float | np.number):
+        raise TypeError(f"q must be 'auto' or a number in (0, 0.5), got {type(q).__name__}")
+    if not 0.0 < q < 0.5:
+        raise ValueError(f"q must be 'auto' or a number in (0, 0.5), got {float(q)!r}")
+    return float(q)
+
+
+class DPMinMaxScaler(_Scaler):
+    """Scale columns to a range by stated bounds, or by private extreme quantiles.
+
+    The private twin of scikit-learn's ``MinMaxScaler``, without ``partial_fit`` and ``copy`` (the
+    input is never changed). With stated bounds a fit looks at no value and costs nothing. Output
+    is float64.
+
+    Parameters
+    ----------
+    feature_range : tuple (low, high), default=(0, 1)
+        Range of the output.
+    clip : bool, default=False
+        Clip the output to the range. Without it, rows beyond `data_min_` and `data_max_` leave
+        it.
+    bounds : "private" or tuple (low, high), default="private"
+        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
+        from public knowledge: they become `data_min_` and `data_max_`. ``"private"`` releases
+        quantiles instead.
+    q : "auto" or float, default="auto"
+        For private bounds: level of the lower quantile, in (0, 0.5); the upper one has 1 - q.
+        ``"auto"`` takes the most extreme level that noise does not push beyond the rows.
+    epsilon : float, default=1.0
+        Privacy loss of a fit that releases something; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    data_min_, data_max_ : ndarray of shape (n_features,)
+        The stated bounds; else private quantiles of the levels `q_` and 1 - `q_`, to 1/4096 of
+        `bounds_`, ``data_min_ < data_max_``.
+    data_range_ : ndarray of shape (n_features,)
+        ``data_max_ - data_min_``.
+    scale_, min_ : ndarray of shape (n_features,)
+        The output is ``X * scale_ + min_``. The scale of a column of stated range 0 is that of
+        range 1, as in scikit-learn.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds, stated or learned; the quantiles lie within them.
+    q_ : float or None
+        Level of the lower quantile; None with stated bounds.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price; with stated bounds it says that
+        nothing was: no releases, epsilon 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit` with private bounds, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    DPStandardScaler : By mean and standard deviation.
+
+    Notes
+    -----
+    **Privacy.** With stated bounds nothing is *released* and nothing *charged*. Otherwise:
+    *released* are bounds to a power of two (two histograms of octaves, 10% of the allowance); the
+    number of rows where it is private and ``q="auto"`` (2%); then a lower and an upper quantile of
+    each column, half of the rest each. *Sensitivity* of a cell's score, its distance in ranks
+    from the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed.
+    *Mechanism*: exponential mechanism over 4096 equal cells of the bounds, each column taking an
+    equal part. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+
+    Quantiles leave about q of the rows below the range and as many above it; `expected_error`
+    says how many. With ``q="auto"`` a cell beyond all rows is chosen with probability below
+    1/100 a column and side; where the rows are too few for that, q is 1/4 and the range is as
+    uncertain as the bounds. Nothing raises because of what the rows hold: constant columns and
+    single rows give a range that is at least one cell wide.
+
+    The output of ``transform`` on private rows is as private as these rows are.
+
+    References
+    ----------
+    Smith 2011, "Privacy-preserving statistical estimation with optimal convergence rates",
+    Algorithm 2 (private quantiles).
+
+    McSherry & Talwar 2007, "Mechanism design via differential privacy", Theorem 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.preprocessing import DPMinMaxScaler
+    >>> X = np.array([[1.0, -3.0], [2.0, 5.0]])
+    >>> scaler = DPMinMaxScaler(bounds=([0, -5], [4, 5])).fit(X)
+    >>> scaler.transform(X)
+    array([[0.25, 0.2 ],
+           [0.5 , 1.  ]])
+    >>> scaler.privacy_cost() is None, scaler.privacy_.epsilon
+    (True, 0.0)
+    """
+
+    q_: float | None
+
+    def __init__(
+        self,
+        feature_range: tuple[float, float] = (0, 1),
+        *,
+        clip: bool = False,
+        bounds: Any = "private",
+        q: str | float = "auto",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.feature_range = feature_range
+        self.clip = clip
+        self.bounds = bounds
+        self.q = q
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Take the stated bounds, or charge the budget and release quantiles.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : DPMinMaxScaler
+        """
+        with self._all_or_nothing():
+            low, high = _check_range(self.feature_range)
+            _check_flag(self.clip, "clip")
+            q = _check_q(self.q)
+            rows = self._open(X)
+            stated = check_bounds(self.bounds, rows.n_features)
+            if stated is not None:
+                self.bounds_, self.q_ = stated, None
+                self.data_min_, self.data_max_ = stated[0].copy(), stated[1].copy()
+                self.privacy_ = self._nothing_released()
+            else:
+                with self._session(rows) as session:
+                    self._release_quantiles(session, q)
+                    self.privacy_ = session.certificate()
+            # Halves first, because the width of huge bounds may overflow.
+            half_range = self.data_max_ / 2 - self.data_min_ / 2
+            with np.errstate(over="ignore", under="ignore"):
+                self.data_range_ = _finite(2 * half_range)
+                divisor = np.where(half_range > 0, half_range, 0.5)
+                self.scale_ = np.clip((high / 2 - low / 2) / divisor, _SMALLEST, _LARGEST)
+                self.min_ = _finite(low - self.data_min_ * self.scale_)
+        return self
+
+    def _release_quantiles(self, session: kernel.Session, q: float | None) -> None:
+        """Set bounds_, q_, data_min_ and data_max_ from releases of the session."""
+        self.bounds_ = self._bounds_in(session, None)
+        if q is None:
+            replace = session.adjacency == "replace_one"
+            n = float(session.n_rows) if replace else float(session.count(_COUNT_SHARE).value)
+            level = session.level(session.rest / 2)
+            epsilon = _column_epsilon(level, session.n_features, pure=session.pure)
+            q = _auto_q(max(n, 1.0), epsilon)
+        self.q_ = q
+        box = session.box(*self.bounds_, per_feature=True)
+        each = session.rest / 2
+        first = session.quantile(box, q, each, n_cells=_N_CELLS, name="lower quantile").value
+        # Rounded, because the kernel's integer scores are as long as the level's decimals.
+        p = round(1.0 - q, 12)
+        last = session.quantile(box, p, each, n_cells=_N_CELLS, name="upper quantile").value
+        # From the middles of the cells to their outer edges. Noise may exchange the two.
+        half_cell = (self.bounds_[1] - self.bounds_[0]) / _N_CELLS / 2
+        self.data_min_ = np.minimum(first, last) - half_cell
+        self.data_max_ = np.maximum(first, last) + half_cell
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Scale the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Finite numbers; left as they are.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features)
+        """
+        low, high = _check_range(self.feature_range)
+        # X * scale_ + min_, in an order that neither cancels digits nor makes inf - inf.
+        with np.errstate(over="ignore", under="ignore"):
+            values = (self._public_array(X) - self.data_min_) * self.scale_ + low
+        return np.clip(values, low, high) if self.clip else values
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """Return scaled rows to the units of X.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        low, _ = _check_range(self.feature_range)
+        with np.errstate(over="ignore", under="ignore"):
+            return (self._scaled_array(X) - low) / self.scale_ + self.data_min_
+
+    def privacy_cost(  # type: ignore[override]  # None: nothing is charged
+        self, n_samples: int | None = None, n_features: int | None = None
+    ) -> Cost | None:
+        """Return the price of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the price does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost or None
+            None with stated bounds: a fit charges nothing.
+        """
+        cost = super().privacy_cost(n_samples, n_features)
+        return cost if isinstance(self.bounds, str) else None
+
+    def expected_error(self, n_samples: int, n_features: int) -> float:
+        """Return about which part of the rows a column's range will leave out.
+
+        Nothing is fitted, read or charged: it answers whether epsilon is enough.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int
+            Number of columns.
+
+        Returns
+        -------
+        error : float
+            Two times the level of the lower quantile; 0.5 means that epsilon is not enough for
+            any range. Zero with stated bounds.
+
+        Examples
+        --------
+        >>> from skdp.preprocessing import DPMinMaxScaler
+        >>> DPMinMaxScaler(epsilon=1.0).expected_error(100_000, 4)
+        0.0046
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        d = check_integer(n_features, "n_features", low=1)
+        if check_bounds(self.bounds, d) is not None:
+            return 0.0
+        cost = self.privacy_cost()
+        q = _check_q(self.q)
+        if q is None and cost is not None:
+            counted = 0.0 if self._adjacency == "replace_one" else _COUNT_SHARE
+            share = (1.0 - LEARNING_SHARE - counted) / 2
+            pure = cost.mu is None
+            level = _full_level(cost) * (share if pure else math.sqrt(share))
+            q = _auto_q(float(n), _column_epsilon(level, d, pure=pure))
+        return 2.0 * (q or 0.0)

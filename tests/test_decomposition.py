@@ -1,0 +1,547 @@
+"""DPPCA: utility goals, the noise-free limit, what is released, fallbacks, bad input.
+
+All noise is seeded, so every test is deterministic: no false alarms. Where a band is asserted, it
+is one that 2/3 and 3/2 of the right scale leave.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.optimize import minimize_scalar
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdp import BudgetExceededError, PrivacyBudget, decomposition
+from skdp.decomposition import DPPCA
+from skdp.kernel.tape import record, replay
+
+A, R = "add_or_remove_one", "replace_one"
+FITTED = (
+    "components_",
+    "explained_variance_",
+    "explained_variance_ratio_",
+    "singular_values_",
+    "mean_",
+    "mean_std_",
+    "center_",
+    "norm_bound_",
+    "noise_level_",
+    "noise_variance_",
+    "n_resolved_",
+)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits().data
+
+
+@pytest.fixture(scope="module")
+def table():
+    """500 rows in a ball of radius 40 about (0, ..., 5), with distinct variances."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 6)) * [5, 3, 2, 1, 0.5, 0.2] + np.arange(6)
+    assert np.linalg.norm(X, axis=1).max() < 40
+    return X
+
+
+def dppca(n_components=None, *, adjacency=R, epsilon=1.0, delta=0.0, **params):
+    """Return a seeded DPPCA with a budget of its own, which sets the relation."""
+    budget = PrivacyBudget(epsilon, delta, adjacency=adjacency)
+    params = {"random_state": 0, **params}
+    return DPPCA(n_components, epsilon=epsilon, delta=delta, budget=budget, **params)
+
+
+def captured(components, X):
+    centred = X - X.mean(axis=0)
+    best = np.linalg.eigvalsh(centred.T @ centred)[-len(components) :].sum()
+    return np.square(centred @ components.T).sum() / best
+
+
+# --- utility ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "epsilon", "delta", "goal"),
+    [
+        (A, 1.0, 1e-6, 0.92),
+        (A, 0.3, 1e-6, 0.69),
+        (A, 1.0, 0.0, 0.79),
+        (A, 0.3, 0.0, 0.48),
+        (R, 1.0, 1e-6, 0.86),
+        (R, 0.3, 1e-6, 0.60),
+        (R, 1.0, 0.0, 0.63),
+        (R, 0.3, 0.0, 0.30),
+    ],
+)
+def test_captured_variance_on_digits(digits, adjacency, epsilon, delta, goal):
+    values = [
+        captured(
+            dppca(
+                10,
+                adjacency=adjacency,
+                epsilon=epsilon,
+                delta=delta,
+                center=digits.mean(axis=0),
+                norm_bound=36.0,
+                random_state=seed,
+            )
+            .fit(digits)
+            .components_,
+            digits,
+        )
+        for seed in range(3)
+    ]
+    assert np.median(values) >= goal
+    # A goal that random directions reach would test nothing.
+    random = np.linalg.qr(np.random.default_rng(0).normal(size=(64, 10)))[0].T
+    assert captured(random, digits) < 0.27
+
+
+@pytest.mark.parametrize(("epsilon", "gain"), [(1.0, 0.15), (0.3, 0.15)])
+def test_private_centre_is_worth_its_price_on_raw_digits(digits, epsilon, gain):
+    params = {"adjacency": A, "epsilon": epsilon, "delta": 1e-6, "norm_bound": 80.0}
+    one_stage = dppca(10, center=0, **params).fit(digits)
+    two_stages = dppca(10, **params).fit(digits)
+    difference = captured(two_stages.components_, digits) - captured(one_stage.components_, digits)
+    assert difference > gain
+    assert two_stages.norm_bound_ < 46 < one_stage.norm_bound_
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-6), (5.0, 0.0)])
+def test_variances_are_corrected_for_noise(digits, epsilon, delta):
+    params = {"adjacency": A, "center": digits.mean(axis=0), "norm_bound": 50.0}
+    model = dppca(10, epsilon=epsilon, delta=delta, **params).fit(digits)
+    true = ((digits - digits.mean(axis=0)) @ model.components_.T).var(axis=0)
+    error = np.abs(model.explained_variance_ - true) / true
+    # Uncorrected, the noisy eigenvalues miss by more: the correction is what makes this pass.
+    uncorrected = np.sqrt(model.explained_variance_**2 + model.noise_level_**2)
+    assert np.mean(error) < 0.2
+    assert np.mean(np.abs(uncorrected - true) / true) > 2 * np.mean(error)
+    assert abs(model.explained_variance_.sum() / true.sum() - 1) < 0.1
+
+
+# --- without noise: scikit-learn's PCA ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("adjacency", [A, R])
+@pytest.mark.parametrize(
+    ("delta", "noise"), [(1e-6, "gaussian"), (1e-6, "wishart"), (0, "auto"), (0, "laplace")]
+)
+@pytest.mark.parametrize(
+    "stated", [{"center": 2.0, "norm_bound": 40.0}, {}], ids=["stated", "learned"]
+)
+def test_noise_free_limit(table, adjacency, delta, noise, stated):
+    params = {"epsilon": 1e6, "delta": delta, "noise": noise, "adjacency": adjacency, **stated}
+    model = dppca(3, **params).fit(table)
+    peer = PCA(3).fit(table)
+    for name in ("components_", "mean_", "explained_variance_ratio_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(peer, name), atol=2e-3)
+    for name in ("explained_variance_", "singular_values_", "noise_variance_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(peer, name), rtol=0.02)
+    Z = model.transform(table)
+    np.testing.assert_allclose(Z, peer.transform(table), atol=0.02)
+    np.testing.assert_allclose(model.inverse_transform(Z), peer.inverse_transform(Z), atol=0.02)
+    np.testing.assert_allclose(model.get_covariance(), peer.get_covariance(), atol=0.05)
+    np.testing.assert_allclose(model.get_precision(), peer.get_precision(), atol=0.05)
+    assert model.n_samples_ == pytest.approx(500, abs=0.01)
+    assert model.n_resolved_ == 3
+
+    white = clone(model).set_params(whiten=True, budget=None).fit(table)
+    Z = white.transform(table)
+    np.testing.assert_allclose(Z, PCA(3, whiten=True).fit_transform(table), atol=0.02)
+    np.testing.assert_allclose(Z.std(axis=0, ddof=1), 1, rtol=0.01)
+    np.testing.assert_allclose(
+        white.inverse_transform(Z), peer.inverse_transform(peer.transform(table)), atol=0.02
+    )
+
+
+def test_all_components_by_default(table):
+    model = dppca(epsilon=1e6).fit(table)
+    assert model.n_components_ == 6
+    assert model.noise_variance_ == 0
+    assert model.explained_variance_ratio_.sum() == pytest.approx(1)
+    np.testing.assert_allclose(model.inverse_transform(model.transform(table)), table)
+
+
+def test_rows_outside_are_moved_onto_the_sphere(table):
+    X = np.vstack([table, 1e6 * np.ones((1, 6))])
+    clipped = X - 2.0
+    clipped *= np.minimum(1, 10 / np.linalg.norm(clipped, axis=1))[:, None]
+    model = dppca(3, epsilon=1e6, center=2.0, norm_bound=10.0).fit(X)
+    peer = PCA(3).fit(clipped + 2.0)
+    np.testing.assert_allclose(model.components_, peer.components_, atol=2e-3)
+    np.testing.assert_allclose(model.mean_, peer.mean_, atol=2e-3)
+    np.testing.assert_allclose(model.explained_variance_, peer.explained_variance_, rtol=5e-3)
+
+
+# --- what is released --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(
+    ("adjacency", "params", "names"),
+    [
+        (R, {"center": 0, "norm_bound": 40.0}, ["second moment"]),
+        (A, {"center": 0, "norm_bound": 40.0}, ["count", "second moment"]),
+        (R, {"center": 0}, ["octaves of the norm", "second moment"]),
+        (R, {"norm_bound": 40.0}, ["mean", "second moment"]),
+        (A, {}, ["count", "octaves of the norm", "mean", "second moment"]),
+    ],
+)
+def test_releases_share_one_charge(table, adjacency, params, names, delta):
+    budget = PrivacyBudget(2.0, 1e-5, adjacency=adjacency)
+    X = table - table.mean(axis=0)
+    model = DPPCA(2, delta=delta, budget=budget, random_state=0, **params).fit(X)
+    assert [release.name for release in model.privacy_.releases] == names
+    assert sum(release.share for release in model.privacy_.releases) == pytest.approx(1)
+    assert (budget.spent.epsilon, budget.spent.delta) == (1.0, delta)
+    assert len(budget.charges) == 1
+    cost = model.privacy_cost()
+    assert (cost.epsilon, cost.delta) == (1.0, delta)
+    assert model.privacy_.adjacency == adjacency
+
+
+def test_second_radius_is_learned_where_the_mean_is_far(table):
+    near = dppca(2, epsilon=5.0).fit(table - table.mean(axis=0))
+    far = dppca(2, epsilon=5.0).fit(table + 30)
+    count = [r.name for r in near.privacy_.releases].count("octaves of the norm")
+    assert count == 1
+    assert [r.name for r in far.privacy_.releases].count("octaves of the norm") == 2
+    assert far.norm_bound_ < 46
+    np.testing.assert_allclose(far.center_, table.mean(axis=0) + 30, atol=10)
+
+
+@pytest.mark.parametrize("adjacency", [A, R])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("params", [{}, {"center": 0.0, "norm_bound": 4.0}, {"noise": "laplace"}])
+def test_replay_on_other_rows_gives_the_same_model(table, adjacency, delta, params):
+    rng = np.random.default_rng(1)
+    n = 500 if adjacency == R else 37
+    other = rng.exponential(size=(n, 6)) ** 3
+    first = dppca(3, adjacency=adjacency, delta=delta, **params)
+    second = clone(first).set_params(budget=PrivacyBudget(1.0, delta, adjacency=adjacency))
+    with record() as tape:
+        first.fit(table)
+    with replay(tape):
+        second.fit(other)
+    for name in FITTED:
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
+    assert first.privacy_.releases == second.privacy_.releases
+
+
+@pytest.mark.parametrize("adjacency", [A, R])
+@pytest.mark.parametrize(
+    ("noise", "delta", "tight"),
+    [("gaussian", 1e-6, 1.0), ("wishart", 0.0, 1.0), ("laplace", 0.0, 0.0)],
+)
+def test_worst_pair_of_the_second_moment(adjacency, noise, delta, tight):
+    """Orthogonal rows on the sphere attain the sensitivity: 2/3 of it would be exceeded."""
+    base = np.zeros((5, 4))
+    row, row2 = np.eye(4)[:1] * 9, np.eye(4)[1:2] * 9
+    X, X2 = np.vstack([base, row]), np.vstack([base, row2]) if adjacency == R else base
+    params = {"noise": noise, "delta": delta, "center": 0.0, "norm_bound": 8.0}
+    # A large epsilon: the radius is the stated one only where noise does not dominate.
+    params |= {"adjacency": adjacency, "epsilon": 100.0}
+    with record() as tape:
+        dppca(2, **params).fit(X)
+    with replay(tape) as other:
+        dppca(2, **params).fit(X2)
+    entry, entry2 = tape.entries[-1], other.entries[-1]
+    assert entry.name == "second moment"
+    assert entry.sensitivity == entry2.sensitivity
+    moved = entry.distance(entry.exact, entry2.exact)
+    assert moved <= entry.sensitivity
+    assert moved >= 0.98 * tight * entry.sensitivity
+
+
+@pytest.mark.parametrize("adjacency", [A, R])
+@pytest.mark.parametrize(
+    ("noise", "delta"), [("gaussian", 1e-6), ("wishart", 1e-6), ("wishart", 0.0), ("laplace", 0.0)]
+)
+def test_noise_level_is_the_edge_of_the_noise(adjacency, noise, delta):
+    X = np.zeros((100, 60))
+    params = {"noise": noise, "delta": delta, "center": 0.0, "norm_bound": 3.0}
+    params |= {"adjacency": adjacency, "epsilon": 1.0}
+    with record() as tape:
+        model = dppca(60, **params).fit(X)
+    entry = tape.entries[-1]
+    noise_matrix = (entry.released - entry.exact)[:60, :60].astype(float)
+    unit = model.norm_bound_ / 2 ** np.floor(np.log2(model.norm_bound_))
+    step = model.norm_bound_ / (unit * 2**17)
+    top = np.linalg.eigvalsh(noise_matrix)[-1] * step**2 / model.n_samples_
+    assert 0.85 < top / model.noise_level_ < 1.15
+    assert model.n_resolved_ <= 3
+    expected = dppca(**params).expected_error(100, 60)
+    assert model.noise_level_ == pytest.approx(expected * 100 / model.n_samples_, rel=0.06)
+
+
+# --- the pieces -----------------------------------------------------------------------------------
+
+
+def test_wishart_edge_is_the_minimum_of_its_transform():
+    oracle = minimize_scalar(
+        lambda z: (1 + z**2) / (z - z**3), bounds=(0.01, 0.99), method="bounded"
+    )
+    assert oracle.fun == pytest.approx(decomposition._WISHART_EDGE, rel=1e-6)
+    rng = np.random.default_rng(0)
+    G, H = rng.normal(size=(2, 300, 301))
+    top = np.linalg.eigvalsh(G @ G.T - H @ H.T)[-1] / 300
+    assert 0.97 < top / decomposition._WISHART_EDGE < 1.03
+
+
+def test_auto_takes_the_smaller_spectral_noise():
+    choose = decomposition._choose_noise
+    assert choose("auto", 1.0, True, True, 5) == "wishart"
+    assert choose("auto", 0.2, False, True, 5) == "gaussian"
+    # mu = 40 implies a pure epsilon of 204, and 1.67 * 5 / 204 < sqrt(10) / 40.
+    assert choose("auto", 40.0, False, False, 5) == "wishart"
+    assert choose("laplace", 40.0, False, False, 5) == "laplace"
+
+
+def test_mean_plan_spends_more_where_noise_is_larger():
+    plan = decomposition._mean_plan
+    assert plan(0.2, False, False, 64, 1e7) == 0.03
+    assert 0.03 < plan(0.2, False, False, 64, 1797) < plan(0.1, False, False, 64, 1797) <= 0.25
+    assert plan(0.2, False, False, 64, 20) == 0.0
+    assert plan(0.2, False, True, 64, 1797) > plan(0.2, False, False, 64, 1797)
+    assert plan(1.0, True, False, 64, 1797) > 0
+
+
+def test_radius_and_coverage_follow_public_noise():
+    assert decomposition._coverage(0.0) == 1.0
+    assert decomposition._coverage(0.02) == pytest.approx(0.8)
+    assert decomposition._coverage(9.0) == 0.5
+    assert decomposition._working_radius(36.0, 0.01, 64) == 36.0
+    assert 27 < decomposition._working_radius(36.0, 0.08, 64) < 36
+    assert decomposition._working_radius(36.0, 50.0, 64) == 27.0
+
+
+def test_james_stein_shrinks_noise_and_keeps_signal():
+    shrink = decomposition._shrink_to_zero
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=100)
+    assert np.linalg.norm(shrink(noise, 1.0)) < 0.4 * np.linalg.norm(noise)
+    np.testing.assert_allclose(shrink(noise + 1000, 1.0), noise + 1000, rtol=1e-5)
+    np.testing.assert_array_equal(shrink(np.zeros(5), 0.0), np.zeros(5))
+    np.testing.assert_array_equal(shrink(noise[:2], 10.0), noise[:2])
+
+
+def test_explained_variance_of_a_spiked_matrix():
+    """The variance that a noisy eigenvector explains, against its average over simulations."""
+    rng = np.random.default_rng(0)
+    d, sigma = 200, 0.1
+    truth = np.diag(np.r_[6.0, 3.0, 2.5, np.zeros(d - 3)])
+    edge = 2 * sigma * np.sqrt(d)
+    corrected, explained, raw = [], [], []
+    for _ in range(10):
+        G = rng.normal(size=(d, d))
+        noisy, vectors = np.linalg.eigh(truth + sigma * (G + G.T) / np.sqrt(2))
+        noisy, vectors = noisy[::-1], vectors[:, ::-1]
+        estimate = decomposition._explained_by_noisy_vectors(noisy, np.trace(truth), edge)
+        corrected.append(estimate[:2])
+        explained.append(np.diag(vectors.T @ truth @ vectors)[:2])
+        raw.append(noisy[:2])
+    explained = np.mean(explained, axis=0)
+    np.testing.assert_allclose(np.mean(corrected, axis=0), explained, rtol=0.05)
+    assert np.all(np.mean(raw, axis=0) > 1.1 * explained)
+
+
+def test_expected_error_answers_before_anything_is_spent():
+    budget = PrivacyBudget(1.0, 1e-6)
+    model = DPPCA(norm_bound=2.0, center=0, delta=1e-6, budget=budget)
+    error = model.expected_error(1000, 20)
+    assert error / model.expected_error(2000, 20) == pytest.approx(2)
+    assert budget.spent.epsilon == 0
+    as_part = DPPCA(center=0, delta=1e-6).expected_error(1000, 20)
+    assert as_part == pytest.approx(error / 4 / np.sqrt(0.9))
+    assert DPPCA(norm_bound=2.0, delta=1e-6).expected_error(1000, 20) > error
+    with pytest.raises(ValueError, match="n_features must be given"):
+        model.expected_error(1000)
+    with pytest.raises(ValueError, match="n_samples"):
+        model.expected_error(0, 20)
+
+
+# --- fallbacks: nothing raises because of what the rows hold -----------------------------------
+
+
+@pytest.mark.filterwarnings("error", "ignore::skdp.exceptions.SeededNoiseWarning")
+@pytest.mark.parametrize("adjacency", [A, R])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 1e5])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng: rng.normal(size=(1, 5)),
+        lambda rng: rng.normal(size=(20, 8)),
+        lambda rng: rng.normal(size=(5, 30)),
+        lambda rng: rng.normal(size=(50, 1)),
+        lambda rng: np.c_[np.ones(60), rng.normal(size=(60, 2))],
+        lambda rng: np.full((50, 3), 7.0),
+        lambda rng: np.zeros((50, 3)),
+        lambda rng: rng.normal(size=(50, 3)) * 1e300,
+        lambda rng: rng.normal(size=(50, 3)) * 1e-300,
+        lambda rng: rng.integers(0, 2, size=(50, 3)).astype(bool),
+    ],
+    ids=["n=1", "n=20", "n<d", "d=1", "constant", "equal", "zero", "huge", "tiny", "bool"],
+)
+def test_every_table_gives_a_usable_model(make, epsilon, delta, adjacency):
+    X = make(np.random.default_rng(0))
+    d = X.shape[1]
+    for params in ({}, {"center": 0.0, "norm_bound": 3.0}):
+        model = dppca(epsilon=epsilon, delta=delta, adjacency=adjacency, whiten=True, **params)
+        model.fit(X)
+        np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(d), atol=1e-9)
+        for name in FITTED:
+            assert np.isfinite(getattr(model, name)).all(), name
+        variances = model.explained_variance_
+        assert np.all(variances >= 0)
+        assert np.all(np.diff(variances) <= 0)
+        assert model.explained_variance_ratio_.sum() <= 1 + 1e-9
+        n = model.n_samples_
+        assert variances.sum() <= model.norm_bound_**2 * max(n / max(n - 1, 1), 2) * (1 + 1e-9)
+        assert np.isfinite(model.transform(np.ones((2, d)))).all()
+        assert np.linalg.eigvalsh(model.get_covariance())[0] >= -1e-9 * variances.max()
+
+
+def test_constant_column_has_no_weight(table):
+    X = table.copy()
+    X[:, 2] = 3.0
+    model = dppca(5, epsilon=1e6).fit(X)
+    np.testing.assert_allclose(model.components_[:, 2], 0, atol=1e-2)
+    assert model.mean_[2] == pytest.approx(3.0, abs=1e-2)
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "match"),
+    [
+        ({"n_components": 0}, ValueError, "n_components"),
+        ({"n_components": 7}, ValueError, "n_components.*at most 6"),
+        ({"n_components": 0.5}, TypeError, "n_components"),
+        ({"n_components": True}, TypeError, "n_components"),
+        ({"whiten": "yes"}, TypeError, "whiten"),
+        ({"noise": "cauchy"}, ValueError, "noise must be one of"),
+        ({"noise": None}, ValueError, "noise must be one of"),
+        ({"noise": "gaussian"}, ValueError, "needs delta above 0"),
+        ({"norm_bound": 0.0}, ValueError, "norm_bound"),
+        ({"norm_bound": -1}, ValueError, "norm_bound"),
+        ({"norm_bound": np.nan}, ValueError, "norm_bound"),
+        ({"norm_bound": np.inf}, ValueError, "norm_bound"),
+        ({"norm_bound": "public"}, ValueError, "norm_bound"),
+        ({"norm_bound": None}, TypeError, "norm_bound"),
+        ({"norm_bound": [1.0]}, TypeError, "norm_bound"),
+        ({"center": "mean"}, TypeError, "center"),
+        ({"center": [1.0, 2.0]}, ValueError, "center.*per feature .6."),
+        ({"center": np.zeros((6, 1))}, ValueError, "center"),
+        ({"center": np.full(6, np.inf)}, ValueError, "center"),
+        ({"center": None}, ValueError, "center"),
+        ({"epsilon": 0}, ValueError, "epsilon"),
+        ({"epsilon": np.inf}, ValueError, "epsilon"),
+        ({"delta": 1.0}, ValueError, "delta"),
+        ({"budget": 1.0}, TypeError, "budget"),
+    ],
+)
+def test_bad_parameters_charge_nothing(table, params, error, match):
+    budget = PrivacyBudget(1.0, 1e-6)
+    model = DPPCA().set_params(**{"budget": budget, **params})
+    with pytest.raises(error, match=match):
+        model.fit(table)
+    assert budget.spent.epsilon == 0
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, "secret 17"])
+def test_bad_rows_charge_nothing_and_are_not_quoted(table, value):
+    budget = PrivacyBudget(1.0)
+    X = table.astype(object)
+    X[3, 2] = value
+    with pytest.raises((ValueError, TypeError)) as caught:
+        DPPCA(budget=budget).fit(X)
+    error = caught.value
+    for shown in (error, error.__cause__, error.__context__):
+        assert "17" not in str(shown)
+    assert budget.spent.epsilon == 0
+
+
+def test_refused_fit_leaves_the_old_model(table):
+    budget = PrivacyBudget(1.0)
+    model = DPPCA(2, budget=budget, random_state=0).fit(table)
+    before = model.components_.copy()
+    with pytest.raises(BudgetExceededError):
+        model.fit(table[:, :4])
+    np.testing.assert_array_equal(model.components_, before)
+    assert model.n_features_in_ == 6
+
+
+def test_transform_checks_its_argument(table):
+    with pytest.raises(NotFittedError):
+        DPPCA().transform(table)
+    model = dppca(2).fit(table)
+    with pytest.raises(ValueError, match="4 features"):
+        model.transform(table[:, :4])
+    with pytest.raises(ValueError, match="X must have 2 columns"):
+        model.inverse_transform(table)
+
+
+# --- scikit-learn's company -----------------------------------------------------------------------
+
+
+def test_set_output_and_names(table):
+    frame = pd.DataFrame(table, columns=list("abcdef"))
+    model = dppca(2).set_output(transform="pandas")
+    out = model.fit_transform(frame)
+    assert list(out.columns) == ["dppca0", "dppca1"]
+    assert list(model.get_feature_names_out()) == ["dppca0", "dppca1"]
+    assert list(model.feature_names_in_) == list("abcdef")
+    again = clone(model).set_params(budget=None).set_output(transform="polars")
+    polars_out = again.fit_transform(pl.DataFrame(frame.to_dict(orient="list")))
+    assert isinstance(polars_out, pl.DataFrame)
+    np.testing.assert_array_equal(polars_out.to_numpy(), out.to_numpy())
+
+
+def test_pipeline_charges_one_step(table):
+    budget = PrivacyBudget(1.0, 1e-6)
+    step = DPPCA(2, delta=1e-6, budget=budget, random_state=0)
+    pipe = make_pipeline(StandardScaler(), step, KMeans(3, n_init=1, random_state=0))
+    assert pipe.fit(table).predict(table).shape == (500,)
+    assert budget.remaining.epsilon == 0
+    with pytest.raises(BudgetExceededError):
+        clone(pipe).fit(table)
+
+
+def test_clone_and_pickle(table):
+    model = dppca(2, center=np.zeros(6), norm_bound=40.0).fit(table)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.transform(table), model.transform(table))
+    assert not hasattr(clone(model), "components_")
+
+
+def test_fits_on_other_rows_do_not_share_noise(table):
+    first = dppca(2, center=0, norm_bound=40.0)
+    second = clone(first).set_params(budget=None)
+    with record() as tape:
+        first.fit(table)
+    with record() as tape2:
+        second.fit(table[::-1])
+    noise = tape.entries[-1].released - tape.entries[-1].exact
+    noise2 = tape2.entries[-1].released - tape2.entries[-1].exact
+    assert not np.any(noise == noise2)
+
+
+def test_unseeded_noise_is_fresh(table):
+    first, second = (DPPCA(2, center=0, norm_bound=40.0).fit(table) for _ in range(2))
+    assert not np.array_equal(first.components_, second.components_)
+    assert not first.privacy_.seeded
