@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from pathlib import Path
 
-from numpydoc.docscrape import NumpyDocString
-from numpydoc.docscrape_sphinx import SphinxDocString
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -57,14 +57,15 @@ for result in sorted((ROOT / "doc" / "benchmarks" / "results").glob("*.txt")):
 (ROOT / "doc" / "generated").mkdir(exist_ok=True)
 (ROOT / "doc" / "generated" / "tables.inc").write_text("\n\n".join(tables), encoding="utf-8")
 
-# numpydoc drops sections that it does not know. Ours is shown before "Notes".
-NumpyDocString.sections["Privacy"] = ""
-_str_section = SphinxDocString._str_section
+
+def _literal_names(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list):
+    """Make ``n_features_in_`` in a shape a name; reStructuredText would take it for a link."""
+    for number, line in enumerate(lines):
+        lines[number] = re.sub(
+            r"(?<=of shape \()[^)`]*(?=\))", lambda m: re.sub(r"\b\w+_\b", r"``\g<0>``", m[0]), line
+        )
 
 
-def _with_privacy(self: SphinxDocString, name: str) -> list[str]:
-    before = _str_section(self, "Privacy") if name == "Notes" else []
-    return before + _str_section(self, name)
-
-
-SphinxDocString._str_section = _with_privacy
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx; 400 is before numpydoc."""
+    app.connect("autodoc-process-docstring", _literal_names, priority=400)

@@ -118,7 +118,7 @@ except BudgetExceededError as error:
 # real secrets they could not be published.
 #
 # Both sets of centres are taken back to the units of the data and compared there, in exactly
-# standardised features: the mean squared distance of a flight to its nearest centre.
+# standardised features: the inertia per flight is its mean squared distance to the nearest centre.
 
 started = time.perf_counter()
 clipped = flights.clip(low, high, axis=1).to_numpy()
@@ -137,7 +137,7 @@ private_inertia, plain_inertia = inertia(pipe), inertia(plain)
 print("\nUtility, not private: evaluated on the exact data for this demonstration")
 print(f"{'':<34}{'private':>10}{'exact':>10}{'ratio':>10}")
 print(
-    f"{'squared distance to the centres':<34}{private_inertia:>10.3f}{plain_inertia:>10.3f}"
+    f"{'inertia per flight, standardised':<34}{private_inertia:>10.3f}{plain_inertia:>10.3f}"
     f"{private_inertia / plain_inertia:>10.3f}"
 )
 print(
@@ -150,7 +150,9 @@ print(
 # ----------------
 # Everything in this figure is computed from the ledger and from released attributes, so it costs
 # nothing more and may be published: the budget, the regions of the eight clusters on the two
-# private components, and their centres in the units of the data.
+# private components, and their centres in the units of the data. Two components do not hold
+# everything about five features, so the centres that are read back from them are approximate: an
+# hour may come out just above 24.
 
 figure, axes = plt.subplot_mosaic(
     [["budget", "budget"], ["map", "table"]],
@@ -164,6 +166,6 @@ ClusterDisplay.from_estimator(pipe[-1], ax=axes["map"])
 axes["map"].set(xlabel="first component", ylabel="second component")
 axes["map"].set_title("Regions of the clusters")
 CentersDisplay.from_estimator(pipe, feature_names=columns, ax=axes["table"])
-axes["table"].set_title("Centres, in minutes, miles and hours")
+axes["table"].set_title("Centres, read back in minutes, miles and hours")
 figure.savefig(arguments.output, dpi=120)
 print(f"\nFigure saved to {arguments.output.resolve()}")

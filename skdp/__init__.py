@@ -1,6 +1,8 @@
 """skdp: scikit-learn-compatible estimators that are differentially private."""
 
-from skdp.budget import PrivacyBudget
+from skdp.budget import PrivacyBudget, PrivacyLoss
+from skdp.cluster import DPKMeans
+from skdp.decomposition import DPPCA
 from skdp.exceptions import (
     BudgetExceededError,
     LedgerError,
@@ -8,14 +10,20 @@ from skdp.exceptions import (
     SealedBudgetError,
     SeededNoiseWarning,
 )
+from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DPPCA",
     "BudgetExceededError",
+    "DPKMeans",
+    "DPMinMaxScaler",
+    "DPStandardScaler",
     "LedgerError",
     "PrivacyBudget",
     "PrivacyLeakError",
+    "PrivacyLoss",
     "SealedBudgetError",
     "SeededNoiseWarning",
 ]

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import kernel
-from skdp.base import LEARNING_SHARE, PrivateMixin, check_integer
+from skdp.base import PrivateMixin, check_integer
 from skdp.budget import PrivacyBudget
 
 __all__ = ["DPPCA"]
@@ -33,10 +33,12 @@ _PRIVATE = "private"
 # Shares of the fit's allowance (of epsilon, or of mu**2 where noise is Gaussian); what is left
 # goes to the second moment.
 _COUNT_SHARE = 0.02  # a private number of rows: ten times sharper than the Gram's own entry
-_OUTER_SHARE = 0.04  # radius about the origin, where a second one about the mean follows
+_RADIUS_SHARES = (0.005, 0.05)  # least and most for a private radius
 _MEAN_SHARES = (0.03, 0.25)  # least and most for a private centre
 _MEAN_ERROR = 0.1  # aim: an error of the centre of a tenth of the radius
 _MEAN_USELESS = 0.5  # above half the radius a private centre is no better than the origin
+# Standard deviations that the kernel's radius wants between a count and nothing.
+_CLEAR_OF_NOISE = 7.4
 # The constant feature of the augmented row, as a part of the radius: 2% more noise on the second
 # moment; the mean's noise is 1 / (0.15 sqrt(2)) = 4.7 times what its own release would have.
 _TAU = 0.15
@@ -82,49 +84,74 @@ def _choose_noise(noise: str, level: float, pure: bool, replace: bool, dims: int
     return min(choices, key=lambda name: _matrix_noise_edge(level, pure, replace, dims, name))
 
 
-def _relative_noise(
-    noise: str, level: float, pure: bool, replace: bool, dims: int, n: float
-) -> float:
-    """Return the noise's edge on a covariance of rows of norm 1, if all were spent on it."""
-    kind = _choose_noise(noise, level, pure, replace, dims + 1)
-    return _matrix_noise_edge(level, pure, replace, dims + 1, kind) / n
+@dataclass(frozen=True)
+class _Plan:
+    """What public numbers decide before a row counts: shares, and how far to clip.
 
-
-def _coverage(relative_noise: float) -> float:
-    """Return the part of the rows that a learned radius should cover, from public numbers.
-
-    A radius r costs spectral noise of ``relative_noise * r**2`` and shortens the rows beyond it.
-    The sum is least where a row beyond r costs as much as it saves: about one tenth of its square
-    falls on a leading component, hence the ten. Half of the rows are always covered.
+    Parameters
+    ----------
+    level : float
+        Epsilon of the fit, or its mu where ``pure`` is False.
+    n : float
+        Number of rows, public or released.
+    noise : str
+        As the estimator's parameter.
     """
-    return min(max(1 - 10 * relative_noise, 0.5), 1.0)
 
+    level: float
+    pure: bool
+    replace: bool
+    dims: int
+    n: float
+    noise: str
 
-def _working_radius(bound: float, relative_noise: float, dims: int) -> float:
-    """Return the radius to clip to, given a bound on the norms: less where noise dominates.
+    @property
+    def relative_noise(self) -> float:
+        """The noise's edge on a covariance of rows of norm 1, if all were spent on it."""
+        options = (self.level, self.pure, self.replace, self.dims + 1)
+        return _matrix_noise_edge(*options, _choose_noise(self.noise, *options)) / self.n
 
-    Clipping keeps the directions of rows, and no row's part in the second moment shrinks faster
-    than the noise. So where the noise's edge is above four times the average variance that rows
-    on the sphere would have, the radius is lowered, to three quarters at most.
-    """
-    excess = relative_noise * dims
-    return bound * (1.0 if excess <= 4 else max(2 / math.sqrt(excess), 0.75))
+    @property
+    def radius_share(self) -> float:
+        """Share for learning a radius.
 
+        The kernel's radius covers the quarter octaves of the norm whose noisy count stands clear
+        of the noise. A smaller share thus costs less and leaves out a longer tail, which pays
+        where noise grows with the radius: r costs spectral noise of ``relative_noise * r**2``,
+        and a leading component loses about a tenth of what rows are shortened by. So the tail to
+        leave out is ten times ``relative_noise`` of the rows, at most 30%.
+        """
+        tail = self.n * min(10 * self.relative_noise, 0.3)
+        moved = (2.0 if self.pure else math.sqrt(2)) if self.replace else 1.0
+        clear = _CLEAR_OF_NOISE * moved * (math.sqrt(2) if self.pure else 1.0)
+        low, high = _RADIUS_SHARES
+        return min(max((clear / (self.level * tail)) ** (1 if self.pure else 2), low), high)
 
-def _mean_plan(level: float, pure: bool, replace: bool, dims: int, n: float) -> float:
-    """Return the share for a private centre, or 0 where it would not pay.
+    @property
+    def mean_share(self) -> float:
+        """Share for a private centre, or 0 where it would not pay.
 
-    All arguments are public or released. The error of a private mean of n rows of norm at most
-    r is about factor * r at full share (L2 sensitivity 2r, or sqrt(1 + 1/9) r with a private n);
-    it grows as share**-1/2 under Gaussian noise and as 1 / share under the K-norm mechanism.
-    """
-    sensitivity = 2.0 if replace else math.sqrt(10) / 3
-    spread = math.sqrt(dims + 1) if pure else 1.0
-    factor = math.sqrt(dims) * spread * sensitivity / (level * n)
-    power = 1.0 if pure else 0.5
-    low, high = _MEAN_SHARES
-    share = min(max((factor / _MEAN_ERROR) ** (1 / power), low), high)
-    return share if factor / share**power <= _MEAN_USELESS else 0.0
+        The error of a private mean of n rows of norm at most r is about factor * r at full share
+        (L2 sensitivity 2r, or sqrt(1 + 1/9) r with a private n); it grows as share**-1/2 under
+        Gaussian noise and as 1 / share under the K-norm mechanism.
+        """
+        sensitivity = 2.0 if self.replace else math.sqrt(10) / 3
+        spread = math.sqrt(self.dims + 1) if self.pure else 1.0
+        factor = math.sqrt(self.dims) * spread * sensitivity / (self.level * self.n)
+        power = 1.0 if self.pure else 0.5
+        low, high = _MEAN_SHARES
+        share = min(max((factor / _MEAN_ERROR) ** (1 / power), low), high)
+        return share if factor / share**power <= _MEAN_USELESS else 0.0
+
+    def radius(self, bound: float) -> float:
+        """Return the radius to clip to, given a bound on the norms: less where noise dominates.
+
+        Clipping keeps the directions of rows, and no row's part in the second moment shrinks
+        faster than the noise. So where the noise's edge is above three times the average variance
+        that rows on the sphere would have, the radius is lowered, to three quarters at most.
+        """
+        excess = self.relative_noise * self.dims
+        return bound * (1.0 if excess <= 3 else max(math.sqrt(3 / excess), 0.75))
 
 
 # --- after the release: spectra ---------------------------------------------------------------
@@ -258,8 +285,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
     norm_bound : "private" or float, default="private"
         Euclidean norm, in units of X, to which ``x - center`` is clipped (``x`` itself with
         ``center="private"``, which learns a radius about the private centre too). Rows
-        outside are moved onto the sphere, never rejected. ``"private"`` learns it with 10% of the
-        allowance.
+        outside are moved onto the sphere, never rejected. ``"private"`` learns it with at most 5%
+        of the allowance. Where noise dominates (by public numbers alone), the radius in use,
+        ``norm_bound_``, is lower by up to a quarter.
     noise : {"auto", "gaussian", "wishart", "laplace"}, default="auto"
         Noise on the second moment. ``"gaussian"`` needs ``delta > 0``. ``"auto"``: the smaller
         spectral noise of ``"gaussian"`` and ``"wishart"`` for ``delta > 0``, ``"wishart"`` for
@@ -330,12 +358,13 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
     **Privacy.** *Released*: the number of rows n (exact and free under replace-one, else with 2%
     of the allowance); a radius about the centre, if not stated (a histogram of norms by quarter
     octaves); the mean of the rows clipped to it, if no centre is stated, and then a radius about
-    that mean (6% of the allowance; only if the mean is further from the origin than half the
-    first radius); the matrix of sums of zz', z = (x - center, 0.15 r) with x clipped to the radius
-    r, with all that is left. *Sensitivity* of that matrix, with g = r**2 (1 + 0.15**2): Frobenius
-    norm g if a row is added or removed, sqrt(2) g if one is replaced; nuclear norm g, respectively
-    2 g. *Mechanism*: rounded Gaussian noise isotropic in the Frobenius norm; or a difference of
-    two Wishart matrices, pure epsilon-DP; or discrete Laplace noise on the upper triangle.
+    that mean (at most 5% of the allowance; only if the mean is further from the origin than half
+    the first radius); the matrix of sums of zz', z = (x - center, 0.15 r) with x clipped to the
+    radius r, with all that is left. *Sensitivity* of that matrix, with g = r**2 (1 + 0.15**2):
+    Frobenius norm g if a row is added or removed, sqrt(2) g if one is replaced; nuclear norm g,
+    respectively 2 g. *Mechanism*: rounded Gaussian noise isotropic in the Frobenius norm; or a
+    difference of two Wishart matrices, pure epsilon-DP; or discrete Laplace noise on the upper
+    triangle.
     *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     Nothing raises or warns because of what the rows hold. Constant columns, one row, fewer rows
@@ -439,9 +468,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
             stated_bound = _check_norm_bound(self.norm_bound)
             with self._session(rows) as session:
                 n = max(1.0, float(session.count(_COUNT_SHARE).value))
-                center, radius = _ball(session, n, stated_center, stated_bound, self.noise)
-                level = session.level(session.rest)
                 replace = session.adjacency == "replace_one"
+                plan = _Plan(session.level(1.0), session.pure, replace, d, n, self.noise)
+                center, radius = _ball(session, plan, stated_center, stated_bound)
+                level = session.level(session.rest)
                 noise = _choose_noise(self.noise, level, session.pure, replace, d + 1)
                 gram = session.gram(session.ball(center, radius), tau=_TAU, noise=noise)
                 self.privacy_ = session.certificate()
@@ -571,7 +601,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         --------
         >>> from skdp import DPPCA
         >>> round(DPPCA(norm_bound=36.0, center=0, delta=1e-6).expected_error(1797, 64), 1)
-        52.9
+        50.2
         """
         self._check_parameters()
         n = check_integer(n_samples, "n_samples", low=1)
@@ -585,47 +615,32 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         pure = cost.mu is None
         full = float(self.epsilon) if pure else float(cost.mu or 0.0)
         bound = _check_norm_bound(self.norm_bound)
+        plan = _Plan(full, pure, replace, d, float(n), self.noise)
         share = 1.0 if replace else 1 - _COUNT_SHARE
+        if _check_center(self.center, d) is None and plan.mean_share:
+            share -= plan.mean_share + plan.radius_share
         if bound is None:
-            share -= LEARNING_SHARE
-        elif _check_center(self.center, d) is None:
-            share -= LEARNING_SHARE - _OUTER_SHARE
-        if _check_center(self.center, d) is None:
-            share -= _mean_plan(full, pure, replace, d, float(n))
+            share -= plan.radius_share
         level = full * (share if pure else math.sqrt(share))
         noise = _choose_noise(self.noise, level, pure, replace, d + 1)
-        edge = _matrix_noise_edge(level, pure, replace, d + 1, noise) * (1 + _TAU**2) / n
-        return (
-            edge
-            * _working_radius(
-                bound or 1.0, _relative_noise(self.noise, full, pure, replace, d, n), d
-            )
-            ** 2
-        )
+        edge = _matrix_noise_edge(level, pure, replace, d + 1, noise) * (1 + _TAU**2)
+        return edge / n * plan.radius(bound or 1.0) ** 2
 
 
 def _ball(
-    session: kernel.Session, n: float, center: Floats | None, bound: float | None, noise: str
+    session: kernel.Session, plan: _Plan, center: Floats | None, bound: float | None
 ) -> tuple[Floats, float]:
     """Return centre and radius of the rows' ball, stated or learned from releases.
 
     Every decision is made on public values and on releases that the session has paid for.
     """
-    d, pure = session.n_features, session.pure
-    replace, level = session.adjacency == "replace_one", session.level(1.0)
-    relative = _relative_noise(noise, level, pure, replace, d, n)
-    covered = _coverage(relative)
-    origin = np.zeros(d)
-    share = _mean_plan(level, pure, replace, d, n) if center is None else 0.0
-    if not share:
-        center = origin if center is None else center
-        bound = bound or session.learn_norm_bound(center, LEARNING_SHARE, coverage=covered)
-        return center, _working_radius(bound, relative, d)
-    outer = bound or session.learn_norm_bound(origin, _OUTER_SHARE, coverage=covered)
-    release = session.mean(session.ball(origin, outer), share)
-    center = _shrink_to_zero(np.array(release.value), float(np.mean(release.std)))
+    first = np.zeros(plan.dims) if center is None else center
+    outer = bound or session.learn_norm_bound(first, plan.radius_share)
+    if center is not None or not plan.mean_share:
+        return first, plan.radius(outer)
+    release = session.mean(session.ball(first, outer), plan.mean_share)
+    mean = _shrink_to_zero(np.array(release.value), float(np.mean(release.std)))
     # Rows about a mean close to the origin are hardly shorter than about the origin.
-    if np.linalg.norm(center) > outer / 2:
-        inner = session.learn_norm_bound(center, LEARNING_SHARE - _OUTER_SHARE, coverage=covered)
-        outer = min(outer, inner)
-    return center, _working_radius(outer, relative, d)
+    if np.linalg.norm(mean) > outer / 2:
+        outer = min(outer, session.learn_norm_bound(mean, plan.radius_share))
+    return mean, plan.radius(outer)

@@ -23,6 +23,7 @@ from skdp.budget import Cost, PrivacyBudget
 __all__ = ["DPMinMaxScaler", "DPStandardScaler"]
 
 Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
 
 _LARGEST = float(np.finfo(np.float64).max)
 _SMALLEST = float(np.finfo(np.float64).tiny)
@@ -43,6 +44,18 @@ def _finite(values: Floats) -> Floats:
     return np.clip(values, -_LARGEST, _LARGEST)
 
 
+def _widened(low: Floats, high: Floats) -> Pair:
+    """Widen learned bounds by half their width, and by an octave, on both sides.
+
+    The learning sees an octave only if its count stands clear of the noise, which on few rows is
+    a large part of them: clipping such tails costs far more than noise on a wider box.
+    """
+    half = high / 2 - low / 2
+    below = np.where(low < 0, 2 * low, low / 2)
+    above = np.where(high > 0, 2 * high, high / 2)
+    return np.minimum(low - half, below), np.maximum(high + half, above)
+
+
 def _full_level(cost: Cost) -> float:
     """Return what a whole fit may lose: mu if its noise is Gaussian, else epsilon."""
     return cost.epsilon if cost.mu is None else cost.mu
@@ -60,9 +73,9 @@ class _Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimato
 
     bounds: Any
 
-    def _bounds_in(self, session: kernel.Session, stated: tuple[Floats, Floats] | None) -> tuple:
-        """Return the stated bounds, or learn them at LEARNING_SHARE."""
-        return session.learn_bounds(LEARNING_SHARE) if stated is None else stated
+    def _bounds_in(self, session: kernel.Session, stated: Pair | None) -> Pair:
+        """Return the stated bounds, or learn them at LEARNING_SHARE and widen them."""
+        return _widened(*session.learn_bounds(LEARNING_SHARE)) if stated is None else stated
 
     def _nothing_released(self) -> kernel.PrivacyCertificate:
         """Return the certificate of a fit that looks at no row's values and charges nothing."""
@@ -124,7 +137,7 @@ class DPStandardScaler(_Scaler):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them to a power of two, for 10% of the allowance.
+        them, generously, for 10% of the allowance.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -285,8 +298,8 @@ class DPStandardScaler(_Scaler):
                 if self.with_std:
                     variance = np.maximum(square.value - mean.value**2, 0.0)
                     floor = np.clip(variance_error, _RESOLUTION, _UNIFORM)
-                    self.var_ = _finite(variance * half_width**2)
-                    self.var_std_error_ = _finite(variance_error * half_width**2)
+                    self.var_ = _finite(variance * half_width * half_width)
+                    self.var_std_error_ = _finite(variance_error * half_width * half_width)
                     scale = np.sqrt(np.maximum(variance, floor)) * half_width
                     self.scale_ = np.where(scale > 0.0, scale, 1.0)
         return self
@@ -504,7 +517,7 @@ class DPMinMaxScaler(_Scaler):
     Notes
     -----
     **Privacy.** With stated bounds nothing is *released* and nothing *charged*. Otherwise:
-    *released* are bounds to a power of two (two histograms of octaves, 10% of the allowance); the
+    *released* are bounds (two histograms of octaves, 10% of the allowance), which are widened; the
     number of rows where it is private and ``q="auto"`` (2%); then a lower and an upper quantile of
     each column, half of the rest each. *Sensitivity* of a cell's score, its distance in ranks
     from the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed.

@@ -309,22 +309,32 @@ def test_auto_takes_the_smaller_spectral_noise():
     assert choose("laplace", 40.0, False, False, 5) == "laplace"
 
 
-def test_mean_plan_spends_more_where_noise_is_larger():
-    plan = decomposition._mean_plan
-    assert plan(0.2, False, False, 64, 1e7) == 0.03
-    assert 0.03 < plan(0.2, False, False, 64, 1797) < plan(0.1, False, False, 64, 1797) <= 0.25
-    assert plan(0.2, False, False, 64, 20) == 0.0
-    assert plan(0.2, False, True, 64, 1797) > plan(0.2, False, False, 64, 1797)
-    assert plan(1.0, True, False, 64, 1797) > 0
+def plan(level, n, *, pure=False, replace=False, dims=64, noise="auto"):
+    return decomposition._Plan(level, pure, replace, dims, n, noise)
 
 
-def test_radius_and_coverage_follow_public_noise():
-    assert decomposition._coverage(0.0) == 1.0
-    assert decomposition._coverage(0.02) == pytest.approx(0.8)
-    assert decomposition._coverage(9.0) == 0.5
-    assert decomposition._working_radius(36.0, 0.01, 64) == 36.0
-    assert 27 < decomposition._working_radius(36.0, 0.08, 64) < 36
-    assert decomposition._working_radius(36.0, 50.0, 64) == 27.0
+def test_private_centre_takes_more_where_noise_is_larger():
+    assert plan(0.2, 1e7).mean_share == 0.03
+    assert 0.03 < plan(0.2, 1797).mean_share < plan(0.1, 1797).mean_share <= 0.25
+    assert plan(0.2, 20).mean_share == 0.0
+    assert plan(0.2, 1797, replace=True).mean_share > plan(0.2, 1797).mean_share
+    assert plan(1.0, 1797, pure=True).mean_share > 0
+
+
+def test_private_radius_takes_less_where_more_of_the_tail_may_go():
+    # The more features, the more rows may be clipped for the sake of less noise.
+    assert plan(0.2, 1e6, dims=64).radius_share == 0.005
+    assert 0.03 < plan(0.2, 1e6, dims=5).radius_share < 0.05
+    assert plan(0.2, 1e6, dims=2).radius_share == 0.05
+    # With few rows at most 30% of them.
+    assert plan(0.2, 500).radius_share > plan(0.2, 5000).radius_share
+    assert 0.02 < plan(1.0, 1797, pure=True, replace=True).radius_share < 0.05
+
+
+def test_working_radius_is_lower_where_noise_dominates():
+    assert plan(0.2, 1797).radius(36.0) == 36.0
+    assert 27 < plan(0.075, 1797).radius(36.0) < 36
+    assert plan(0.2, 2).radius(36.0) == 27.0
 
 
 def test_james_stein_shrinks_noise_and_keeps_signal():
@@ -364,7 +374,7 @@ def test_expected_error_answers_before_anything_is_spent():
     assert error / model.expected_error(2000, 20) == pytest.approx(2)
     assert budget.spent.epsilon == 0
     as_part = DPPCA(center=0, delta=1e-6).expected_error(1000, 20)
-    assert as_part == pytest.approx(error / 4 / np.sqrt(0.9))
+    assert error / 4 < as_part < error / 4 / np.sqrt(0.94)
     assert DPPCA(norm_bound=2.0, delta=1e-6).expected_error(1000, 20) > error
     with pytest.raises(ValueError, match="n_features must be given"):
         model.expected_error(1000)

@@ -27,6 +27,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from skdp import DPPCA, BudgetExceededError, DPKMeans, DPStandardScaler, PrivacyBudget
+from skdp.budget import Cost
 from skdp.kernel import release
 from skdp.model_selection import cross_val_cost, search_cost
 
@@ -86,6 +87,7 @@ def search(budget, n_jobs):
         found.fit(X)
     assert budget.remaining.epsilon == 184.0
     assert np.isfinite(found.cv_results_["mean_test_score"]).all()
+    return {charge.pid for charge in budget.charges} - {os.getpid()}
 
 
 @row("GridSearchCV 3 candidates x 5 folds + refit, n_jobs=1", 16)
@@ -96,13 +98,13 @@ def _(budget, tmp_path):
 @row("GridSearchCV 3 candidates x 5 folds + refit, n_jobs=2 (loky)", 16)
 def _(budget, tmp_path):
     with joblib.parallel_config("loky"):
-        search(budget, 2)
+        assert search(budget, 2)  # other processes did charge
 
 
 @row("GridSearchCV 3 candidates x 5 folds + refit, threading", 16)
 def _(budget, tmp_path):
     with joblib.parallel_config("threading"):
-        search(budget, 2)
+        assert not search(budget, 2)
 
 
 @row("GridSearchCV 3 candidates x 5 folds + refit, a dask LocalCluster", 16)
@@ -113,13 +115,13 @@ def _(budget, tmp_path):
         LocalCluster(
             n_workers=2,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address=":0",
             local_directory=str(tmp_path),
         ) as cluster,
         Client(cluster),
         joblib.parallel_config("dask"),
     ):
-        search(budget, 2)
+        assert search(budget, 2)
 
 
 @row("cross_val_score 5 folds, n_jobs=1", 5)
@@ -131,6 +133,7 @@ def _(budget, tmp_path):
 @row("cross_val_score 5 folds, n_jobs=2", 5)
 def _(budget, tmp_path):
     assert len(cross_val_score(kmeans(budget), X, cv=5, n_jobs=2)) == 5
+    assert {charge.pid for charge in budget.charges} != {os.getpid()}
 
 
 # --- one charge a step ------------------------------------------------------------------------
@@ -241,7 +244,12 @@ def _(budget, tmp_path):
     small = PrivacyBudget(1.0)
     for _ in range(10):
         scale(small, epsilon=0.1).fit(X)
+    for epsilon in (1e-9, 1e-6):
+        with pytest.raises(BudgetExceededError):
+            small.check(Cost(epsilon))
     with pytest.raises(BudgetExceededError):
+        scale(small, epsilon=1e-6).fit(X)
+    with pytest.raises(ValueError, match="epsilon"):  # less than any fit may have
         scale(small, epsilon=1e-9).fit(X)
     assert len(small.charges) == 10
     return small

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -90,10 +91,17 @@ def test_links_lead_somewhere(page):
 
 
 def test_readme_names_every_estimator():
-    import skdp
-
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    estimators = [name for name in skdp.__all__ if name.startswith("DP")]
+    estimators = [name for name in import_module("skdp").__all__ if name.startswith("DP")]
     assert estimators
     for name in estimators:
         assert f"| `{name}` |" in text
+
+
+@pytest.mark.parametrize("module", ["skdp", "skdp.model_selection", "skdp.inspection"])
+def test_api_page_names_everything_public(module):
+    text = (ROOT / "doc" / "api.md").read_text(encoding="utf-8")
+    documented = {line.strip().rpartition(".")[2] for line in text.splitlines()}
+    names = {name for name in import_module(module).__all__ if not name.startswith("_")}
+    assert names
+    assert names <= documented

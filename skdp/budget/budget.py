@@ -414,6 +414,27 @@ class PrivacyBudget:
             raise self._exceeded(cost, room)
         return charge
 
+    def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
+        """Write down what a charge released, once that is known; the price does not change.
+
+        Called by the kernel when a fit is done.
+
+        Parameters
+        ----------
+        charge : Charge
+            As `charge` returned it.
+        releases : sequence of mapping
+            Public facts about each release, as JSON can hold them; no data.
+
+        Raises
+        ------
+        SealedBudgetError, LedgerError
+            If the ledger cannot be written. The charge stands.
+        """
+        text = releases_json(releases)
+        with self._noting_seal():
+            self._ledger.describe(charge.number, text)
+
     def _exceeded(self, cost: Cost, room: Amount) -> BudgetExceededError:
         left = self._accountant.room(room.positive())
         return BudgetExceededError(

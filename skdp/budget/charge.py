@@ -150,6 +150,8 @@ class Charge:
 
     Parameters
     ----------
+    number : int
+        Its place in the ledger, from 1.
     when : datetime.datetime
         Of the charge, in UTC.
     estimator : str
@@ -165,7 +167,8 @@ class Charge:
     seeded : bool
         Whether the noise came from a `random_state`: then whoever knows the seed can remove it.
     releases : tuple of dict
-        Public facts about every release of the fit (name, share, noise), as JSON holds them.
+        Public facts about every release of the fit (name, share, noise), as JSON holds them;
+        empty until the fit is done, and if it never was.
     note : str
         Free text of whoever charged.
     pid : int
@@ -174,6 +177,7 @@ class Charge:
         The price, with its components.
     """
 
+    number: int
     when: datetime.datetime
     estimator: str
     epsilon: float

@@ -184,6 +184,7 @@ class Ledger:
 
     def __init__(self, path: str, ledger_id: str, timeout: float | None = None) -> None:
         self.path, self.id = path, ledger_id
+        self.shown = path  # the name that messages use
         self.timeout = _TIMEOUT if timeout is None else timeout
 
     # -- making and opening -------------------------------------------------------------------
@@ -198,6 +199,7 @@ class Ledger:
         """
         draft = f"{path}.{uuid.uuid4().hex}.new"
         ledger = cls(draft, uuid.uuid4().hex)
+        ledger.shown = path
         try:
             if private:
                 os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -297,9 +299,17 @@ class Ledger:
                 "main": decimal_text(price.main),
                 "apart": decimal_text(price.apart),
             }
-            self._insert(connection, "charges", row)
+            number = self._insert(connection, "charges", row)
             connection.execute("COMMIT")
-        return _charge(row, adjacency), free
+        return _charge({"number": number, **row}, adjacency), free
+
+    def describe(self, number: int, releases: str) -> None:
+        """Write down what a charge released; its price does not change."""
+        with self._transaction(write=True) as connection:
+            connection.execute(
+                "UPDATE charges SET releases = ? WHERE number = ?", (releases, number)
+            )
+            connection.execute("COMMIT")
 
     def reserve(self, cost: Cost, price: Amount, cap: Amount, note: str) -> tuple[int, Amount]:
         """Set a price aside if it fits into what is free; return its number or 0, and the room."""
@@ -427,6 +437,7 @@ def _set_aside(connection: sqlite3.Connection) -> Amount:
 def _charge(row: Mapping[str, Any] | sqlite3.Row, adjacency: str) -> Charge:
     cost = _components_cost(row["components"])
     return Charge(
+        number=row["number"],
         when=datetime.datetime.fromisoformat(row["at"]),
         estimator=row["estimator"],
         epsilon=cost.epsilon,
@@ -505,4 +516,4 @@ def _errors(ledger: Ledger) -> Iterator[None]:
         if code == sqlite3.SQLITE_NOTADB:
             raise _other_file(ledger) from None
         reason = _REASONS.get(code, "is not a usable skdp ledger").format(timeout=ledger.timeout)
-        raise LedgerError(f"The ledger {ledger.path} {reason}. Nothing was released.") from None
+        raise LedgerError(f"The ledger {ledger.shown} {reason}. Nothing was released.") from None

@@ -11,11 +11,11 @@ included: Smith & Thakurta 2022). Proofs: kernel/README.md.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from types import TracebackType
 from typing import Any
@@ -24,7 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.budget import Cost, PrivacyBudget
-from skdp.exceptions import PrivacyLeakError, SeededNoiseWarning
+from skdp.budget import exact as as_charged
+from skdp.exceptions import (
+    LedgerError,
+    PrivacyLeakError,
+    SealedBudgetError,
+    SeededNoiseWarning,
+)
 from skdp.kernel import calibration, sampling
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.kernel.protect import Floats
@@ -70,7 +76,7 @@ def upper_l1(a: NDArray, b: NDArray) -> float:
 
 def exact_fraction(value: float | Fraction) -> Fraction:
     """Return a float as the fraction of its shortest decimal: 0.1 is a tenth, as in the ledger."""
-    return value if isinstance(value, Fraction) else Fraction(Decimal(repr(float(value))))
+    return value if isinstance(value, Fraction) else as_charged(float(value))
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,7 @@ class Meter:
             if self.seeded:
                 _warn_seeded()
             _failpoint("before_charge")
-            budget.charge(cost, estimator=estimator, seeded=self.seeded)
+            self._charge = budget.charge(cost, estimator=estimator, seeded=self.seeded)
             _failpoint("after_charge")
 
     # --- metering -----------------------------------------------------------------------------
@@ -552,7 +558,12 @@ class Meter:
         )
 
     def close(self) -> None:
-        """End the session: no further release."""
+        """End the session: no further release; the ledger learns what the charge was for."""
+        if self._open and self._budget is not None:
+            # The price stands in the ledger since the session opened. That its description cannot
+            # be added now is no reason to lose a fit that is paid for.
+            with contextlib.suppress(LedgerError, SealedBudgetError):
+                self._budget.describe(self._charge, [asdict(record) for record in self._records])
         self._open = False
 
     def __enter__(self) -> Any:

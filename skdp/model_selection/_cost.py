@@ -431,10 +431,11 @@ def search_cost(
     estimator and in `Pipeline`, `FeatureUnion`, `ColumnTransformer`,
     `TransformedTargetRegressor`, voting estimators and nested searches.
 
-    **What the price covers.** The fits and the private scores, by sequential composition: with
-    C candidates and K folds every record is in K - 1 of the K training folds, in one test fold
-    and in the refit, and the ledger charges K fits, C K + 1 in all, because it adds and does
-    not look at which rows a fit read. It does not cover the *choice*: ``best_params_`` and
+    **What the price covers.** The fits and the private scores. Of C candidates on K folds a record
+    is in K - 1 training folds and one test fold each, and in the refit: it loses at most
+    C ((K - 1) epsilon_fit + epsilon_score) + epsilon_refit by sequential composition. The ledger
+    adds all C K + 1 fits and C K scores, a little more, because it does not know which rows a
+    fit read. It does not cover the *choice*: ``best_params_`` and
     ``cv_results_`` come from scores on private folds. They are private only with a
     `private_scorer`; the `note` says so otherwise, and says where the folds of neighbouring
     tables are not neighbouring tables.

@@ -333,7 +333,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
         budget.charge(Cost(1.0), estimator="Fake", note=note)
     with pytest.raises(LedgerError, match="disk is full"):
         budget.reserve(Cost(1.0), note=note).__enter__()
-    with pytest.raises(LedgerError, match="disk is full"):
+    with pytest.raises(LedgerError, match=r"b\.budget cannot grow: the disk is full"):
         PrivacyBudget(1.0, ledger=tmp_path / "b.budget")
     monkeypatch.undo()
     assert (len(budget.charges), budget.reservations) == (1, [])

@@ -487,3 +487,32 @@ def test_a_coarser_grid_changes_the_second_moment_by_less_than_its_step():
     q = [statistics.exact_gram(kernel.check_rows(X, estimator="T"), v)[0] for v in (fine, coarse)]
     moments = [a.astype(float) * v.grid[0] ** 2 for a, v in zip(q, (fine, coarse), strict=True)]
     np.testing.assert_allclose(moments[0], moments[1], atol=len(X) * 4 * 2.0**-9)
+
+
+# --- the ledger learns what was released ------------------------------------------------------------
+
+
+def test_the_ledger_lists_the_releases_of_a_charge_when_the_session_ends():
+    budget = PrivacyBudget(2.0)
+    rows = kernel.check_rows(X, estimator="T")
+    with kernel.open_session(rows, estimator="T", epsilon=0.5, budget=budget) as session:
+        session.sum(session.box(-1, 1), 0.5, name="first")
+        assert budget.charges[0].releases == ()
+    with (
+        pytest.raises(ZeroDivisionError),
+        kernel.open_session(rows, estimator="T", epsilon=0.5, budget=budget) as session,
+    ):
+        session.sum(session.box(-1, 1), 0.25, name="second")
+        _ = 1 / 0
+    assert [[r["name"] for r in c.releases] for c in budget.charges] == [["first"], ["second"]]
+    assert budget.charges[0].releases[0]["mechanism"] == "K-norm"
+    assert budget.spent.epsilon == 1.0
+
+
+def test_a_fit_that_is_paid_for_survives_a_ledger_that_went_away(tmp_path):
+    path = tmp_path / "x.budget"
+    budget = PrivacyBudget(2.0, ledger=path)
+    rows = kernel.check_rows(X, estimator="T")
+    with kernel.open_session(rows, estimator="T", epsilon=0.5, budget=budget) as session:
+        path.unlink()
+        assert np.isfinite(session.sum(session.box(-1, 1), 0.5).value).all()

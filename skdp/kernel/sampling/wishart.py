@@ -15,10 +15,11 @@ the ideal sum: post-processing. Each rounding is certified, so pure epsilon stay
 Computation. An entry may reach 2**50 while its rounding must be right, so float64 is not enough.
 The normals are cut after F = 48, 69 or 90 bits and split in limbs of 21 bits. The product of two
 limb matrices over at most 1024 columns has all partial sums below 2**(21 + 21 + 10) = 2**52 (the
-top limb is below 2**20, since no deviate is beyond 2**14), so BLAS in float64 computes it exactly, in whatever order it adds and with or without fused
-operations. The limb products (the lowest are left out and bounded) are joined in Python integers,
-and an entry is certain when both ends of its error interval round to the same integer. For the
-others the rows involved get more bits, which stay theirs for every entry.
+top limb is below 2**20, since no deviate is beyond 2**14), so BLAS in float64 computes it exactly,
+in whatever order it adds and with or without fused operations. The limb products (the lowest are
+left out and bounded) are joined in Python integers, and an entry is certain when both ends of its
+error interval round to the same integer. For the others the rows involved get more bits, which
+stay theirs for every entry.
 """
 
 from __future__ import annotations

@@ -1,0 +1,313 @@
+"""Weighted representatives of private rows, grown on a released tree, and k-means on them.
+
+Released (by `grow`, within the share it is given): noisy counts of the frontier of a binary tree
+over a bounded box, once a round, and at the end noisy counts and sums of its leaves. A record lies
+in one node of each frontier, so a round's noise does not grow with the number of nodes. Everything
+else here is post-processing of those releases: which node to split next, counts made consistent by
+least squares, one representative point a leaf, and k-means with restarts on the representatives.
+
+References
+----------
+Hay, Rastogi, Miklau & Suciu 2010, "Boosting the accuracy of differentially private histograms
+through consistency", section 4 (least squares on a tree); Cormode et al. 2012, "Differentially
+private spatial decompositions", section 4 (noisy counts along a tree of boxes).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from skdp import kernel
+
+__all__ = [
+    "Coreset",
+    "NodeCounts",
+    "count_level",
+    "grow",
+    "shrinkage",
+    "sphere_packing",
+    "weighted_kmeans",
+]
+
+Floats = NDArray[np.float64]
+Nodes = NDArray[np.int64]
+Boxed = kernel.Box | kernel.Projection
+
+# The tree. A node is split while its noisy count is above _SPLIT standard errors of a round's
+# noise and above 1/_PARTS of an average cluster; a leaf counts only above _KEEP standard errors,
+# because a k-means restart would gladly put a centre on noise.
+MIN_DEPTH, MAX_DEPTH = 3, 14
+_SPLIT = 2.5
+_PARTS = 16
+_KEEP = 3.0
+_COUNT_PART = Fraction(1, 2)  # of the tree's share, for its rounds; leaf sums take what is left
+_LEAF_COUNT_SHARE = 0.2  # of the leaf release: rounds have counted most leaves already
+_RESTARTS = 20
+
+
+def count_level(session: kernel.Session, share: Fraction) -> float:
+    """Return about 1 / noise scale of a count with this share: epsilon or mu, less under R."""
+    level = session.level(share)
+    if session.adjacency == "replace_one":
+        level /= 2.0 if session.pure else math.sqrt(2)
+    return level
+
+
+def shrinkage(squared_norm: float, noise: float) -> float:
+    """Return the positive-part James-Stein factor of a vector with this expected squared noise.
+
+    Examples
+    --------
+    >>> shrinkage(4.0, 1.0), shrinkage(1.0, 4.0), shrinkage(0.0, 0.0)
+    (0.75, 0.0, 0.0)
+    """
+    return max(0.0, 1.0 - noise / squared_norm) if squared_norm > 0.0 else 0.0
+
+
+# --- counts of a tree, made consistent ---------------------------------------------------------
+
+
+class NodeCounts:
+    """Noisy counts of tree nodes, measured any number of times, and their least-squares estimate.
+
+    Nodes are heap numbers: root 1, children 2i and 2i + 1. Children of a split node sum to it.
+
+    Parameters
+    ----------
+    depth : int
+        Of the tree.
+    """
+
+    def __init__(self, depth: int) -> None:
+        size = 2 ** (depth + 1)
+        self._weighted = np.zeros(size)
+        self._precision = np.zeros(size)
+        self._split = np.zeros(size, dtype=bool)
+        self._levels = 0  # deepest level that holds a node
+
+    def add(self, nodes: Nodes, values: Floats, std: float) -> None:
+        """Add one measurement of each node, with independent noise of this standard deviation."""
+        # An exact count (the public n of replace-one) gets a variance far below any noise.
+        precision = 1.0 / max(std, 1e-3) ** 2
+        self._weighted[nodes] += precision * values
+        self._precision[nodes] += precision
+
+    def split(self, nodes: Nodes) -> Nodes:
+        """Split nodes and return their children, which have to be measured before `estimate`."""
+        self._split[nodes] = True
+        children = np.concatenate([2 * nodes, 2 * nodes + 1])
+        self._levels = max(self._levels, int(children.max()).bit_length() - 1)
+        return children
+
+    def estimate(self, nodes: Nodes) -> tuple[Floats, Floats]:
+        """Return the least-squares estimate of each node's count and its standard error.
+
+        Two passes over the split nodes, level by level: upwards, what a subtree says of its root;
+        downwards, the gap between a node and its children goes to them by their variances.
+        """
+        size = 2 ** (self._levels + 1)
+        weighted, precision = self._weighted[:size].copy(), self._precision[:size].copy()
+        levels = [np.arange(2**level, 2 ** (level + 1)) for level in range(self._levels)]
+        levels = [ids[self._split[ids]] for ids in levels]
+        for ids in reversed(levels):
+            left, right = 2 * ids, 2 * ids + 1
+            variance = 1 / precision[left] + 1 / precision[right]
+            total = weighted[left] / precision[left] + weighted[right] / precision[right]
+            weighted[ids] += total / variance
+            precision[ids] += 1 / variance
+        value, variance = np.zeros(size), np.zeros(size)
+        value[1], variance[1] = weighted[1] / precision[1], 1 / precision[1]
+        for ids in levels:
+            left, right = 2 * ids, 2 * ids + 1
+            own = 1 / precision[left], 1 / precision[right]
+            below = weighted[left] * own[0], weighted[right] * own[1]
+            gap = value[ids] - below[0] - below[1]
+            both = own[0] + own[1]
+            for child, mine, mean in ((left, own[0], below[0]), (right, own[1], below[1])):
+                part = mine / both
+                value[child] = mean + part * gap
+                variance[child] = own[0] * own[1] / both + part**2 * variance[ids]
+        return value[nodes], np.sqrt(variance[nodes])
+
+
+# --- growing the tree --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Coreset:
+    """Released representatives, in units of ``unit`` about the centre of the view's box.
+
+    Attributes
+    ----------
+    points : ndarray of shape (m, d)
+    weights : ndarray of shape (m,)
+        Positive.
+    spread : float
+        Weighted mean over leaves of the squared distance of a row to its representative, as if
+        rows were uniform in their leaf.
+    unit : float
+        Half of the box's longest side in user units (1 for a box of zero width).
+    """
+
+    points: Floats
+    weights: Floats
+    spread: float
+    unit: float
+
+
+def _depth(level: float, n: float) -> int:
+    """Return the depth at which an average leaf of n rows drowns in the noise of its count."""
+    return int(np.clip(round(math.log2(max(n * level, 1.0))) + 2, MIN_DEPTH, MAX_DEPTH))
+
+
+def _frontier(
+    tree: kernel.Tree, counts: NodeCounts, n: float, n_clusters: int, share: Fraction
+) -> tuple[Nodes, Fraction]:
+    """Split nodes round by round; return the leaves and the share that the rounds have used.
+
+    Every round measures the whole frontier: the new nodes, empty or not, and once more those that
+    were not split. That costs nothing, since a record is in one node of the frontier, and it makes
+    early leaves sharper (they may yet be split). Rounds end when nothing is left to split.
+    """
+    leaves = np.array([1], dtype=np.int64)
+    used, noise = Fraction(0), 0.0
+    each = share / tree.depth
+    floor = max(n, 1.0) / (_PARTS * n_clusters)
+    for _ in range(tree.depth):
+        value, _ = counts.estimate(leaves)
+        grown = (value > max(_SPLIT * noise, floor)) & (leaves < 2**tree.depth)
+        if not grown.any():
+            break
+        leaves = np.concatenate([counts.split(leaves[grown]), leaves[~grown]])
+        release = tree.counts(leaves, each)
+        used += each
+        noise = float(release.std)
+        counts.add(leaves, release.value, noise)
+    return np.sort(leaves), used
+
+
+def grow(
+    session: kernel.Session,
+    view: Boxed,
+    *,
+    n: float,
+    n_std: float,
+    n_clusters: int,
+    share: Fraction,
+) -> Coreset:
+    """Release a tree over the view's box and return a representative for each leaf that counts.
+
+    Parameters
+    ----------
+    session : Session
+    view : Box or Projection
+    n, n_std : float
+        Released number of rows and its standard error (0 where it is public).
+    n_clusters : int
+    share : Fraction
+        Of the session's allowance, all of it used.
+
+    Returns
+    -------
+    coreset : Coreset
+        One point at the centre of the box if no leaf stands clear of the noise.
+    """
+    tree = session.tree(view, _depth(count_level(session, share), n))
+    counts = NodeCounts(tree.depth)
+    counts.add(np.array([1]), np.array([n]), n_std)
+    leaves, used = _frontier(tree, counts, n, n_clusters, share * _COUNT_PART)
+    again, sums = tree.sums(leaves, share - used, count_share=_LEAF_COUNT_SHARE)
+    counts.add(leaves, again.value, float(again.std))
+    value, error = counts.estimate(leaves)
+    middle = view.low / 2 + view.high / 2
+    half = float(np.max(view.high / 2 - view.low / 2))
+    unit = half if half > 0 else 1.0
+    kept = value > np.maximum(_KEEP * error, 0.5)
+    if not kept.any():
+        return Coreset(np.zeros((1, middle.size)), np.array([max(n, 1.0)]), 0.0, unit)
+    ids, weights = leaves[kept], value[kept]
+    low, high = ((side - middle) / unit for side in tree.boxes(ids))
+    center = (tree.centers(ids) - middle) / unit
+    # The mean of a leaf, shrunk to its centre by what is known before: rows uniform in the leaf.
+    before = (high - low) ** 2 / 12
+    noise = (np.asarray(sums.std)[kept] / unit / weights) ** 2
+    trust = before / (before + noise[:, None] + np.finfo(float).tiny)
+    step = sums.value[kept] / unit / weights[:, None] * trust
+    points = np.clip(center + step, low, high)
+    spread = float(np.average(before.sum(axis=1), weights=weights))
+    return Coreset(points, weights, spread, unit)
+
+
+# --- k-means on released points ----------------------------------------------------------------
+
+
+def weighted_kmeans(
+    coreset: Coreset, n_clusters: int, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    """Return centres (in the coreset's units) and the mean squared distance to them.
+
+    Post-processing: scikit-learn's k-means on released points, with restarts. With fewer distinct
+    points than clusters, the centres left over lie at the weighted mean.
+    """
+    points, weights = coreset.points, coreset.weights
+    distinct = min(n_clusters, len(np.unique(points, axis=0)))
+    seed = int(rng.integers(2**31 - 1))
+    model = KMeans(distinct, n_init=_RESTARTS, tol=1e-6, random_state=seed)
+    with warnings.catch_warnings():
+        # Points closer together than float64 tells apart are one cluster; that is an answer too.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(points, sample_weight=weights)
+    surplus = np.average(points, axis=0, weights=weights)
+    centers = np.vstack([model.cluster_centers_, np.tile(surplus, (n_clusters - distinct, 1))])
+    return centers, max(float(model.inertia_), 0.0) / float(weights.sum())
+
+
+def sphere_packing(
+    n_clusters: int, half: Floats, rng: np.random.Generator, *, tries: int = 100
+) -> Floats:
+    """Return points of the box [-half, half] far from one another and from its faces.
+
+    Uniform draws are kept if they are at least 2a from the points kept before and a from every
+    face; a is the largest (to 1%) at which all points find a place. No data are involved.
+
+    References
+    ----------
+    Su et al. 2016, "Differentially private k-means clustering", section 3.1.
+
+    Examples
+    --------
+    >>> points = sphere_packing(4, np.ones(2), np.random.Generator(np.random.PCG64(0)))
+    >>> points.shape, bool(np.abs(points).max() <= 1)
+    ((4, 2), True)
+    """
+
+    def pack(radius: float) -> Floats | None:
+        inner = np.maximum(half - radius, 0.0)
+        kept: list[Floats] = []
+        for draws in rng.uniform(-1.0, 1.0, size=(n_clusters, tries, half.size)) * inner:
+            for point in draws:
+                if all(np.sum((point - other) ** 2) >= 4 * radius**2 for other in kept):
+                    kept.append(point)
+                    break
+            else:
+                return None
+        return np.array(kept)
+
+    best = rng.uniform(-1.0, 1.0, size=(n_clusters, half.size)) * half
+    low, high = 0.0, float(np.linalg.norm(half))
+    for _ in range(10):
+        radius = (low + high) / 2
+        found = pack(radius)
+        if found is None:
+            high = radius
+        else:
+            best, low = found, radius
+    return best

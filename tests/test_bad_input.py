@@ -1,0 +1,562 @@
+"""Bad input, for every estimator: refused by name, for free, without a trace.
+
+A refusal names the parameter, quotes no cell of X anywhere in the chain of exceptions, comes
+before anything is charged and leaves the estimator as it was, fitted or not. What depends on
+private values is never refused: constant columns, one row, fewer rows than clusters.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import os
+import pickle
+import shutil
+import sqlite3
+import tempfile
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from skdp import PrivacyBudget
+from skdp.budget import ledger as ledger_module
+from skdp.cluster import DPKMeans
+from skdp.decomposition import DPPCA
+from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+
+# Cells that no message may quote, and how they would look in one.
+WORD, NUMBER = "SECRET", 123456.789
+TRACES = ("SECRET", "123456", "1.23456", "0x1.e24")
+
+ESTIMATORS = {
+    "standard_scaler": DPStandardScaler(),
+    "minmax_scaler": DPMinMaxScaler(),
+    "pca": DPPCA(2),
+    "kmeans": DPKMeans(3),
+    "kmeans_lloyd": DPKMeans(3, algorithm="lloyd", max_iter=2),
+}
+BOUNDED = {name: e for name, e in ESTIMATORS.items() if hasattr(e, "bounds")}
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
+every_bounded_estimator = pytest.mark.parametrize("estimator", BOUNDED.values(), ids=BOUNDED)
+fitted_or_not = pytest.mark.parametrize("fitted", [False, True], ids=["unfitted", "fitted"])
+
+GOOD = np.random.default_rng(0).normal(size=(60, 4))
+
+
+def chain(error):
+    """Return every text that an exception carries: messages, notes, causes and contexts."""
+    texts, found, queue = [], set(), [error]
+    while queue:
+        one = queue.pop()
+        if one is None or id(one) in found:
+            continue
+        found.add(id(one))
+        texts += [str(one), repr(one), repr(one.args), *getattr(one, "__notes__", [])]
+        queue += [one.__cause__, one.__context__]
+    return "\n".join([*texts, *traceback.format_exception(error)])
+
+
+def prepared(estimator, fitted, budget=None, **parameters):
+    """Return a copy of the estimator with a budget, fitted on good rows if asked for."""
+    copy = clone(estimator).set_params(
+        budget=PrivacyBudget(100.0, 1e-3) if budget is None else budget
+    )
+    if fitted:
+        copy.fit(GOOD)
+    return copy.set_params(**parameters)
+
+
+def refused(estimator, call, errors, match, *, charged=True):
+    """Assert that the call is refused and leaves no trace; return the error's texts."""
+    before = dict(vars(estimator))
+    budget = estimator.budget if charged and isinstance(estimator.budget, PrivacyBudget) else None
+    charges, spent = (budget.charges, budget.spent) if budget else (None, None)
+    with pytest.raises(errors, match=match) as caught:
+        call(estimator)
+    texts = chain(caught.value)
+    assert not [trace for trace in TRACES if trace in texts]
+    # The same attributes, and the very same objects.
+    assert vars(estimator).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(estimator).items())
+    if not any(name.endswith("_") and not name.startswith("_") for name in before):
+        with pytest.raises(NotFittedError):
+            check_is_fitted(estimator)
+    if budget:
+        assert (budget.charges, budget.spent) == (charges, spent)
+    return texts
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def planted(value, dtype=float, shape=(40, 4), at=(17, 2)):
+    """Return rows with a bad cell among cells that must not be quoted."""
+    X = np.full(shape, NUMBER, dtype=dtype)
+    X[at] = value
+    return X
+
+
+def frame(column):
+    """Return a pandas table of numbers with a third column of other things."""
+    n = len(column)
+    return pd.DataFrame({"a": [NUMBER] * n, "b": [NUMBER] * n, "c": column, "d": [NUMBER] * n})
+
+
+def bad_rows():
+    """Yield (name, X, error, text that the message must hold)."""
+    nothing = "NaN or infinity"
+    text = "numeric"
+    yield "nan", planted(np.nan), ValueError, nothing
+    yield "infinity", planted(np.inf), ValueError, nothing
+    yield "minus infinity", planted(-np.inf), ValueError, nothing
+    yield "float32 nan", planted(np.nan, np.float32), ValueError, nothing
+    # Far behind the first block.
+    yield "late nan", planted(np.nan, shape=(300_000, 4), at=(299_999, 3)), ValueError, nothing
+    yield "list nan", planted(np.nan).tolist(), ValueError, nothing
+    yield "none", planted(None, object), ValueError, nothing
+    yield "huge int", planted(10**400, object), ValueError, text
+    yield "huge decimal", planted(decimal.Decimal("1e999"), object), ValueError, nothing
+    yield "strings", np.full((40, 4), WORD), ValueError, text
+    yield "one string", planted(WORD, object), ValueError, text
+    yield "late string", planted(WORD, object, (40_000, 4), (39_999, 0)), ValueError, text
+    yield "bytes", np.full((40, 4), WORD.encode()), ValueError, text
+    yield "list string", planted(WORD, object).tolist(), ValueError, text
+    yield "objects", planted(object(), object), TypeError, text
+    yield "dicts", planted({WORD: NUMBER}, object), TypeError, text
+    yield "lists", planted([WORD], object), (TypeError, ValueError), text
+    yield "complex", planted(1j, complex), ValueError, "[Cc]omplex"
+    yield "complex object", planted(1j, object), (TypeError, ValueError), "[Cc]omplex|numeric"
+    yield "dates", np.full((4, 4), "2020-01-01", "datetime64[D]"), TypeError, text
+    yield "durations", np.ones((4, 4), "timedelta64[s]"), TypeError, text
+    yield "pandas nan", frame([1.0, np.nan, 2.0]), ValueError, nothing
+    yield "pandas na", frame(pd.array([1, None, 2], "Int64")), ValueError, nothing
+    yield "pandas strings", frame([WORD, WORD, "x"]), ValueError, text
+    yield "pandas objects", frame([1, WORD, {}]), (TypeError, ValueError), text
+    yield "pandas category", frame(pd.Categorical([WORD, "b", WORD])), ValueError, text
+    yield "pandas dates", frame(pd.to_datetime(["2020-01-01"] * 3)), TypeError, text
+    yield "pandas durations", frame(pd.to_timedelta([1, 2, 3], "s")), TypeError, text
+    yield "polars null", pl.DataFrame({"a": [NUMBER, None], "b": [1.0, 2.0]}), ValueError, nothing
+    yield "polars strings", pl.DataFrame({"a": [WORD, "b"], "b": [1.0, 2.0]}), ValueError, text
+    yield (
+        "polars dates",
+        pl.DataFrame({"a": [datetime.date(2020, 1, 1)] * 2}),
+        (TypeError, ValueError),
+        text,
+    )
+    yield "pyarrow null", pa.table({"a": [NUMBER, None], "b": [1.0, 2.0]}), ValueError, nothing
+    yield "pyarrow strings", pa.table({"a": [WORD, "b"], "b": [1.0, 2.0]}), ValueError, text
+    yield "one dimension", np.full(20, NUMBER), ValueError, "2D array"
+    yield "three dimensions", np.full((4, 4, 4), NUMBER), ValueError, "2D array"
+    yield "no dimension", np.float64(NUMBER), ValueError, "2D array"
+    yield "number", NUMBER, ValueError, "2D array"
+    yield "word", WORD, ValueError, "2D array"
+    yield "nothing", None, ValueError, "2D array"
+    yield "dict", {"a": [NUMBER]}, ValueError, "2D array"
+    yield "pandas column", frame([1.0, 2.0])["a"], ValueError, "2D array"
+    yield "polars column", pl.Series("a", [NUMBER, 1.0]), ValueError, "2D array"
+    yield "ragged", [[NUMBER, 1.0], [NUMBER]], ValueError, "X must be"
+    yield "structured", np.zeros(4, dtype=[("a", float), ("b", float)]), ValueError, "X must"
+    yield "no rows", np.empty((0, 4)), ValueError, "0 sample"
+    yield "no columns", np.empty((4, 0)), ValueError, "0 feature"
+    yield "neither", np.empty((0, 0)), ValueError, "0 (sample|feature)"
+    yield "empty list", [], ValueError, "2D array"
+    yield "pandas no rows", frame([]), ValueError, "0 sample"
+    yield "pandas no columns", pd.DataFrame(index=[0, 1]), ValueError, "0 feature"
+    yield "polars no rows", pl.DataFrame({"a": [], "b": []}), ValueError, "0 sample"
+    for form in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil"):
+        for kind in ("array", "matrix"):
+            X = getattr(sparse, f"{form}_{kind}")(planted(0.0))
+            yield f"sparse {form} {kind}", X, TypeError, "sparse"
+
+
+BAD_ROWS = [pytest.param(*case[1:], id=case[0]) for case in bad_rows()]
+
+
+@fitted_or_not
+@pytest.mark.parametrize(("X", "errors", "match"), BAD_ROWS)
+@every_estimator
+def test_bad_rows(estimator, X, errors, match, fitted):
+    refused(prepared(estimator, fitted), lambda e: e.fit(X), errors, match)
+
+
+@pytest.mark.parametrize(("X", "errors", "match"), BAD_ROWS)
+@every_estimator
+def test_bad_rows_after_fit(estimator, X, errors, match):
+    """The caller's own argument may be private to the caller: the same texts."""
+    estimator = prepared(estimator, fitted=True)
+    for method in ("transform", "predict", "score", "inverse_transform"):
+        if hasattr(estimator, method):
+            refused(estimator, lambda e, m=method: getattr(e, m)(X), errors, match)
+
+
+@every_estimator
+def test_bad_rows_with_names(estimator):
+    """Names of columns are public; what stands in the columns is not."""
+    estimator = prepared(estimator, fitted=False)
+    names = ["a", "b", "c", "d"]
+    estimator.fit(pd.DataFrame(GOOD, columns=names))
+    other = pd.DataFrame(GOOD, columns=names[::-1])
+    method = "predict" if hasattr(estimator, "predict") else "transform"
+    refused(estimator, lambda e: getattr(e, method)(other), ValueError, "feature names")
+    refused(estimator, lambda e: getattr(e, method)(GOOD[:, :3]), ValueError, "features")
+
+
+@fitted_or_not
+@pytest.mark.parametrize("name", ["sample_weight", "groups", "check_input"])
+@every_estimator
+def test_arguments_that_fit_does_not_take(estimator, name, fitted):
+    estimator = prepared(estimator, fitted)
+    weights = np.full(len(GOOD), NUMBER)
+    for method in ("fit", "fit_transform", "fit_predict"):
+        if hasattr(estimator, method):
+            refused(
+                estimator,
+                lambda e, m=method: getattr(e, m)(GOOD, **{name: weights}),
+                TypeError,
+                name,
+            )
+    refused(estimator, lambda e: e.fit(GOOD, None, weights), TypeError, "positional argument")
+
+
+@pytest.mark.parametrize(
+    "estimator", [DPPCA(2), DPPCA(2, norm_bound=9.0, center=0.0), DPKMeans(3)], ids=repr
+)
+def test_more_columns_than_the_kernel_takes(estimator):
+    """Its integers are exact for 8192 columns; a table of more is refused before the charge."""
+    X = np.full((3, 8193), NUMBER)
+    refused(prepared(estimator, fitted=False), lambda e: e.fit(X), ValueError, "8192 features")
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+PARAMETERS = [
+    *[("epsilon", value, ValueError) for value in (0, 0.0, -1, -1e-300, np.nan, np.inf, -np.inf)],
+    ("epsilon", 10**400, ValueError),
+    *[("epsilon", value, TypeError) for value in ("1", "", True, None, 1j, [1.0], np.ones(1))],
+    *[("delta", value, ValueError) for value in (1, 1.0, 1.5, -1e-9, np.nan, np.inf, -np.inf)],
+    *[("delta", value, TypeError) for value in ("0", False, None, 0j, [0.0])],
+    *[("budget", value, TypeError) for value in (1.0, "flights.budget", {}, PrivacyBudget)],
+    *[("random_state", value, ValueError) for value in ("0", 1.5, [0], True)],
+    ("random_state", np.random.default_rng(0), ValueError),
+]
+
+
+@fitted_or_not
+@pytest.mark.parametrize(("name", "value", "error"), PARAMETERS, ids=repr)
+@every_estimator
+def test_bad_privacy_parameters(estimator, name, value, error, fitted):
+    estimator = prepared(estimator, fitted, **{name: value})
+    refused(estimator, lambda e: e.fit(np.full((20, 4), NUMBER)), error, name)
+    if name in ("epsilon", "delta", "budget"):
+        refused(estimator, lambda e: e.privacy_cost(), error, name)
+
+
+BOUNDS = [
+    ("reversed", (1, 0), ValueError),
+    ("one reversed", ([0, 0, 5, 0], [1, 1, 4, 1]), ValueError),
+    ("too short", ([0, 0], [1, 1]), ValueError),
+    ("too long", ([0] * 5, 1), ValueError),
+    ("no entries", ([], []), ValueError),
+    ("two dimensions", (np.zeros((1, 4)), np.ones((1, 4))), ValueError),
+    ("nan", (0, np.nan), ValueError),
+    ("infinity", (-np.inf, np.inf), ValueError),
+    ("one nan", ([0, 0, np.nan, 0], 1), ValueError),
+    ("none in it", (None, 1), (TypeError, ValueError)),
+    ("too large for a float", (0, 10**400), ValueError),
+    ("other word", "public", ValueError),
+    ("empty word", "", ValueError),
+    ("words", ("a", "b"), TypeError),
+    ("number", 5, TypeError),
+    ("none", None, TypeError),
+    ("one side", (1,), TypeError),
+    ("three sides", (0, 1, 2), TypeError),
+    ("complex", (0, 1j), TypeError),
+    ("objects", (object(), object()), TypeError),
+    ("dates", (np.datetime64("2020"), np.datetime64("2021")), TypeError),
+]
+
+
+@fitted_or_not
+@pytest.mark.parametrize(
+    ("bounds", "error"), [pytest.param(*case[1:], id=case[0]) for case in BOUNDS]
+)
+@every_bounded_estimator
+def test_bad_bounds(estimator, bounds, error, fitted):
+    estimator = prepared(estimator, fitted, bounds=bounds)
+    refused(estimator, lambda e: e.fit(np.full((20, 4), NUMBER)), error, "bounds")
+
+
+OWN = [
+    *[("pca", "norm_bound", v, ValueError) for v in (0, -1.0, np.nan, np.inf, "big", 10**400)],
+    *[("pca", "norm_bound", v, TypeError) for v in (True, None, [1.0, 2.0])],
+    *[("pca", "center", v, ValueError) for v in ([0, 0], np.nan, [0, 0, 0, np.inf])],
+    *[("pca", "center", v, (TypeError, ValueError)) for v in ("middle", None, object(), 10**400)],
+    *[("pca", "n_components", v, ValueError) for v in (0, -1, 5)],
+    *[("pca", "n_components", v, TypeError) for v in (0.9, "mle", True)],
+    *[("pca", "noise", v, (TypeError, ValueError)) for v in ("normal", "gaussian", None, 1)],
+    *[("pca", "whiten", v, TypeError) for v in ("no", None, 2)],
+    *[("kmeans", "n_clusters", v, ValueError) for v in (0, -3)],
+    *[("kmeans", "n_clusters", v, TypeError) for v in (2.0, "8", None, True)],
+    *[("kmeans", "max_iter", v, ValueError) for v in (0, -1)],
+    *[("kmeans", "max_iter", v, TypeError) for v in (1.0, "5", None, True)],
+    *[("kmeans", "algorithm", v, (TypeError, ValueError)) for v in ("elkan", None, 1, [])],
+    *[("standard_scaler", name, "no", TypeError) for name in ("with_mean", "with_std")],
+    *[("minmax_scaler", "feature_range", v, ValueError) for v in ((1, 1), (0, np.nan), 5)],
+    *[("minmax_scaler", "q", v, (TypeError, ValueError)) for v in ("low", 0, 0.7, None, True)],
+    ("minmax_scaler", "clip", "no", TypeError),
+]
+
+
+@fitted_or_not
+@pytest.mark.parametrize(("kind", "name", "value", "error"), OWN, ids=repr)
+def test_bad_parameters_of_their_own(kind, name, value, error, fitted):
+    estimator = prepared(ESTIMATORS[kind], fitted, **{name: value})
+    refused(estimator, lambda e: e.fit(np.full((20, 4), NUMBER)), error, name)
+
+
+# --- budgets and ledgers --------------------------------------------------------------------------
+
+
+@fitted_or_not
+@every_estimator
+def test_budget_too_small(estimator, fitted):
+    first = prepared(estimator, fitted)
+    for budget, privacy in (
+        (PrivacyBudget(0.5, 1e-3), {"epsilon": 1.0}),
+        (PrivacyBudget(5.0), {"epsilon": 1.0, "delta": 1e-6}),
+        (PrivacyBudget(5.0, 1e-9), {"epsilon": 1.0, "delta": 1e-6}),
+        (PrivacyBudget(1.0, 1e-6, accountant="gdp"), {"epsilon": 1.1, "delta": 1e-6}),
+    ):
+        first.set_params(budget=budget, **privacy)
+        text = refused(first, lambda e: e.fit(GOOD), BudgetExceededError, "budget")
+        assert "Nothing was charged" in text
+        assert budget.charges == []
+
+
+def ledgered(estimator, fitted, path):
+    """Return the estimator with a budget whose ledger has this path."""
+    return prepared(estimator, fitted, PrivacyBudget(100.0, 1e-3, ledger=path))
+
+
+@fitted_or_not
+@every_estimator
+def test_ledger_deleted(estimator, fitted, tmp_path):
+    path = tmp_path / "a.budget"
+    estimator = ledgered(estimator, fitted, path)
+    path.unlink()
+    refused(
+        estimator, lambda e: e.fit(GOOD), SealedBudgetError, "budget.*a\\.budget", charged=False
+    )
+    assert estimator.budget.sealed
+    assert not path.exists()  # and nothing made it anew
+
+
+@fitted_or_not
+@every_estimator
+def test_budget_sealed(estimator, fitted, tmp_path):
+    """As a model is after it was unpickled where its ledger is not."""
+    path = tmp_path / "a.budget"
+    model = pickle.dumps(ledgered(estimator, fitted, path))
+    path.rename(tmp_path / "elsewhere")
+    estimator = pickle.loads(model)
+    assert estimator.budget.sealed
+    refused(estimator, lambda e: e.fit(GOOD), SealedBudgetError, "budget", charged=False)
+    if fitted:
+        method = "predict" if hasattr(estimator, "predict") else "transform"
+        assert len(getattr(estimator, method)(GOOD)) == len(GOOD)
+
+
+@fitted_or_not
+@every_estimator
+def test_ledger_of_another_kind(estimator, fitted, tmp_path):
+    path = tmp_path / "a.budget"
+    estimator = ledgered(estimator, fitted, path)
+    for content in (b"not a ledger at all, " * 100, b"", b"SQLite format 3\0" + bytes(4000)):
+        path.write_bytes(content)
+        refused(
+            estimator,
+            lambda e: e.fit(GOOD),
+            (LedgerError, SealedBudgetError),
+            "ledger.*a\\.budget",
+            charged=False,
+        )
+        assert path.read_bytes() == content
+    path.unlink()
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE flights (delay REAL)")
+    other.close()
+    refused(
+        estimator,
+        lambda e: e.fit(GOOD),
+        (LedgerError, SealedBudgetError),
+        "ledger.*a\\.budget",
+        charged=False,
+    )
+    # Nor can a budget be made on such a file.
+    for ledger in (path, tmp_path, tmp_path / "nowhere" / "b.budget"):
+        with pytest.raises(LedgerError, match="ledger"):
+            PrivacyBudget(1.0, ledger=ledger)
+
+
+@fitted_or_not
+@every_estimator
+def test_ledger_locked(estimator, fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_module, "_TIMEOUT", 0.05)
+    path = tmp_path / "a.budget"
+    estimator = ledgered(estimator, fitted, path)
+    before = estimator.budget.charges
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    refused(estimator, lambda e: e.fit(GOOD), LedgerError, "ledger.*locked", charged=False)
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert estimator.budget.charges == before
+    estimator.fit(GOOD)
+
+
+@fitted_or_not
+@every_estimator
+def test_disk_full(estimator, fitted, tmp_path, monkeypatch):
+    path = tmp_path / "a.budget"
+    estimator = ledgered(estimator, fitted, path)
+    before = estimator.budget.charges
+    connect = ledger_module.Ledger._connect
+
+    def full(ledger, mode):
+        connection = connect(ledger, mode)
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    # A page of a ledger holds several charges; this one's name needs pages of its own.
+    monkeypatch.setattr(type(estimator), "__name__", "Long" * 10_000)
+    monkeypatch.setattr(ledger_module.Ledger, "_connect", full)
+    refused(estimator, lambda e: e.fit(GOOD), LedgerError, "ledger.*disk is full")
+    monkeypatch.undo()
+    assert estimator.budget.charges == before
+
+
+@pytest.fixture
+def open_folder():
+    """Make a folder that every user may enter, unlike pytest's own."""
+    folder = Path(tempfile.mkdtemp(prefix="skdp-test-"))
+    folder.chmod(0o777)
+    yield folder
+    folder.chmod(0o777)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here, and no permissions to speak of")
+@fitted_or_not
+@every_estimator
+def test_ledger_read_only(estimator, fitted, open_folder):
+    path = open_folder / "a.budget"
+    estimator = ledgered(estimator, fitted, path)
+    before = estimator.budget.charges
+    path.chmod(0o444)
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:  # permissions bind ordinary users only, and the tests may be run by root
+        verdict = "as it should be"
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            refused(estimator, lambda e: e.fit(GOOD), LedgerError, "ledger.*must be writable")
+        except BaseException as error:
+            verdict = "".join(traceback.format_exception(error))
+        finally:
+            os.write(write, verdict.encode()[:60_000])
+            os._exit(0)
+    os.close(write)
+    with open(read, "rb") as pipe:
+        assert pipe.read().decode() == "as it should be"
+    os.waitpid(pid, 0)
+    assert estimator.budget.charges == before
+
+
+# --- what depends on private values is never refused ---------------------------------------------
+
+ADJACENCIES = ("replace_one", "add_or_remove_one")
+
+
+class Unmetered(PrivacyBudget):
+    """A budget that grants everything and writes nothing."""
+
+    def charge(self, cost, **facts):
+        return None
+
+
+UNMETERED = {adjacency: Unmetered(1.0, adjacency=adjacency) for adjacency in ADJACENCIES}
+
+
+def private_tables():
+    """Yield (name, X): rows that are awkward, but rows."""
+    rng = np.random.default_rng(1)
+    yield "one row", np.array([[1.0, 2.0, 3.0]])
+    yield "fewer rows than clusters", rng.normal(size=(2, 3))
+    yield "twenty rows", rng.normal(size=(20, 3))
+    yield "all rows equal", np.tile([[5.0, -7.0, 0.1]], (50, 1))
+    yield "all zero", np.zeros((50, 3))
+    yield "a constant column", np.column_stack([rng.normal(size=(50, 2)), np.full(50, 3.0)])
+    yield "two values", np.repeat([[0.0, 0.0], [1.0, 1.0]], 25, axis=0)
+    yield "an outlier", np.concatenate([rng.normal(size=(50, 3)), np.full((1, 3), 1e300)])
+    yield "huge", rng.choice([-1e308, 1e308], size=(50, 3))
+    yield "tiny", rng.choice([-5e-324, 5e-324], size=(50, 3))
+    yield "one column", rng.normal(size=(50, 1))
+    yield "more columns than rows", rng.normal(size=(5, 30))
+    yield "booleans", rng.integers(0, 2, size=(50, 3)).astype(bool)
+    yield "int8", rng.integers(-128, 128, size=(50, 3)).astype(np.int8)
+
+
+def released(estimator):
+    """Yield every fitted array or number of an estimator."""
+    for name, value in vars(estimator).items():
+        if name.endswith("_") and name not in ("privacy_", "feature_names_in_"):
+            parts = value if isinstance(value, tuple) else (value,)
+            for part in parts:
+                if part is not None and not isinstance(part, str):
+                    yield name, np.asarray(part, dtype=float)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
+@every_estimator
+def test_private_values_never_raise(estimator, X, adjacency):
+    for privacy in ({"epsilon": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1e6}):
+        e = clone(estimator).set_params(budget=UNMETERED[adjacency], **privacy)
+        if "n_components" in e.get_params():
+            e.set_params(n_components=1)
+        e.fit(X)
+        for name, value in released(e):
+            assert np.all(np.isfinite(value)), name
+        if hasattr(e, "transform"):
+            assert not np.isnan(e.transform(X)).any()
+        if hasattr(e, "predict"):
+            assert e.predict(X).shape == (len(X),)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
+@every_bounded_estimator
+def test_private_values_never_raise_within_stated_bounds(estimator, X, adjacency):
+    """Bounds of zero width, bounds that hold no row, bounds that hold them all."""
+    for bounds in ((0, 0), (1e6, 1e6 + 1), (-1e100, 1e100), (0, 1e-300)):
+        for privacy in ({"epsilon": 0.1}, {"epsilon": 1.0, "delta": 1e-6}):
+            e = clone(estimator).set_params(budget=UNMETERED[adjacency], bounds=bounds, **privacy)
+            e.fit(X)
+            for name, value in released(e):
+                assert np.all(np.isfinite(value)), name

@@ -1,0 +1,63 @@
+"""Public docstrings: numpydoc, complete, and with what each class says about privacy."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+
+import pytest
+from numpydoc.validate import validate
+
+import skdp
+
+MODULES = ["skdp", "skdp.model_selection", "skdp.inspection"]
+
+# What numpydoc calls them: no docstring; sections out of order, unknown or misspelt; parameters
+# missing, unknown, out of order or without type; summary that does not end in a full stop; no
+# Returns or Yields.
+CHECKS = {"GL05", "GL06", "GL07", "GL08", "PR01", "PR02", "PR03", "PR04", "RT01", "SS03", "YD01"}
+
+
+def public_objects() -> list[str]:
+    """Return the dotted names of public classes, their own public methods, and functions."""
+    names = []
+    for module in MODULES:
+        for name in import_module(module).__all__:
+            value = getattr(import_module(module), name)
+            if not callable(value):
+                continue
+            names.append(f"{module}.{name}")
+            if inspect.isclass(value):
+                names += [
+                    f"{module}.{name}.{method}"
+                    for method, function in inspect.getmembers(value, inspect.isroutine)
+                    if not method.startswith("_")
+                    and getattr(function, "__module__", "").startswith("skdp.")
+                ]
+    return sorted(names)
+
+
+@pytest.mark.parametrize("name", public_objects())
+def test_numpydoc(name):
+    errors = [(code, text) for code, text in validate(name)["errors"] if code in CHECKS]
+    assert errors == []
+
+
+@pytest.mark.parametrize("name", [name for name in skdp.__all__ if name.startswith("DP")])
+def test_an_estimator_says_what_it_releases_and_shows_how_it_is_used(name):
+    doc = inspect.getdoc(getattr(skdp, name))
+    for phrase in ("**Privacy", "eleased*", "ensitivity*", "echanism*", "harged*"):
+        assert phrase in doc, phrase
+    for section in ("Parameters", "Attributes", "Raises", "References", "Examples"):
+        assert f"\n{section}\n{'-' * len(section)}\n" in doc
+    assert ">>> " in doc
+
+
+def test_the_check_finds_what_is_missing(monkeypatch):
+    def undocumented(a):
+        """Return something without saying what."""
+        return a
+
+    monkeypatch.setattr(skdp, "undocumented", undocumented, raising=False)
+    codes = {code for code, _ in validate("skdp.undocumented")["errors"]}
+    assert {"PR01", "RT01"} <= codes & CHECKS
