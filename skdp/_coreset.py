@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import euclidean_distances
 
 from skdp import kernel
 
@@ -291,15 +292,15 @@ def sphere_packing(
 
     def pack(radius: float) -> Floats | None:
         inner = np.maximum(half - radius, 0.0)
-        kept: list[Floats] = []
-        for draws in rng.uniform(-1.0, 1.0, size=(n_clusters, tries, half.size)) * inner:
-            for point in draws:
-                if all(np.sum((point - other) ** 2) >= 4 * radius**2 for other in kept):
-                    kept.append(point)
-                    break
-            else:
+        kept = np.empty((n_clusters, half.size))
+        for i in range(n_clusters):
+            draws = rng.uniform(-1.0, 1.0, size=(tries, half.size)) * inner
+            if i:
+                draws = draws[euclidean_distances(draws, kept[:i]).min(axis=1) >= 2 * radius]
+            if not len(draws):
                 return None
-        return np.array(kept)
+            kept[i] = draws[0]
+        return kept
 
     best = rng.uniform(-1.0, 1.0, size=(n_clusters, half.size)) * half
     low, high = 0.0, float(np.linalg.norm(half))

@@ -60,7 +60,12 @@ def check_bounds(bounds: Any, n_features: int) -> tuple[NDArray, NDArray] | None
         raise ValueError(f"bounds must be 'private' or a pair (low, high), got {bounds!r}")
     try:
         low, high = bounds
-        pair = [np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)]
+        sides = [np.asarray(low), np.asarray(high)]
+        if any(side.dtype.kind not in "biufO" for side in sides):  # text, dates, complex
+            raise TypeError
+        pair = [np.asarray(side, dtype=np.float64) for side in sides]
+    except OverflowError:
+        raise ValueError("bounds: low and high must be finite") from None
     except (TypeError, ValueError):
         raise TypeError(
             "bounds must be 'private' or a pair (low, high) of numbers or of one number per feature"

@@ -467,11 +467,22 @@ class DPKMeans(
 
     def _cluster(self, session: kernel.Session, box: _Box, n_clusters: int, max_iter: int) -> _Fit:
         """Choose the algorithm from public parameters and run it on the rest of the allowance."""
-        if self.algorithm == "lloyd":
+        one_point = box.radius < 1 / _LARGEST_BOUND
+        if self.algorithm == "lloyd" and not one_point:
             return _fit_lloyd(session, box, n_clusters, max_iter)
         share = session.rest * _COUNT_SHARE if session.adjacency != "replace_one" else None
         count = session.count(share)
         n, n_std = max(float(count.value), 1.0), float(count.std)
+        if one_point:
+            # Public bounds leave one point (or squares that vanish): there is nothing to learn.
+            spread = np.full(n_clusters, box.radius)
+            return _Fit(
+                np.repeat(box.middle[None], n_clusters, axis=0),
+                spread,
+                np.full(n_clusters, n / n_clusters),
+                n_std / n_clusters,
+                n_iter=0,
+            )
         if n_clusters == 1:
             return _fit_mean(session, box, n, n_std, n_clusters)
         if session.n_features > _MANY_FEATURES:

@@ -318,7 +318,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         ``sqrt(explained_variance_ * (n_samples_ - 1))``: an estimate from the released values.
     mean_ : ndarray of shape (n_features,)
         Estimated mean of the clipped rows.
-    mean_std_ : float
+    mean_std_error_ : float
         Standard error by noise of a coordinate of ``mean_``.
     noise_level_ : float
         Largest eigenvalue that noise alone would show in the covariance, in squared units of X.
@@ -328,7 +328,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
     noise_variance_ : float
         Average variance in the directions that were left out; zero if none was.
     norm_bound_ : float
-        Radius of the ball, stated or learned.
+        Radius of the ball in use.
     center_ : ndarray of shape (n_features,)
         Centre of the ball, stated or learned.
     noise_ : {"gaussian", "wishart", "laplace"}
@@ -346,12 +346,12 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         In `fit`, before anything is charged: a parameter out of its range, ``n_components``
         above the number of features, ``noise="gaussian"`` with ``delta=0``, rows that are not
         finite numbers.
-    BudgetExceededError
-        In `fit`, if the budget does not cover (epsilon, delta).
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
 
     Notes
     -----
@@ -364,18 +364,18 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
     Frobenius norm g if a row is added or removed, sqrt(2) g if one is replaced; nuclear norm g,
     respectively 2 g. *Mechanism*: rounded Gaussian noise isotropic in the Frobenius norm; or a
     difference of two Wishart matrices, pure epsilon-DP; or discrete Laplace noise on the upper
-    triangle.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    triangle. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
-    Nothing raises or warns because of what the rows hold. Constant columns, one row, fewer rows
-    than features, all rows equal: there are always ``n_components`` orthonormal components, those
-    beyond ``n_resolved_`` being directions of noise. Rows so few that the noise exceeds any
-    possible variance leave variances between zero and the square of the radius.
+    **Few or odd rows.** Nothing raises or warns because of what the rows hold. Constant columns,
+    one row, fewer rows than features, all rows equal: there are always ``n_components``
+    orthonormal components, those beyond ``n_resolved_`` being directions of noise. Rows so few
+    that the noise exceeds any possible variance leave variances between zero and twice the square
+    of the radius.
 
-    What noise does to eigenvalues is corrected: an eigenvalue w above the noise's edge e counts
-    as ``sqrt(w**2 - e**2)``, the variance that its eigenvector explains in expectation, and
-    those below the edge share what remains of the trace equally. Without noise this is
-    scikit-learn's PCA. The mean is shrunk towards the centre by the James-Stein rule.
+    **Variances.** What noise does to eigenvalues is corrected: an eigenvalue w above the noise's
+    edge e counts as ``sqrt(w**2 - e**2)``, the variance that its eigenvector explains in
+    expectation, and those below the edge share what remains of the trace equally. Without noise
+    this is scikit-learn's PCA. The mean is shrunk towards the centre by the James-Stein rule.
 
     The output of ``transform`` on private rows is as private as these rows are.
 
@@ -484,7 +484,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
             self.noise_ = gram.noise
             self.n_samples_ = n
             self.mean_ = center + shift
-            self.mean_std_ = float(shift_std)
+            self.mean_std_error_ = float(shift_std)
             self._keep(spectrum, k, n)
         return self
 

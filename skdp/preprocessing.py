@@ -12,117 +12,35 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
 
 from skdp import kernel
-from skdp.base import LEARNING_SHARE, PrivateMixin, check_bounds, check_integer
-from skdp.budget import Cost, PrivacyBudget
+from skdp._scalers import (
+    N_CELLS,
+    Floats,
+    Scaler,
+    auto_q,
+    check_flag,
+    column_epsilon,
+    finite,
+    full_level,
+    moment_errors,
+)
+from skdp.base import LEARNING_SHARE, check_bounds
+from skdp.budget import PrivacyBudget
 
 __all__ = ["DPMinMaxScaler", "DPStandardScaler"]
-
-Floats = NDArray[np.float64]
-Pair = tuple[Floats, Floats]
-
-_LARGEST = float(np.finfo(np.float64).max)
-_SMALLEST = float(np.finfo(np.float64).tiny)
 
 # Rounding a value to the kernel's grid and its square to 2**-17 of the box moves a variance, in
 # units of the squared half width, by less than this; below it a variance means nothing.
 _RESOLUTION = 2.0**-16
 # Variance of a uniform column, in the same units: what a column counts as that noise hides.
 _UNIFORM = 1.0 / 3.0
-_N_CELLS = 4096  # of a column's bounds; a released quantile is the outer edge of one of them
 _COUNT_SHARE = 0.02  # of the allowance, for the number of rows where it is private
-_EMPTY_CELL = 0.01  # chance that noise puts an extreme quantile beyond the rows
-_LARGEST_Q = 0.25
+_LARGEST, _SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
 
 
-def _finite(values: Floats) -> Floats:
-    """Replace infinities by the largest float of their sign."""
-    return np.clip(values, -_LARGEST, _LARGEST)
-
-
-def _widened(low: Floats, high: Floats) -> Pair:
-    """Widen learned bounds by half their width, and by an octave, on both sides.
-
-    The learning sees an octave only if its count stands clear of the noise, which on few rows is
-    a large part of them: clipping such tails costs far more than noise on a wider box.
-    """
-    half = high / 2 - low / 2
-    below = np.where(low < 0, 2 * low, low / 2)
-    above = np.where(high > 0, 2 * high, high / 2)
-    return np.minimum(low - half, below), np.maximum(high + half, above)
-
-
-def _full_level(cost: Cost) -> float:
-    """Return what a whole fit may lose: mu if its noise is Gaussian, else epsilon."""
-    return cost.epsilon if cost.mu is None else cost.mu
-
-
-def _check_flag(value: Any, name: str) -> bool:
-    """Return a boolean parameter, or raise with its name."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
-    return bool(value)
-
-
-class _Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator):
-    """What the two scalers share: bounds, the free fit, and the caller's array on the way back."""
-
-    bounds: Any
-
-    def _bounds_in(self, session: kernel.Session, stated: Pair | None) -> Pair:
-        """Return the stated bounds, or learn them at LEARNING_SHARE and widen them."""
-        return _widened(*session.learn_bounds(LEARNING_SHARE)) if stated is None else stated
-
-    def _nothing_released(self) -> kernel.PrivacyCertificate:
-        """Return the certificate of a fit that looks at no row's values and charges nothing."""
-        return kernel.PrivacyCertificate(
-            estimator=type(self).__name__,
-            adjacency=self._adjacency,
-            unit="row",
-            epsilon=0.0,
-            delta=0.0,
-            mu=None,
-            seeded=False,
-            charged=False,
-            releases=(),
-        )
-
-    def _scaled_array(self, X: Any) -> Floats:
-        """Check what `inverse_transform` is given: any finite table of n_features_in_ columns."""
-        check_is_fitted(self)
-        values = kernel.check_public_array(X, estimator=type(self).__name__)
-        if values.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X must have {self.n_features_in_} columns, as many as in fit, got "
-                f"{values.shape[1]}"
-            )
-        return values
-
-
-# --- standardising ----------------------------------------------------------------------------
-
-
-def _moment_errors(
-    mean: Floats, square: Floats, noise: float, *, replace: bool
-) -> tuple[Floats, Floats]:
-    """Return the standard errors of mean and variance from those of the two moments.
-
-    All in units of the half width. The variance is ``square - mean**2``. Where the number of rows
-    is private it carries noise of the same size, which moves every quotient: the mean by `mean`
-    times it, the variance by what stands beside it below (first order).
-    """
-    count = 0.0 if replace else 1.0
-    mean_error = noise * np.sqrt(1.0 + count * mean**2)
-    moved = square - 0.5 - 2.0 * mean**2
-    variance_error = noise * np.sqrt(1.0 + 4.0 * mean**2 + count * moved**2)
-    return mean_error, variance_error
-
-
-class DPStandardScaler(_Scaler):
+class DPStandardScaler(Scaler):
     """Standardise columns by their differentially private mean and standard deviation.
 
     The private twin of scikit-learn's ``StandardScaler``, without ``partial_fit``, ``copy`` (the
@@ -253,9 +171,8 @@ class DPStandardScaler(_Scaler):
         self.random_state = random_state
 
     def _is_free(self) -> bool:
-        """Say whether a fit releases nothing."""
-        with_mean = _check_flag(self.with_mean, "with_mean")
-        return not (_check_flag(self.with_std, "with_std") or with_mean)
+        with_mean = check_flag(self.with_mean, "with_mean")
+        return not (check_flag(self.with_std, "with_std") or with_mean)
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Charge the budget and release means and variances.
@@ -289,17 +206,17 @@ class DPStandardScaler(_Scaler):
                 self.privacy_ = session.certificate()
             # Of the box on the kernel's grid: zero where the bounds are equal.
             half_width = box.half * box.grid
-            mean_error, variance_error = _moment_errors(
+            mean_error, variance_error = moment_errors(
                 mean.value, square.value, float(mean.std), replace=replace
             )
             with np.errstate(over="ignore", under="ignore"):
                 self.mean_ = np.clip(box.center + mean.value * half_width, *self.bounds_)
-                self.mean_std_error_ = _finite(mean_error * half_width)
+                self.mean_std_error_ = finite(mean_error * half_width)
                 if self.with_std:
                     variance = np.maximum(square.value - mean.value**2, 0.0)
                     floor = np.clip(variance_error, _RESOLUTION, _UNIFORM)
-                    self.var_ = _finite(variance * half_width * half_width)
-                    self.var_std_error_ = _finite(variance_error * half_width * half_width)
+                    self.var_ = finite(variance * half_width * half_width)
+                    self.var_std_error_ = finite(variance_error * half_width * half_width)
                     scale = np.sqrt(np.maximum(variance, floor)) * half_width
                     self.scale_ = np.where(scale > 0.0, scale, 1.0)
         return self
@@ -343,25 +260,7 @@ class DPStandardScaler(_Scaler):
                 values += self.mean_
         return values
 
-    def privacy_cost(  # type: ignore[override]  # None: nothing is charged
-        self, n_samples: int | None = None, n_features: int | None = None
-    ) -> Cost | None:
-        """Return the price of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-            Accepted for symmetry; the price does not depend on them.
-
-        Returns
-        -------
-        cost : skdp.budget.Cost or None
-            None if a fit releases nothing (``with_mean=False, with_std=False``).
-        """
-        cost = super().privacy_cost(n_samples, n_features)
-        return None if self._is_free() else cost
-
-    def expected_error(self, n_samples: int, n_features: int) -> float:
+    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
         """Return the standard error that noise will give a mean, as a part of its bounds' width.
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough.
@@ -370,8 +269,8 @@ class DPStandardScaler(_Scaler):
         ----------
         n_samples : int
             Number of rows, as far as it is public.
-        n_features : int
-            Number of columns.
+        n_features : int, default=None
+            Number of columns; ``n_features_in_`` after `fit`.
 
         Returns
         -------
@@ -385,8 +284,7 @@ class DPStandardScaler(_Scaler):
         >>> round(DPStandardScaler(epsilon=0.1, bounds=(0, 1)).expected_error(10_000, 1), 4)
         0.0017
         """
-        n = check_integer(n_samples, "n_samples", low=1)
-        d = check_integer(n_features, "n_features", low=1)
+        n, d = self._sizes(n_samples, n_features)
         private = check_bounds(self.bounds, d) is None
         cost = self.privacy_cost()
         if cost is None:
@@ -403,27 +301,6 @@ class DPStandardScaler(_Scaler):
 
 
 # --- scaling to a range -----------------------------------------------------------------------
-
-
-def _auto_q(n: float, epsilon: float) -> float:
-    """Return the quantile level that is as extreme as n rows and a column's epsilon allow.
-
-    The exponential mechanism weighs a cell that lies r ranks off by exp(-r epsilon / 2). A cell
-    beyond all rows lies q n off, and there are at most `_N_CELLS`, so with this q one of them is
-    drawn with probability below `_EMPTY_CELL`. Rounded up to three digits, so that the kernel's
-    integer scores stay short.
-    """
-    ranks = max(2.0 / epsilon * math.log(_N_CELLS / _EMPTY_CELL), 0.5)
-    q = ranks / n
-    if q >= _LARGEST_Q:
-        return _LARGEST_Q
-    digit = 10.0 ** (math.floor(math.log10(q)) - 2)
-    return float(f"{math.ceil(q / digit) * digit:.2e}")
-
-
-def _column_epsilon(level: float, d: int, *, pure: bool) -> float:
-    """Return the epsilon that each of d columns gets of a release's level (epsilon or mu)."""
-    return level / d if pure else kernel.pure_epsilon_from_mu(level / math.sqrt(d))
 
 
 def _check_range(feature_range: Any) -> tuple[float, float]:
@@ -448,7 +325,7 @@ def _check_q(q: Any) -> float | None:
     return float(q)
 
 
-class DPMinMaxScaler(_Scaler):
+class DPMinMaxScaler(Scaler):
     """Scale columns to a range by stated bounds, or by private extreme quantiles.
 
     The private twin of scikit-learn's ``MinMaxScaler``, without ``partial_fit`` and ``copy`` (the
@@ -575,6 +452,9 @@ class DPMinMaxScaler(_Scaler):
         self.budget = budget
         self.random_state = random_state
 
+    def _is_free(self) -> bool:
+        return not isinstance(self.bounds, str)
+
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Take the stated bounds, or charge the budget and release quantiles.
 
@@ -591,7 +471,7 @@ class DPMinMaxScaler(_Scaler):
         """
         with self._all_or_nothing():
             low, high = _check_range(self.feature_range)
-            _check_flag(self.clip, "clip")
+            check_flag(self.clip, "clip")
             q = _check_q(self.q)
             rows = self._open(X)
             stated = check_bounds(self.bounds, rows.n_features)
@@ -606,10 +486,10 @@ class DPMinMaxScaler(_Scaler):
             # Halves first, because the width of huge bounds may overflow.
             half_range = self.data_max_ / 2 - self.data_min_ / 2
             with np.errstate(over="ignore", under="ignore"):
-                self.data_range_ = _finite(2 * half_range)
+                self.data_range_ = finite(2 * half_range)
                 divisor = np.where(half_range > 0, half_range, 0.5)
                 self.scale_ = np.clip((high / 2 - low / 2) / divisor, _SMALLEST, _LARGEST)
-                self.min_ = _finite(low - self.data_min_ * self.scale_)
+                self.min_ = finite(low - self.data_min_ * self.scale_)
         return self
 
     def _release_quantiles(self, session: kernel.Session, q: float | None) -> None:
@@ -619,17 +499,17 @@ class DPMinMaxScaler(_Scaler):
             replace = session.adjacency == "replace_one"
             n = float(session.n_rows) if replace else float(session.count(_COUNT_SHARE).value)
             level = session.level(session.rest / 2)
-            epsilon = _column_epsilon(level, session.n_features, pure=session.pure)
-            q = _auto_q(max(n, 1.0), epsilon)
+            epsilon = column_epsilon(level, session.n_features, pure=session.pure)
+            q = auto_q(max(n, 1.0), epsilon)
         self.q_ = q
         box = session.box(*self.bounds_, per_feature=True)
         each = session.rest / 2
-        first = session.quantile(box, q, each, n_cells=_N_CELLS, name="lower quantile").value
+        first = session.quantile(box, q, each, n_cells=N_CELLS, name="lower quantile").value
         # Rounded, because the kernel's integer scores are as long as the level's decimals.
         p = round(1.0 - q, 12)
-        last = session.quantile(box, p, each, n_cells=_N_CELLS, name="upper quantile").value
+        last = session.quantile(box, p, each, n_cells=N_CELLS, name="upper quantile").value
         # From the middles of the cells to their outer edges. Noise may exchange the two.
-        half_cell = (self.bounds_[1] - self.bounds_[0]) / _N_CELLS / 2
+        half_cell = (self.bounds_[1] - self.bounds_[0]) / N_CELLS / 2
         self.data_min_ = np.minimum(first, last) - half_cell
         self.data_max_ = np.maximum(first, last) + half_cell
 
@@ -666,25 +546,7 @@ class DPMinMaxScaler(_Scaler):
         with np.errstate(over="ignore", under="ignore"):
             return (self._scaled_array(X) - low) / self.scale_ + self.data_min_
 
-    def privacy_cost(  # type: ignore[override]  # None: nothing is charged
-        self, n_samples: int | None = None, n_features: int | None = None
-    ) -> Cost | None:
-        """Return the price of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-            Accepted for symmetry; the price does not depend on them.
-
-        Returns
-        -------
-        cost : skdp.budget.Cost or None
-            None with stated bounds: a fit charges nothing.
-        """
-        cost = super().privacy_cost(n_samples, n_features)
-        return cost if isinstance(self.bounds, str) else None
-
-    def expected_error(self, n_samples: int, n_features: int) -> float:
+    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
         """Return about which part of the rows a column's range will leave out.
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough.
@@ -693,8 +555,8 @@ class DPMinMaxScaler(_Scaler):
         ----------
         n_samples : int
             Number of rows, as far as it is public.
-        n_features : int
-            Number of columns.
+        n_features : int, default=None
+            Number of columns; ``n_features_in_`` after `fit`.
 
         Returns
         -------
@@ -708,8 +570,7 @@ class DPMinMaxScaler(_Scaler):
         >>> DPMinMaxScaler(epsilon=1.0).expected_error(100_000, 4)
         0.0046
         """
-        n = check_integer(n_samples, "n_samples", low=1)
-        d = check_integer(n_features, "n_features", low=1)
+        n, d = self._sizes(n_samples, n_features)
         if check_bounds(self.bounds, d) is not None:
             return 0.0
         cost = self.privacy_cost()
@@ -718,6 +579,6 @@ class DPMinMaxScaler(_Scaler):
             counted = 0.0 if self._adjacency == "replace_one" else _COUNT_SHARE
             share = (1.0 - LEARNING_SHARE - counted) / 2
             pure = cost.mu is None
-            level = _full_level(cost) * (share if pure else math.sqrt(share))
-            q = _auto_q(float(n), _column_epsilon(level, d, pure=pure))
+            level = full_level(cost) * (share if pure else math.sqrt(share))
+            q = auto_q(float(n), column_epsilon(level, d, pure=pure))
         return 2.0 * (q or 0.0)

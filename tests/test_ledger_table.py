@@ -79,7 +79,9 @@ def _(budget, tmp_path):
 
 
 def search(budget, n_jobs):
-    found = GridSearchCV(kmeans(budget), {"n_clusters": [1, 2, 3]}, cv=5, n_jobs=n_jobs)
+    found = GridSearchCV(
+        kmeans(budget), {"n_clusters": [1, 2, 3]}, cv=5, n_jobs=n_jobs, error_score="raise"
+    )
     cost = search_cost(found, len(X))
     assert cost.epsilon == 16.0
     with budget.reserve(cost):

@@ -39,6 +39,9 @@ class Unmetered(PrivacyBudget):
     def charge(self, cost, **facts):
         return None
 
+    def describe(self, charge, *facts, **more):
+        return None
+
 
 UNMETERED = {adjacency: Unmetered(1.0, adjacency=adjacency) for adjacency in ADJACENCIES}
 
@@ -237,6 +240,11 @@ def test_expected_error_falls_with_n_and_epsilon():
     assert DPStandardScaler(with_mean=False, with_std=False).expected_error(10, 5) == 0
     assert DPMinMaxScaler(q=0.1).expected_error(10, 5) == pytest.approx(0.2)
     assert DPMinMaxScaler(epsilon=1e-9).expected_error(10, 5) == 0.5
+    for make in (DPStandardScaler, DPMinMaxScaler):
+        with pytest.raises(ValueError, match="n_features"):
+            make().expected_error(100)
+        scaler = make().fit(np.ones((5, 3)))
+        assert scaler.expected_error(100) == scaler.expected_error(100, 3)
     counted = DPMinMaxScaler(budget=UNMETERED["add_or_remove_one"]).expected_error(10**5, 5)
     assert counted > DPMinMaxScaler().expected_error(10**5, 5)
 

@@ -85,7 +85,7 @@ def digits_table(X: np.ndarray, seeds: int) -> None:
 
 def peers_table(X: np.ndarray) -> None:
     """Print what other methods reach: as published here, and measured where they install."""
-    print("\nThe same task, other methods, add_or_remove_one (published figures)")
+    print("\nThe same task, other methods, add_or_remove_one (recorded figures; -: none in 20 s)")
     print(f"{'epsilon':48}{'0.3':>8}{'1':>8}{'3':>8}")
     for name, row in PUBLISHED.items():
         print(f"{name:48}" + "".join(f"{'-' if v is None else format(v, '.2f'):>8}" for v in row))

@@ -6,6 +6,7 @@ import datetime
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from sklearn.base import clone
@@ -22,7 +23,7 @@ class _StandIn(PrivacyBudget):
 
     def __init__(self, adjacency: str) -> None:
         super().__init__(1.0, adjacency=adjacency)
-        self.asked: list[tuple[Cost, str, str]] = []
+        self.asked: list[Any] = []
 
     def charge(
         self,
@@ -36,6 +37,7 @@ class _StandIn(PrivacyBudget):
         """Grant the charge and remember the parts of it that the ledger would publish."""
         self.asked.append((cost, estimator, note))
         return Charge(
+            number=len(self.asked),
             when=datetime.datetime.now(datetime.UTC),
             estimator=estimator,
             epsilon=cost.epsilon,
@@ -49,6 +51,16 @@ class _StandIn(PrivacyBudget):
             pid=os.getpid(),
             cost=cost,
         )
+
+    def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
+        """Remember what the ledger would publish of the fit's releases."""
+        self.asked.append([dict(release) for release in releases])
+
+
+@cache
+def _stand_in(adjacency: str) -> _StandIn:
+    """Return the one stand-in of a relation: making a budget makes a file."""
+    return _StandIn(adjacency)
 
 
 class Subject(NamedTuple):
@@ -76,7 +88,7 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
         if isinstance(value, PrivacyBudget):
             adjacency = value.adjacency
             if adjacency not in budgets:
-                budgets[adjacency] = _StandIn(adjacency)
+                budgets[adjacency] = _stand_in(adjacency)
             changes[name] = budgets[adjacency]
         elif last == "budget" and value is None:
             unstated = True

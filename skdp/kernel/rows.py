@@ -75,20 +75,21 @@ def _to_float(block: Any) -> tuple[NDArray[np.float64] | None, str]:
     inside the ``except`` would carry it along as ``__context__``.
     """
     try:
-        if _is_frame(block):
+        if hasattr(block, "to_pandas") and not hasattr(block, "to_numpy"):
+            block = block.to_pandas()  # pyarrow
+        table = _is_frame(block)
+        if not table:
+            block = np.asarray(block.to_numpy() if hasattr(block, "to_numpy") else block)
+        kinds = {getattr(t, "kind", "O") for t in (block.dtypes if table else [block.dtype])}
+        if "c" in kinds:
+            return None, "complex"
+        if kinds & {"m", "M"}:  # dates and durations, which would turn into counts of ticks
+            return None, "type"
+        if table:
             # The conversion must not depend on dtype quirks: nullable columns give NaN for NA.
             values = block.to_numpy(dtype=np.float64, na_value=np.nan)
-        elif hasattr(block, "to_numpy") and not isinstance(block, np.ndarray):
-            values = np.asarray(block.to_numpy(), dtype=np.float64)
-        elif hasattr(block, "to_pandas"):
-            values = block.to_pandas().to_numpy(dtype=np.float64, na_value=np.nan)
         else:
-            values = np.asarray(block)
-            if values.dtype.kind == "c":
-                return None, "complex"
-            if values.dtype.kind in "mM":
-                return None, "type"
-            values = np.asarray(values, dtype=np.float64)
+            values = np.asarray(block, dtype=np.float64)
     except TypeError:
         return None, "type"
     except (ValueError, OverflowError, AttributeError):

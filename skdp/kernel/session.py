@@ -8,6 +8,8 @@ and release nothing.
 from __future__ import annotations
 
 import math
+import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,6 +38,8 @@ from skdp.kernel.rows import Rows
 __all__ = ["GramRelease", "Session", "Tree", "open_session"]
 
 MAX_DEPTH = 16
+
+_QUIET = threading.RLock()  # held while warnings are off
 
 
 def _released(value: NDArray | float, std: Any) -> Release:
@@ -414,7 +418,7 @@ class Session(Meter):
         high: float,
         share: Share = None,
         *,
-        rowwise: bool = False,
+        rowwise: bool | str = False,
         name: str = "score",
     ) -> Release:
         """Release the mean over rows of a user's score of one row, clipped to [low, high].
@@ -422,15 +426,21 @@ class Session(Meter):
         The callable gets one row at a time (X and y slices of length one); its exceptions and
         non-finite results become `low`. With ``rowwise=True``, under replace-one only, it gets
         blocks at fixed positions and must map each row by itself: row i's result may then depend
-        on i and row i, which replace-one allows. Guarantee: as `mean` of a one-dimensional box.
+        on i and row i, which replace-one allows. With ``rowwise="exact"`` it gets blocks under both
+        relations and must give each row the same bits in every block (elementwise ufuncs and
+        ``accumulate`` do, BLAS does not). Guarantee: as `mean` of a one-dimensional box.
         """
         view = Box([low], [high])
         # One row is enough to be exact; a block needs the caller's word that rows do not mix.
-        step = 4096 if rowwise and self._replace else 1
+        step = 4096 if rowwise == "exact" or (rowwise and self._replace) else 1
         total, n = 0, self._rows._n
-        for X, y in self._rows.slices(step):
-            values = _row_scores(score, X, y, low)
-            total += int(view.map(np.clip(values, low, high)[:, None]).sum())
+        # Warnings may quote rows. Their filters belong to the process: without the lock, two
+        # threads that score at once would leave all warnings off for good.
+        with _QUIET, np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for X, y in self._rows.slices(step):
+                values = _row_scores(score, X, y, low)
+                total += int(view.map(np.clip(values, low, high)[:, None]).sum())
         exact = np.array([total], dtype=np.int64)
         if self._replace:
             noisy, std = self.vector(name, exact, 2 * view.norm, share, unit=float(view.grid[0]))
@@ -448,19 +458,15 @@ class Session(Meter):
 
 def _row_scores(score: Callable[[Any, Any], ArrayLike], X: Any, y: Any, default: float) -> Floats:
     """Apply the user's callable; exceptions and non-finite values become the public default."""
-    import warnings
-
     length = X.shape[0]
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            values = np.asarray(score(X, y), dtype=np.float64).reshape(length)
-        except Exception:  # noqa: BLE001  whatever a row makes the callable do stays inside
-            if length > 1:
-                # One bad row must not decide for the others: ask for each row alone.
-                parts = [_row_scores(score, *_one(X, y, i), default) for i in range(length)]
-                return np.concatenate(parts)
-            return np.array([default])
+    try:
+        values = np.asarray(score(X, y), dtype=np.float64).reshape(length)
+    except Exception:  # noqa: BLE001  whatever a row makes the callable do stays inside
+        if length > 1:
+            # One bad row must not decide for the others: ask for each row alone.
+            parts = [_row_scores(score, *_one(X, y, i), default) for i in range(length)]
+            return np.concatenate(parts)
+        return np.array([default])
     return np.where(np.isfinite(values), values, default)
 
 

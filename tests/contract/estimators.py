@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
+from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 
@@ -69,17 +70,21 @@ class Case:
         around [-1, 1], and far outside of it too.
     sklearn : bool
         Whether scikit-learn's checks run on it; configurations of one class need them once.
+    n_features : int
+        Of the rows that it is tested on.
     """
 
     name: str
     make: Callable[..., Any]
     sklearn: bool = False
+    n_features: int = 3
 
 
 def _pipeline(**privacy: Any) -> Any:
     return make_pipeline(
         DPStandardScaler(bounds=(-1, 1), **privacy),
         DPPCA(2, norm_bound=4.0, center=0.0, **privacy),
+        DPKMeans(2, bounds=(-4, 4), **privacy),
     )
 
 
@@ -93,13 +98,26 @@ CASES = (
     Case("pca_private", DPPCA, sklearn=True),
     Case("pca_laplace", lambda **p: DPPCA(norm_bound=1.0, noise="laplace", **p)),
     Case("pca_wishart", lambda **p: DPPCA(1, norm_bound=1.0, noise="wishart", **p)),
+    Case("kmeans", lambda **p: DPKMeans(2, bounds=(-1, 1), **p)),
+    Case("kmeans_private", DPKMeans, sklearn=True),
+    Case("kmeans_lloyd", lambda **p: DPKMeans(2, algorithm="lloyd", **p), sklearn=True),
+    # Enough epsilon for the subspace not to be given up, features enough for there to be one.
+    Case(
+        "kmeans_subspace",
+        lambda **p: DPKMeans(2, bounds=(-1, 1), **{**p, "epsilon": 50.0}),
+        n_features=13,
+    ),
     Case("pipeline", _pipeline),
 )
 
 # Checks of scikit-learn that an estimator cannot pass and stay private, each with its reason.
 # No reason may be about fitting, cloning, pickling or parameters. An entry that passes is a
 # failure (strict), so the table cannot outlive its reasons.
-EXPECTED_FAILURES: dict[str, dict[str, str]] = {}
+EXPECTED_FAILURES: dict[str, dict[str, str]] = {
+    "DPKMeans": {
+        "check_clustering": "reads labels_, the exact assignment of private rows: never released",
+    },
+}
 
 
 def make(case: Case, delta: float, relation: str = "replace_one", epsilon: float = 1.0) -> Any:

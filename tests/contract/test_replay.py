@@ -17,13 +17,13 @@ D = 3
 PUBLIC = np.random.default_rng(7).normal(size=(5, D))
 
 
-def unrelated(relation):
+def unrelated(relation, d):
     """Return pairs of tables as unlike each other as the domain allows."""
     other = 40 if relation == "replace_one" else 17
-    spread, constant = rows(40, D, 0), np.full((other, D), 3.25)
-    far = rows(other, D, 1) * [1e6, 1e-6, 1.0] + 50
-    huge = np.full((other, D), -1e300)
-    one = np.full((40 if relation == "replace_one" else 1, D), 5e-324)
+    spread, constant = rows(40, d, 0), np.full((other, d), 3.25)
+    far = rows(other, d, 1) * np.resize([1e6, 1e-6, 1.0], d) + 50
+    huge = np.full((other, d), -1e300)
+    one = np.full((40 if relation == "replace_one" else 1, d), 5e-324)
     return [(spread, constant), (spread, far), (far[:other], _as_long(spread, relation, other)),
             (huge, _as_long(spread, relation, other)), (spread, one)]  # fmt: skip
 
@@ -37,8 +37,9 @@ def _as_long(X, relation, length):
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_fit_learns_from_releases_only(case, delta, relation):
     estimator = make(case, delta, relation)
-    for X, other in unrelated(relation):
-        replay_check(estimator, X, other, X_public=PUBLIC)
+    public = rows(5, case.n_features, 7)
+    for X, other in unrelated(relation, case.n_features):
+        replay_check(estimator, X, other, X_public=public)
 
 
 def test_a_budget_is_not_charged_by_audits():
@@ -158,7 +159,7 @@ class HoldsGenerator(SeedsByRows):
 class AnswersFromGlobal(Toy):
     """Keeps the rows outside of itself, as a cache would."""
 
-    kept: dict = {}  # noqa: RUF012
+    kept: dict = {}
 
     def fit(self, X, y=None):
         super().fit(X)

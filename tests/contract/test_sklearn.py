@@ -12,12 +12,7 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(
-    [
-        case.make(delta=delta, random_state=0)
-        for case in CASES
-        if case.sklearn
-        for delta in DELTAS
-    ],
+    [case.make(delta=delta, random_state=0) for case in CASES if case.sklearn for delta in DELTAS],
     expected_failed_checks=expected_failures,
     xfail_strict=True,
 )
@@ -44,10 +39,8 @@ def test_a_broken_twin_fails_the_checks(case):
 
     class Twin(type(case.make())):
         def __init__(self, *, epsilon=1.0, delta=0.0, budget=None, random_state=None):
-            super().__init__(
-                epsilon=epsilon, delta=delta, budget=budget, random_state=random_state
-            )
+            super().__init__(epsilon=epsilon, delta=delta, budget=budget, random_state=random_state)
             self.epsilon = epsilon + 1
 
-    with pytest.raises(Exception):  # noqa: B017, PT011  # whichever check sees it first
+    with pytest.raises(Exception):  # noqa: B017  # whichever check sees it first
         check_estimator(Twin(), on_skip=None)

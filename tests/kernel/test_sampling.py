@@ -485,17 +485,18 @@ def test_exponential_mechanism(eta, counts):
 @pytest.mark.parametrize("scale", [2**10, 2**40, Fraction(2**20 * 3, 7)])
 @pytest.mark.parametrize("name", ["laplace", "normal"])
 def test_rate_against_numpy(name, scale):
-    # The goal is 1/8, about 1/3 is usual. Best of several, taken in turn, in one process.
+    # The goal is 1/8, about 1/3 is usual. Best of several, taken in turn, in one process; processor
+    # time (the system's for the entropy included), so that a busy machine does not decide.
     ours = sampling.discrete_laplace if name == "laplace" else sampling.rounded_gaussian
     peer = getattr(np.random.default_rng(0), name)
     n, best, best_peer = 200_000, math.inf, math.inf
     for _ in range(9):
-        start = time.perf_counter()
+        start = time.thread_time()
         ours(scale, n)
-        middle = time.perf_counter()
+        middle = time.thread_time()
         peer(scale=3.0, size=n)
         best = min(best, middle - start)
-        best_peer = min(best_peer, time.perf_counter() - middle)
+        best_peer = min(best_peer, time.thread_time() - middle)
     assert best_peer / best > 1 / 8
 
 
@@ -504,9 +505,9 @@ def test_exponential_mechanism_is_quick():
     scores = rng.integers(0, 10**6, 10_000)
     best = math.inf
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.thread_time()
         sampling.exponential_mechanism(scores, Fraction(1, 1000), scores + 1)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.thread_time() - start)
     assert best < 0.25  # 3 ms on the author's machine; 50 ms promised; slack for a busy one
 
 
@@ -629,6 +630,8 @@ def test_bad_candidates():
 
 
 def test_rational_scales_are_taken_exactly():
+    assert exact.check_scales([2**53 - 1, 2.0**-60], "s", 0, 2**53).tolist() == [2**53 - 1, 2**-60]
+    assert exact.check_scales([0.1], "s", 0, 1).tolist() == [Fraction(0.1)]
     assert exact.as_rational(0.1, "scale", 0, 1) == Fraction(0.1)
     assert exact.as_rational(np.float32(0.5), "scale", 0, 1) == Fraction(1, 2)
     assert exact.as_rational(np.array(3), "scale", 0, 5) == 3

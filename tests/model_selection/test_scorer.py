@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import threading
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -213,12 +215,33 @@ def test_every_call_is_charged_before_it_scores():
     assert budget.charges[0].delta == 0.0
 
 
+def test_scoring_in_threads_leaves_the_warning_filters_alone():
+    before = list(warnings.filters)
+    rows = np.zeros((400, 2))
+
+    def run():
+        for _ in range(5):
+            private_scorer("accuracy", epsilon=1.0)(ECHO, rows, rows[:, 0])
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(warnings.filters) == before
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_search_is_charged_for_its_scores_in_every_process(n_jobs):
     budget = PrivacyBudget(99.0)
     scorer = private_scorer("accuracy", epsilon=0.5, budget=budget)
     search = GridSearchCV(
-        LogisticRegression(), {"C": [0.1, 1.0]}, cv=3, scoring=scorer, n_jobs=n_jobs
+        LogisticRegression(),
+        {"C": [0.1, 1.0]},
+        cv=3,
+        scoring=scorer,
+        n_jobs=n_jobs,
+        error_score="raise",
     )
     with budget.reserve(search_cost(search, 60)):
         search.fit(np.arange(60.0)[:, None], np.arange(60) > 29)

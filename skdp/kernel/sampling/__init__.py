@@ -1,4 +1,25 @@
-"""Exactly distributed noise and its entropy; see the modules for the proofs."""
+"""Exactly distributed noise and its entropy.
+
+Every function here is a function of independent fair bits, and its result has exactly the stated
+distribution: no float decides anything without a proven error bound, and what a float cannot decide
+is decided in integers, with more bits drawn as needed. Nothing here sees private data or charges a
+budget; the kernel's release does.
+
+===============================  =================================================================
+`discrete_laplace`               pure epsilon for an integer statistic of known L1 sensitivity
+`rounded_gaussian`               Gaussian differential privacy, the rounding of the ideal Gaussian
+`k_norm`                         pure epsilon on an L2 ball
+`symmetrized_wishart`            pure epsilon for a symmetric matrix of known nuclear sensitivity
+`exponential_mechanism`          a choice among public candidates
+`uniform_below`                  a uniform integer of any size
+`OSEntropy`, `SeededEntropy`     where the bits come from
+`public_generator`               data-independent randomness for post-processing; never for noise
+===============================  =================================================================
+
+How it is built, from the bottom: ``entropy`` (bits), ``exact`` (integer brackets of exp, rational
+scales), ``deviates`` (normal and Laplace deviates of unlimited precision), ``rounding`` (certified
+rounding of a scaled deviate), and one module for each function.
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ __all__ = [
     "bits_of",
     "check_scales",
     "exp_bracket",
+    "put",
     "uniform_below",
-    "wrap_int64",
 ]
 
 #: Added to the error bound of every floating-point filter. Zero in use. The tests raise it, so that
@@ -63,7 +63,8 @@ def as_rational(value: Any, name: str, low: Fraction | int, high: Fraction | int
 
 def check_scales(values: Any, name: str, low: Fraction, high: Fraction) -> np.ndarray:
     """Return an array of scales as float64 when all are floats, else as exact Fractions."""
-    array = np.asarray(values)
+    # a list is taken as it is: numpy would round a large int among floats
+    array = np.asarray(values) if hasattr(values, "dtype") else np.array(values, dtype=object)
     if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
         out = array.astype(np.float64)
         if out.size and not bool(np.all((out >= float(low)) & (out <= float(high)))):
@@ -174,11 +175,13 @@ def uniform_below(n: int, *, entropy: Entropy | None = None) -> int:
             return value
 
 
-def wrap_int64(value: int) -> int:
-    """Reduce to the int64 range modulo 2**64.
+def put(out: np.ndarray, where: np.ndarray, values: list[int]) -> np.ndarray:
+    """Return `out` with out[where] = values, as Python integers if one does not fit int64.
 
-    Noise beyond 2**63 (probability below exp(-1000) at the scales allowed) wraps. Reduction modulo
-    2**64 commutes with addition, so statistic + noise in int64 is still post-processing of the
-    ideal sum, and nothing is lost in privacy.
+    Noise beyond int64 has probability below exp(-1000) at the scales allowed. Wrapping it would end
+    the support of the noise, and with it pure epsilon.
     """
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+    if out.dtype != object and any(not -(1 << 63) <= v < 1 << 63 for v in values):
+        out = out.astype(object)
+    out[where] = values
+    return out

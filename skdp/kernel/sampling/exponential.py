@@ -98,7 +98,8 @@ def exponential_mechanism(
 
 def _integers(values: Any, name: str) -> np.ndarray:
     """Return a 1-D int64 array, or an object array of Python ints if they do not fit."""
-    array = np.asarray(values)
+    # a list is taken as it is: numpy would turn a mixture of int64 and uint64 into floats
+    array = np.asarray(values) if hasattr(values, "dtype") else np.array(values, dtype=object)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a non-empty one-dimensional array.")
     if array.dtype == object:

@@ -46,7 +46,7 @@ def rounded_gaussian(sigma: Any, size: Any = None, *, entropy: Entropy | None = 
 
     Returns
     -------
-    int or ndarray of int64
+    int or ndarray of int64 (Python integers if one does not fit, probability below exp(-1000))
 
     Raises
     ------

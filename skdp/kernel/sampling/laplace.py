@@ -53,7 +53,7 @@ def discrete_laplace(
 
     Returns
     -------
-    int or ndarray of int64
+    int or ndarray of int64 (Python integers if one does not fit, probability below exp(-1000))
 
     Raises
     ------
@@ -86,6 +86,7 @@ def discrete_laplace(
         if todo is None:
             out, todo = values, again
         else:
+            out = out.astype(object) if values.dtype == object else out
             out[todo] = values
             todo = todo[again]
     return int(out[0]) if shape is None else out.reshape(shape)

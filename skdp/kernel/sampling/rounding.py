@@ -34,7 +34,7 @@ import numpy as np
 from skdp.kernel.sampling import exact
 from skdp.kernel.sampling.deviates import BITS, LIMIT, Deviates
 from skdp.kernel.sampling.entropy import Entropy
-from skdp.kernel.sampling.exact import wrap_int64
+from skdp.kernel.sampling.exact import put
 
 __all__ = ["round_scaled"]
 
@@ -61,7 +61,7 @@ def round_scaled(
     Returns
     -------
     ndarray of shape (n,), int64
-        Beyond int64 (probability below exp(-2000)) reduced modulo 2**64.
+        Python integers (object) if one does not fit, which has probability below exp(-2000).
     """
     scales = t if isinstance(t, np.ndarray) else None
     factor: Any = float(t) if scales is None else scales.astype(np.float64)
@@ -93,7 +93,7 @@ def round_scaled(
     bits = BITS + 64
     while where.size:
         values, sure = _third(drawn, t, where, bits, nearest, entropy)
-        out[where[sure]] = [wrap_int64(v) for v in values[sure].tolist()]
+        out = put(out, where[sure], values[sure].tolist())
         where = where[~sure]
         bits += 64
     return out

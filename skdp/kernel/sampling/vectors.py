@@ -25,7 +25,7 @@ import numpy as np
 from skdp.kernel.sampling import exact
 from skdp.kernel.sampling.deviates import BITS, Deviates, draw_laplace, draw_normal
 from skdp.kernel.sampling.entropy import Entropy, resolve
-from skdp.kernel.sampling.exact import as_order, as_rational, as_shape, check_scales, wrap_int64
+from skdp.kernel.sampling.exact import as_order, as_rational, as_shape, check_scales, put
 
 __all__ = ["k_norm"]
 
@@ -54,7 +54,8 @@ def k_norm(
 
     Returns
     -------
-    ndarray of int64, of shape (size, d), or (d,) when `size` is None and `scale` a scalar
+    ndarray of int64, of shape (size, d), or (d,) when `size` is None and `scale` a scalar; Python
+        integers if one does not fit (probability below exp(-1000))
 
     Raises
     ------
@@ -112,7 +113,8 @@ def k_norm(
         for start in range(0, where.size, step):
             rows_now = where[start : start + step]
             values, sure = _round_exactly(normals, exponentials, scales, rows_now, d, bits, source)
-            out[rows_now[sure]] = values[sure]
+            out = put(out.ravel(), _flat(rows_now[sure], d), values[sure].ravel().tolist())
+            out = out.reshape(n, d)
             left.append(rows_now[~sure])
         where = np.concatenate(left)
     return out[0] if single else out
@@ -159,7 +161,7 @@ def _round_exactly(
     All in integers: |g_i| in [m, m+1], sum|E| in [r_lo, r_hi] and ||g|| in [n_lo, n_hi], in units
     of 2**-bits, so |Z_i| is in [p r_lo m / (q n_hi 2**bits), p r_hi (m+1) / (q n_lo 2**bits)].
     """
-    where = (rows[:, None] * d + np.arange(d)).ravel()
+    where = _flat(rows, d)
     m = normals.prefixes(where, bits, entropy).reshape(-1, d)
     sign = np.where(m < 0, -1, 1).astype(object)
     m = np.where(m < 0, -m - 1, m)
@@ -176,5 +178,9 @@ def _round_exactly(
     lo = (2 * (p * r_lo)[:, None] * m + below_lo) // (2 * below_lo)
     hi = (2 * (p * r_hi)[:, None] * (m + 1) + below_hi - 1) // (2 * below_hi)
     sure = (lo == hi).all(axis=1) & (n_lo > 0)
-    flat = [wrap_int64(v) for v in (lo * sign).ravel().tolist()]
-    return np.array(flat, dtype=np.int64).reshape(-1, d), sure.astype(bool)
+    return lo * sign, sure.astype(bool)
+
+
+def _flat(rows: np.ndarray, d: int) -> np.ndarray:
+    """Return the flat positions of whole rows of an array of d columns."""
+    return (rows[:, None] * d + np.arange(d)).ravel()

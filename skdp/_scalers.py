@@ -1,0 +1,175 @@
+"""What the scalers are made of: bounds, the free fit, standard errors, quantile levels.
+
+Nothing is released here, except that `Scaler` asks an open session for bounds; the
+rest computes on public parameters and on what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skdp import kernel
+from skdp.base import LEARNING_SHARE, PrivateMixin, check_integer
+from skdp.budget import Cost
+
+__all__ = [
+    "N_CELLS",
+    "Floats",
+    "Pair",
+    "Scaler",
+    "auto_q",
+    "check_flag",
+    "column_epsilon",
+    "finite",
+    "full_level",
+    "moment_errors",
+]
+
+Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+
+_LARGEST = float(np.finfo(np.float64).max)
+N_CELLS = 4096  # of a column's bounds; a released quantile is the outer edge of one of them
+_EMPTY_CELL = 0.01  # chance that noise puts an extreme quantile beyond the rows
+_LARGEST_Q = 0.25
+
+
+def finite(values: Floats) -> Floats:
+    """Replace infinities by the largest float of their sign."""
+    return np.clip(values, -_LARGEST, _LARGEST)
+
+
+def _widened(low: Floats, high: Floats) -> Pair:
+    """Widen learned bounds by half their width, and by an octave, on both sides.
+
+    The learning sees an octave only if its count stands clear of the noise, which on few rows is
+    a large part of them: clipping such tails costs far more than noise on a wider box.
+    """
+    half = high / 2 - low / 2
+    below = np.where(low < 0, 2 * low, low / 2)
+    above = np.where(high > 0, 2 * high, high / 2)
+    return np.minimum(low - half, below), np.maximum(high + half, above)
+
+
+def full_level(cost: Cost) -> float:
+    """Return what a whole fit may lose: mu if its noise is Gaussian, else epsilon."""
+    return cost.epsilon if cost.mu is None else cost.mu
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Return a boolean parameter, or raise with its name."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
+    return bool(value)
+
+
+class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator):
+    """What the two scalers share: bounds, the free fit, and the caller's array on the way back."""
+
+    bounds: Any
+
+    def _is_free(self) -> bool:
+        """Say whether a fit releases nothing, by its parameters alone."""
+        raise NotImplementedError
+
+    def privacy_cost(  # type: ignore[override]  # None: nothing is charged
+        self, n_samples: int | None = None, n_features: int | None = None
+    ) -> Cost | None:
+        """Return the price of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the price does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost or None
+            None if a fit releases nothing.
+        """
+        cost = super().privacy_cost(n_samples, n_features)
+        return None if self._is_free() else cost
+
+    def _sizes(self, n_samples: int, n_features: int | None) -> tuple[int, int]:
+        """Check the arguments of `expected_error`; an earlier fit knows the number of columns."""
+        if n_features is None:
+            if not hasattr(self, "n_features_in_"):
+                raise ValueError("n_features must be given before fit, an integer of at least 1")
+            n_features = self.n_features_in_
+        n = check_integer(n_samples, "n_samples", low=1)
+        return n, check_integer(n_features, "n_features", low=1)
+
+    def _bounds_in(self, session: kernel.Session, stated: Pair | None) -> Pair:
+        """Return the stated bounds, or learn them at LEARNING_SHARE and widen them."""
+        return _widened(*session.learn_bounds(LEARNING_SHARE)) if stated is None else stated
+
+    def _nothing_released(self) -> kernel.PrivacyCertificate:
+        """Return the certificate of a fit that looks at no row's values and charges nothing."""
+        return kernel.PrivacyCertificate(
+            estimator=type(self).__name__,
+            adjacency=self._adjacency,
+            unit="row",
+            epsilon=0.0,
+            delta=0.0,
+            mu=None,
+            seeded=False,
+            charged=False,
+            releases=(),
+        )
+
+    def _scaled_array(self, X: Any) -> Floats:
+        """Check what `inverse_transform` is given: any finite table of n_features_in_ columns."""
+        check_is_fitted(self)
+        values = kernel.check_public_array(X, estimator=type(self).__name__)
+        if values.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X must have {self.n_features_in_} columns, as many as in fit, got "
+                f"{values.shape[1]}"
+            )
+        return values
+
+
+# --- standard errors and quantile levels -------------------------------------------------------
+
+
+def moment_errors(
+    mean: Floats, square: Floats, noise: float, *, replace: bool
+) -> tuple[Floats, Floats]:
+    """Return the standard errors of mean and variance from those of the two moments.
+
+    All in units of the half width. The variance is ``square - mean**2``. Where the number of rows
+    is private it carries noise of the same size, which moves every quotient: the mean by `mean`
+    times it, the variance by what stands beside it below (first order).
+    """
+    count = 0.0 if replace else 1.0
+    mean_error = noise * np.sqrt(1.0 + count * mean**2)
+    moved = square - 0.5 - 2.0 * mean**2
+    variance_error = noise * np.sqrt(1.0 + 4.0 * mean**2 + count * moved**2)
+    return mean_error, variance_error
+
+
+def auto_q(n: float, epsilon: float) -> float:
+    """Return the quantile level that is as extreme as n rows and a column's epsilon allow.
+
+    The exponential mechanism weighs a cell that lies r ranks off by exp(-r epsilon / 2). A cell
+    beyond all rows lies q n off, and there are at most `N_CELLS`, so with this q one of them is
+    drawn with probability below `_EMPTY_CELL`. Rounded up to three digits, so that the kernel's
+    integer scores stay short.
+    """
+    ranks = max(2.0 / epsilon * math.log(N_CELLS / _EMPTY_CELL), 0.5)
+    q = ranks / n
+    if q >= _LARGEST_Q:
+        return _LARGEST_Q
+    digit = 10.0 ** (math.floor(math.log10(q)) - 2)
+    return float(f"{math.ceil(q / digit) * digit:.2e}")
+
+
+def column_epsilon(level: float, d: int, *, pure: bool) -> float:
+    """Return the epsilon that each of d columns gets of a release's level (epsilon or mu)."""
+    return level / d if pure else kernel.pure_epsilon_from_mu(level / math.sqrt(d))
