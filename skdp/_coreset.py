@@ -233,7 +233,8 @@ def grow(
     unit = half if half > 0 else 1.0
     kept = value > np.maximum(_KEEP * error, 0.5)
     if not kept.any():
-        return Coreset(np.zeros((1, middle.size)), np.array([max(n, 1.0)]), 0.0, unit)
+        uniform = float(np.sum(((view.high / 2 - view.low / 2) / unit) ** 2)) / 3
+        return Coreset(np.zeros((1, middle.size)), np.array([max(n, 1.0)]), uniform, unit)
     ids, weights = leaves[kept], value[kept]
     low, high = ((side - middle) / unit for side in tree.boxes(ids))
     center = (tree.centers(ids) - middle) / unit

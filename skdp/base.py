@@ -16,6 +16,7 @@ and follows one shape::
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -90,9 +91,9 @@ def public_context(estimator: BaseEstimator) -> str:
     for name, value in sorted(estimator.get_params(deep=False).items()):
         if name in ("budget", "random_state"):
             continue
-        if isinstance(value, np.ndarray):
-            value = value.tolist()
-        parts.append(f"{name}={value!r}")
+        # All digits of all entries, of arrays in tuples too: fits that differ share no noise.
+        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+            parts.append(f"{name}={value!r}")
     return ";".join(parts)
 
 

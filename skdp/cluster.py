@@ -146,27 +146,33 @@ def _refinement_plan(session: kernel.Session, n: float, n_clusters: int) -> tupl
 
 
 def _refine_by_plan(
-    session: kernel.Session, box: _Box, centers: Floats, rms: float, n: float
+    session: kernel.Session, box: _Box, centers: Floats, rms: float, n: float, n_std: float
 ) -> _Fit:
     """Spend the rest of the allowance on refinements, given the released rms residual."""
     steps, reach = _refinement_plan(session, n, len(centers))
     radius = float(np.clip(reach * rms, 1e-3 * box.radius, box.radius))
     share = session.rest / steps
     for _ in range(steps):
-        found = _refine(session, box, centers, max(radius, np.finfo(float).tiny), share)
+        found = _refine(session, box, centers, radius, share, n + 2 * n_std)
         centers = found.centers
     return replace(found, n_iter=steps)
 
 
 def _refine(
-    session: kernel.Session, box: _Box, centers: Floats, radius: float, share: Fraction
+    session: kernel.Session,
+    box: _Box,
+    centers: Floats,
+    radius: float,
+    share: Fraction,
+    most: float,
 ) -> _Fit:
     """Move centres by one private Lloyd step on clipped residuals, each step shrunk.
 
     The mean residual of all rows is shrunk and added to every centre first: it has the least
     noise and mends an error that the centres share (that of a private mean). What is left of each
     cluster's own step is shrunk by its own noise. A centre whose noisy count does not stand clear
-    of the noise only moves with the others.
+    of the noise only moves with the others; no cluster has more than `most` rows, whatever its
+    noisy count says.
     """
     d = session.n_features
     counts, sums = session.centers(
@@ -174,12 +180,13 @@ def _refine(
     )
     std = np.asarray(sums.std, dtype=np.float64)
     clear = counts.value > max(_UPDATE * float(counts.std), 0.5)
-    error = np.full(len(centers), radius / math.sqrt(d))  # nothing but the box is known
+    unknown = box.radius / math.sqrt(d)
+    error = np.full(len(centers), unknown)
     moved = centers
     if clear.any():
         # In units of the radius, so that squares neither overflow nor vanish.
-        size = np.where(clear, counts.value, 1.0)
-        total = float(size[clear].sum())
+        size = np.where(clear, np.minimum(counts.value, most), 1.0)
+        total = min(float(size[clear].sum()), most)
         common = sums.value[clear].sum(axis=0) / total / radius
         noise = d * float((std[clear] ** 2 / radius**2).sum()) / total**2
         common = common * shrinkage(float(common @ common), noise)
@@ -188,7 +195,7 @@ def _refine(
         factor = [shrinkage(float(step @ step), v) for step, v in zip(own, noises, strict=True)]
         own = own * (np.array(factor) * clear)[:, None]
         moved = box.clip(centers + (common + own) * radius)
-        error = np.where(clear, std / size, error)
+        error = np.where(clear, np.minimum(std / size, unknown), error)
     return _Fit(moved, error, np.maximum(counts.value, 0.0), float(counts.std))
 
 
@@ -201,7 +208,7 @@ def _fit_in_box(
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
     centers = box.clip(box.middle + coreset.unit * points)
     rms = coreset.unit * math.sqrt(msq + coreset.spread)
-    return _refine_by_plan(session, box, centers, rms, n)
+    return _refine_by_plan(session, box, centers, rms, n, n_std)
 
 
 def _shrunk_mean(session: kernel.Session, box: _Box, share: Fraction) -> tuple[Floats, float]:
@@ -222,11 +229,11 @@ def _fit_mean(session: kernel.Session, box: _Box, n: float, n_std: float, n_clus
         share = session.rest
         release = session.mean(box.view, share)
         error = np.full(1, float(np.max(np.asarray(release.std))))
-        return _Fit(release.value[None].copy(), error, np.array([n]), n_std)
+        return _Fit(box.clip(release.value)[None], error, np.array([n]), n_std)
     mean, std = _shrunk_mean(session, box, session.rest / 2)
     # Rows about a mean that is known to a few std lie closer to it than the box's corners.
     radius = min(box.radius, math.hypot(_HOPELESS_RADIUS * box.radius, math.sqrt(d) * std))
-    found = _refine(session, box, mean[None], max(radius, np.finfo(float).tiny), session.rest)
+    found = _refine(session, box, mean[None], radius, session.rest, n + 2 * n_std)
     return _Fit(
         np.repeat(found.centers, n_clusters, axis=0),
         np.repeat(found.center_std, n_clusters),
@@ -275,7 +282,7 @@ def _fit_in_subspace(
     # What the subspace leaves out adds to every residual.
     outside = max(float(np.trace(covariance)) - float(values[:k].sum()), 0.0)
     rms = math.sqrt(coreset.unit**2 * (msq + coreset.spread) + radius**2 * min(outside, 1.0))
-    return _refine_by_plan(session, box, centers, rms, n)
+    return _refine_by_plan(session, box, centers, rms, n, n_std)
 
 
 def _fit_lloyd(session: kernel.Session, box: _Box, n_clusters: int, max_iter: int) -> _Fit:
@@ -300,7 +307,8 @@ def _fit_lloyd(session: kernel.Session, box: _Box, n_clusters: int, max_iter: in
         clear = counts.value > max(_UPDATE * float(counts.std), 0.5)
         size = np.where(clear, counts.value, 1.0)
         centers = box.clip(centers + np.where(clear[:, None], sums.value / size[:, None], 0.0))
-        error = np.where(clear, np.asarray(sums.std) / size, radius / math.sqrt(d))
+        error = np.minimum(np.asarray(sums.std) / size, radius / math.sqrt(d))
+        error = np.where(clear, error, radius / math.sqrt(d))
     return _Fit(centers, error, np.maximum(counts.value, 0.0), float(counts.std), max_iter)
 
 

@@ -38,7 +38,7 @@ _MEAN_SHARES = (0.03, 0.25)  # least and most for a private centre
 _MEAN_ERROR = 0.1  # aim: an error of the centre of a tenth of the radius
 _MEAN_USELESS = 0.5  # above half the radius a private centre is no better than the origin
 # Standard deviations that the kernel's radius wants between a count and nothing.
-_CLEAR_OF_NOISE = 7.4
+_CLEAR_OF_NOISE = 10.6
 # The constant feature of the augmented row, as a part of the radius: 2% more noise on the second
 # moment; the mean's noise is 1 / (0.15 sqrt(2)) = 4.7 times what its own release would have.
 _TAU = 0.15

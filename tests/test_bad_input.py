@@ -226,6 +226,7 @@ def test_bad_rows_with_names(kind):
     other = pd.DataFrame(GOOD, columns=names[::-1])
     method = "predict" if hasattr(estimator, "predict") else "transform"
     refused(estimator, lambda e: getattr(e, method)(other), ValueError, "feature names")
+    estimator.fit(GOOD)
     refused(estimator, lambda e: getattr(e, method)(GOOD[:, :3]), ValueError, "features")
 
 
@@ -470,7 +471,6 @@ def open_folder():
     shutil.rmtree(folder)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here, and no permissions to speak of")
 @fitted_or_not
 @every_estimator
 def test_ledger_read_only(kind, fitted, open_folder):
@@ -563,6 +563,8 @@ def test_private_values_never_raise(kind, X, adjacency):
             assert not np.isnan(e.transform(X)).any()
         if hasattr(e, "predict"):
             assert e.predict(X).shape == (len(X),)
+        if hasattr(e, "score"):
+            assert not np.isnan(e.score(X))
 
 
 @pytest.mark.filterwarnings("error")

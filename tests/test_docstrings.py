@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from importlib import import_module
 
@@ -37,9 +38,19 @@ def public_objects() -> list[str]:
     return sorted(names)
 
 
+def is_result(name: str) -> bool:
+    """Say whether this is a tuple or a dataclass: something that skdp returns."""
+    module, _, attribute = name.rpartition(".")
+    value = getattr(import_module(module), attribute) if module in MODULES else None
+    return dataclasses.is_dataclass(value) or hasattr(value, "_fields")
+
+
 @pytest.mark.parametrize("name", public_objects())
 def test_numpydoc(name):
-    errors = [(code, text) for code, text in validate(name)["errors"] if code in CHECKS]
+    result = validate(name)
+    # What a result object holds is documented once, under Attributes: nobody constructs it.
+    known = {"PR01"} if "\nAttributes\n---" in result["docstring"] and is_result(name) else set()
+    errors = [(code, text) for code, text in result["errors"] if code in CHECKS - known]
     assert errors == []
 
 

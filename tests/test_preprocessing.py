@@ -186,6 +186,20 @@ def test_noise_is_as_large_as_stated(delta, adjacency):
         assert not calibrated(3 / 2 * z[:, kind, 0])
 
 
+@pytest.mark.parametrize("d", [2, 3000])
+def test_seeded_fits_with_other_bounds_share_no_noise(d):
+    """Bounds that differ in one late digit: with the same noise the means would be equal."""
+    X = np.full((200, d), 0.5)
+    other = np.ones(d)
+    other[d // 2] += 1e-12
+    means = [
+        DPStandardScaler(bounds=(np.zeros(d), high), epsilon=1e6, random_state=0).fit(X).mean_
+        for high in (np.ones(d), np.ones(d), other)
+    ]
+    assert_array_equal(means[0], means[1])
+    assert np.mean(np.abs(means[0] - means[2]) > 1e-9) > 0.9
+
+
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("bounds", [(-1, 3), "private"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

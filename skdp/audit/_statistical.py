@@ -21,7 +21,7 @@ __all__ = ["AuditResult", "audit"]
 
 Floats = NDArray[np.float64]
 
-_N_THRESHOLDS = 400  # of each audit, chosen from on the first half of the runs
+_N_THRESHOLDS = 400  # of each audit, to choose from
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class AuditResult:
         return self.epsilon_lower <= self.epsilon and gaussian
 
 
-def _lower(hits: NDArray, n: int, alpha: float) -> Floats:
+def _lower(hits: Floats, n: int, alpha: float) -> Floats:
     """Return Clopper-Pearson lower bounds on a probability, one-sided, that fail with alpha."""
-    some = np.maximum(hits, 1)
+    some = np.maximum(hits, 1e-3)
     return np.where(hits > 0, special.betaincinv(some, n - some + 1, alpha), 0.0)
 
 
-def _upper(hits: NDArray, n: int, alpha: float) -> Floats:
+def _upper(hits: Floats, n: int, alpha: float) -> Floats:
     return 1.0 - _lower(n - hits, n, alpha)
 
 
@@ -82,60 +82,62 @@ def _mu_bound(p: Floats, q: Floats) -> Floats:
     return np.where(np.isfinite(gap), gap, -np.inf)
 
 
-def _hits(scores: Floats, thresholds: Floats) -> NDArray[np.int64]:
-    """Count scores at or above each threshold."""
-    return scores.size - np.searchsorted(np.sort(scores), thresholds, side="left")
+def _interval(
+    likelier: Floats, other: Floats, thresholds: Floats, below: bool, alpha: float, size: int
+) -> tuple[Floats, Floats]:
+    """Return the lower bound on an event's probability and the upper one on the other table's.
+
+    As they would come out of `size` runs in which the event has the frequency of these.
+    """
+    bounds = []
+    for scores in (likelier, other):
+        hits = np.searchsorted(np.sort(scores), thresholds, side="left")
+        hits = hits if below else scores.size - hits
+        bounds.append(np.asarray(hits * (size / scores.size), dtype=np.float64))
+    return _lower(bounds[0], size, alpha / 2), _upper(bounds[1], size, alpha / 2)
 
 
 def _held_out_bound(
-    a: Floats,
-    b: Floats,
-    bound: Callable[[Floats, Floats], Floats],
-    alpha: float,
+    a: Floats, b: Floats, bound: Callable[[Floats, Floats], Floats], alpha: float
 ) -> float:
-    """Choose the best threshold event on the first half of each sample, bound it on the second.
+    """Choose the best threshold event on the first runs of each sample, bound it on the others.
 
     An event is {score >= t} or its complement, with either table as the likelier one. It is chosen
-    before the second half is looked at, so two one-sided intervals at alpha / 2 are enough.
+    before the other runs are looked at, so two one-sided intervals at alpha / 2 are enough.
     """
-    half_a, half_b = a.size // 2, b.size // 2
-    pooled = np.unique(np.concatenate([a[:half_a], b[:half_b]]))
+    n = _n_chosen_on(a.size)
+    size = a.size - n
+    pooled = np.unique(np.concatenate([a[:n], b[:n]]))
     if pooled.size > _N_THRESHOLDS:
         pooled = pooled[np.linspace(0, pooled.size - 1, _N_THRESHOLDS).astype(int)]
-    events = []  # (likelier table, side) with the bound at every threshold on the first half
-    for swapped in (False, True):
+    best, chosen = -np.inf, (a, b, pooled[:1], False)
+    for first, second in ((a, b), (b, a)):
         for below in (False, True):
-            first, second = (b, a) if swapped else (a, b)
-            n, m = (half_b, half_a) if swapped else (half_a, half_b)
-            values = bound(*_interval(first[:n], second[:m], pooled, below, alpha))
-            best = int(np.argmax(values))
-            events.append((float(values[best]), pooled[best], swapped, below))
-    _, threshold, swapped, below = max(events, key=lambda event: event[0])
-    first, second = (b, a) if swapped else (a, b)
-    n, m = (half_b, half_a) if swapped else (half_a, half_b)
-    at = np.array([threshold])
-    return max(0.0, float(bound(*_interval(first[n:], second[m:], at, below, alpha))[0]))
+            values = bound(*_interval(first[:n], second[:n], pooled, below, alpha, size))
+            at = int(np.argmax(values))
+            if values[at] > best:
+                best, chosen = float(values[at]), (first, second, pooled[at : at + 1], below)
+    first, second, threshold, below = chosen
+    return max(
+        0.0, float(bound(*_interval(first[n:], second[n:], threshold, below, alpha, size))[0])
+    )
 
 
-def _interval(
-    likelier: Floats, other: Floats, thresholds: Floats, below: bool, alpha: float
-) -> tuple[Floats, Floats]:
-    """Return the lower bound on an event's probability and the upper one on the other table's."""
-    p, q = _hits(likelier, thresholds), _hits(other, thresholds)
-    if below:
-        p, q = likelier.size - p, other.size - q
-    return _lower(p, likelier.size, alpha / 2), _upper(q, other.size, alpha / 2)
+def _n_chosen_on(n_runs: int) -> int:
+    """Return how many runs choose the event; the bound is as sharp as the others are many."""
+    return n_runs // 4
 
 
 def _as_scores(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Project vector statistics on a line that tells the tables apart on the first halves.
+    """Project vector statistics on a line that tells the tables apart in the first runs.
 
     Each coordinate is clipped to the range of its middle values, because noise with heavy tails
     would decide the line otherwise, and Fisher's discriminant is taken.
     """
     if a.shape[1] == 1:
         return a[:, 0], b[:, 0]
-    first_a, first_b = a[: len(a) // 2], b[: len(b) // 2]
+    n = _n_chosen_on(len(a))
+    first_a, first_b = a[:n], b[:n]
     low, high = np.quantile(np.concatenate([first_a, first_b]), [0.02, 0.98], axis=0)
     first_a, first_b = np.clip(first_a, low, high), np.clip(first_b, low, high)
     within = np.atleast_2d(np.cov(first_a, rowvar=False) + np.cov(first_b, rowvar=False))
@@ -179,9 +181,9 @@ def audit(
 ) -> AuditResult:
     """Bound the privacy loss of an estimator from below, by its outputs on two neighbours.
 
-    The estimator is fitted `n_runs` times on each table. On the first half of the runs the event
+    The estimator is fitted `n_runs` times on each table. On the first quarter of the runs the event
     "statistic at or above a threshold" (or below it) is chosen that tells the tables apart best; on
-    the second half its two probabilities are bounded by Clopper-Pearson intervals. Since
+    the others its two probabilities are bounded by Clopper-Pearson intervals. Since
     ``p <= exp(epsilon) q + delta`` must hold, epsilon has a lower bound, whatever the estimator
     does inside; and mu has one since ``Phi^-1(p) - Phi^-1(q) <= mu`` holds under mu-GDP.
 
@@ -193,7 +195,7 @@ def audit(
         Neighbouring tables, best a worst pair for the estimator: few rows, extreme values.
     statistic : str or callable
         A fitted attribute, or a function of the fitted estimator. Several numbers are projected
-        on the line that tells the tables apart best on the first half of the runs.
+        on the line that tells the tables apart best in the first quarter of the runs.
     epsilon, delta : float, default=None
         The claim to test; None takes the estimator's own.
     y, y_neighbour : array-like, default=None

@@ -23,7 +23,7 @@ from skdp.kernel.statistics import exponent_edges
 __all__ = ["box_from_octaves", "norm_from_octaves"]
 
 
-def _threshold(std: float, n_bins: int, failure: float = 1e-2) -> float:
+def _threshold(std: float, n_bins: int, failure: float = 1e-4) -> float:
     """Return a level that noise alone passes in any of n_bins bins with probability < failure.
 
     Holds for Laplace and for Gaussian noise of this standard deviation: both tails are below

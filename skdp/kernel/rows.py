@@ -161,8 +161,8 @@ class Rows:
     def __repr__(self) -> str:
         return f"Rows(n_features={self.n_features})"
 
-    def blocks(self, *, width: int = 1, least: int = 256) -> Iterator[NDArray[np.float64]]:
-        """Yield the rows in order as float64 arrays of shape (at most block, n_features).
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        """Return the (start, stop) of blocks that cover all rows.
 
         Parameters
         ----------
@@ -172,10 +172,18 @@ class Rows:
             Rows that a block should have, memory permitting.
         """
         step = _block_rows(max(self.n_features, width), least)
-        for start in range(0, self._n, step):
-            values, _ = _to_float(_cut(self._X, start, min(start + step, self._n)))
-            assert values is not None  # check_rows has converted every block once
-            yield values
+        return [(i, min(i + step, self._n)) for i in range(0, self._n, step)]
+
+    def block(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start to stop as float64, shape (stop - start, n_features)."""
+        values, _ = _to_float(_cut(self._X, start, stop))
+        assert values is not None  # check_rows has converted every block once
+        return values
+
+    def blocks(self) -> Iterator[NDArray[np.float64]]:
+        """Yield the rows in order as float64 arrays of shape (at most block, n_features)."""
+        for start, stop in self.spans():
+            yield self.block(start, stop)
 
     def slices(self, step: int) -> Iterator[tuple[Any, Any]]:
         """Yield (X, y) slices of the caller's own containers, `step` rows at a time."""

@@ -201,14 +201,8 @@ class Session(Meter):
             Of u, in [-1, 1] and [0, 1].
         n : float
         """
-        scale = 2**17
+        total, scale, n = stats.exact_moments(self._rows, view)
         d = view.n_dims
-        dtype = object if self._rows._n >= 2**44 else np.int64
-        total = np.zeros(2 * d, dtype=dtype)
-        for q in stats.mapped(self._rows, _Unit(view, scale), width=2 * d):
-            square = np.floor(q * q / scale) - scale // 2
-            total += stats.as_total(np.concatenate([q.sum(axis=0), square.sum(axis=0)]), dtype)
-        n = self._rows._n
         if self._replace:
             size = isqrt_up(4 * d * scale**2)
             noisy, std = self.vector(name, total, size, share, unit=1 / scale)
@@ -475,23 +469,6 @@ def _one(X: Any, y: Any, i: int) -> tuple[Any, Any]:
     from skdp.kernel.rows import _cut
 
     return _cut(X, i, i + 1), None if y is None else _cut(y, i, i + 1)
-
-
-class _Unit:
-    """A per-feature box mapped to integers in [-scale, scale] whatever its width."""
-
-    def __init__(self, view: Box, scale: int) -> None:
-        self._view = view
-        self._scale = scale
-        self.n_dims, self.center = view.n_dims, view.center
-        self.half = np.full(view.n_dims, float(scale))
-        self.grid, self.norm = view.grid, isqrt_up(view.n_dims * scale**2)
-
-    def map(self, block: Floats) -> Floats:
-        """Map rows to integers; a feature of zero width maps to 0."""
-        half = self._view.half
-        q = self._view.map(block)
-        return np.trunc(q * self._scale / np.where(half > 0, half, 1.0))
 
 
 class Tree:

@@ -13,14 +13,16 @@ is the sensitivity of its sum under R, is twice its radius, the sensitivity unde
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.kernel.protect import Floats, View, clip_to_norm, isqrt_up, norm_codes
+from skdp.kernel.protect import Box, Floats, View, clip_to_norm, isqrt_up, norm_codes
 from skdp.kernel.rows import Rows
 
 __all__ = [
@@ -28,12 +30,13 @@ __all__ = [
     "CellTable",
     "center_sums",
     "exact_gram",
+    "exact_moments",
     "exact_sum",
     "exponent_histograms",
+    "fold",
     "gram_sensitivity",
     "grid_histograms",
     "leaf_geometry",
-    "mapped",
     "norm_histogram",
     "sum_sensitivity",
 ]
@@ -42,12 +45,49 @@ Ints = NDArray[np.int64]
 REPLACE_ONE = "replace_one"
 
 
-def mapped(rows: Rows, view: View, *, width: int = 1, least: int = 256) -> Iterator[Floats]:
-    """Yield mapped blocks; overflow warnings are silenced because they would depend on rows."""
-    for block in rows.blocks(width=width, least=least):
+# Passes over fewer values than this are not worth a second thread.
+_PARALLEL_VALUES = 2**22
+_MAX_THREADS = 4
+
+
+def fold(
+    rows: Rows,
+    add: Callable[[Floats, list[NDArray]], None],
+    fresh: Callable[[], list[NDArray]],
+    *,
+    width: int = 1,
+    least: int = 256,
+) -> list[NDArray]:
+    """Add up what `add` makes of every block, in threads, and return the totals.
+
+    Guarantee: the totals are exact integers, so neither the number of threads nor the order in
+    which blocks are added changes a bit. Overflow warnings are off: they would depend on rows.
+
+    Parameters
+    ----------
+    add : callable
+        Adds a block's part to the totals, in place.
+    fresh : callable
+        Makes totals of zero; each thread has its own.
+    width, least : int
+        As in `Rows.spans`.
+    """
+    spans = rows.spans(width=width, least=least)
+    parallel = rows._n * max(rows.n_features, width) >= _PARALLEL_VALUES
+    threads = min(os.cpu_count() or 1, _MAX_THREADS, len(spans)) if parallel else 1
+
+    def work(first: int) -> list[NDArray]:
+        totals = fresh()
         with np.errstate(all="ignore"):
-            mapped = view.map(block)
-        yield mapped
+            for start, stop in spans[first::threads]:
+                add(rows.block(start, stop), totals)
+        return totals
+
+    if threads == 1:
+        return work(0)
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(work, range(threads)))
+    return [sum(columns[1:], start=columns[0]) for columns in zip(*parts, strict=True)]
 
 
 def total_dtype(rows: Rows, largest: int) -> type:
@@ -67,10 +107,35 @@ def as_total(part: NDArray, dtype: type) -> NDArray:
 def exact_sum(rows: Rows, view: View) -> tuple[NDArray, int]:
     """Return (sum of q, n), exactly."""
     dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
-    total: NDArray = np.zeros(view.n_dims, dtype=dtype)
-    for q in mapped(rows, view):
-        total += as_total(q.sum(axis=0), dtype)
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        totals[0] += as_total(view.map(block).sum(axis=0), dtype)
+
+    (total,) = fold(rows, add, lambda: [np.zeros(view.n_dims, dtype=dtype)])
     return total, rows._n
+
+
+def exact_moments(rows: Rows, view: Box) -> tuple[NDArray, int, int]:
+    """Return (sums of q and of p = floor(q**2 / Q) - Q/2 for every feature, Q, n), exactly.
+
+    q in [-Q, Q] is the row in units of each feature's half width; see kernel/README.md, "Moments".
+    """
+    scale = 2**17
+    d = view.n_dims
+    dtype = total_dtype(rows, scale)
+    safe = np.where(view.half > 0, view.half, 1.0)  # a feature of zero width maps to 0
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        q = view.map(block)
+        q *= scale
+        q /= safe
+        np.trunc(q, out=q)
+        square = np.floor(q * q / scale) - scale // 2
+        totals[0][:d] += as_total(q.sum(axis=0), dtype)
+        totals[0][d:] += as_total(square.sum(axis=0), dtype)
+
+    (total,) = fold(rows, add, lambda: [np.zeros(2 * d, dtype=dtype)], width=2 * d)
+    return total, scale, rows._n
 
 
 def sum_sensitivity(view: View, adjacency: str, *, l1: bool = False, weight: int = 0) -> int:
@@ -96,12 +161,17 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
     """
     dtype = total_dtype(rows, view.norm**2)
     d = view.n_dims
-    second: NDArray = np.zeros((d, d), dtype=dtype)
-    first: NDArray = np.zeros(d, dtype=dtype)
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        q = view.map(block)
+        totals[0] += as_total(q.T @ q, dtype)
+        totals[1] += as_total(q.sum(axis=0), dtype)
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros((d, d), dtype=dtype), np.zeros(d, dtype=dtype)]
+
     # Every block adds a d x d product: it should have more rows than that costs.
-    for q in mapped(rows, view, least=4 * d):
-        second += as_total(q.T @ q, dtype)
-        first += as_total(q.sum(axis=0), dtype)
+    second, first = fold(rows, add, fresh, least=4 * d)
     return second, first, rows._n
 
 
@@ -160,19 +230,24 @@ def center_sums(
     rounded = np.clip(np.rint((centers - view.center) / view.grid), -(2.0**19), 2.0**19)
     k, d = rounded.shape
     norms = np.einsum("ij,ij->i", rounded, rounded)
-    counts = np.zeros(k, dtype=np.int64)
     dtype = total_dtype(rows, radius)
-    sums: NDArray = np.zeros((k, d), dtype=dtype)
     columns = np.arange(d)
-    for q in mapped(rows, view, width=k):
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        q = view.map(block)
         # |q|^2 is the same for every centre. |c|^2 <= 2**38 d and 2 q.c are exact integers, so
         # ties go to the lowest index for every row alike.
         nearest = np.argmin(norms - 2.0 * (q @ rounded.T), axis=1)
         residual = clip_to_norm(q - rounded[nearest], 1.0, radius)
         cells = (nearest[:, None] * d + columns).ravel()
-        counts += np.bincount(nearest, minlength=k)
+        totals[0] += np.bincount(nearest, minlength=k)
         part = np.bincount(cells, weights=residual.ravel(), minlength=k * d)
-        sums += as_total(part.reshape(k, d), dtype)
+        totals[1] += as_total(part.reshape(k, d), dtype)
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros(k, dtype=np.int64), np.zeros((k, d), dtype=dtype)]
+
+    counts, sums = fold(rows, add, fresh, width=k)
     return counts, sums, rounded
 
 
@@ -281,19 +356,23 @@ def cell_table(rows: Rows, view: View, geometry: TreeGeometry) -> CellTable:
         geometry.low[2 * np.arange(2**level, 2 ** (level + 1)) + 1, geometry.split_dims[level]]
         for level in range(depth)
     ]
-    counts = np.zeros(n_cells, dtype=np.int64)
     dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
-    sums = np.zeros((n_cells, d), dtype=dtype)
-    for q in mapped(rows, view):
-        columns = np.ascontiguousarray(q.T)
-        code = np.zeros(len(q), dtype=np.int64)
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        columns = np.ascontiguousarray(view.map(block).T)
+        code = np.zeros(columns.shape[1], dtype=np.int64)
         for level in range(depth):
             cut = thresholds[level].astype(np.float64)[code]
             code = 2 * code + (columns[geometry.split_dims[level]] >= cut)
-        counts += np.bincount(code, minlength=n_cells)
+        totals[0] += np.bincount(code, minlength=n_cells)
         for j in range(d):
             part = np.bincount(code, weights=columns[j], minlength=n_cells)
-            sums[:, j] += as_total(part, dtype)
+            totals[1][:, j] += as_total(part, dtype)
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros(n_cells, dtype=np.int64), np.zeros((n_cells, d), dtype=dtype)]
+
+    counts, sums = fold(rows, add, fresh)
     return CellTable(counts, sums, depth)
 
 
@@ -332,15 +411,20 @@ def exponent_histograms(rows: Rows) -> tuple[Ints, Ints]:
         Of the row's minimum and maximum over features; as above with 2 for d.
     """
     d = rows.n_features
-    by_feature = np.zeros((d, N_EXPONENT_BINS), dtype=np.int64)
-    extremes = np.zeros((2, N_EXPONENT_BINS), dtype=np.int64)
-    for block in rows.blocks():
+    offsets = np.arange(d) * N_EXPONENT_BINS
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
         codes = _exponent_codes(block)
-        for j in range(d):
-            by_feature[j] += np.bincount(codes[:, j], minlength=N_EXPONENT_BINS)
+        flat = (codes + offsets).ravel()
+        totals[0] += np.bincount(flat, minlength=d * N_EXPONENT_BINS).reshape(d, -1)
         # Codes grow with the value, so the extreme code is the code of the extreme value.
-        extremes[0] += np.bincount(codes.min(axis=1), minlength=N_EXPONENT_BINS)
-        extremes[1] += np.bincount(codes.max(axis=1), minlength=N_EXPONENT_BINS)
+        totals[1][0] += np.bincount(codes.min(axis=1), minlength=N_EXPONENT_BINS)
+        totals[1][1] += np.bincount(codes.max(axis=1), minlength=N_EXPONENT_BINS)
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros((k, N_EXPONENT_BINS), dtype=np.int64) for k in (d, 2)]
+
+    by_feature, extremes = fold(rows, add, fresh)
     return by_feature, extremes
 
 
@@ -350,11 +434,13 @@ NORM_CODES = (-160, 160)  # quarter-octaves: norms from 2**-40 to 2**40
 def norm_histogram(rows: Rows, center: Floats) -> Ints:
     """Count the rows in each quarter-octave of ||x - center||; a row adds one to one bin."""
     low, high = NORM_CODES
-    histogram = np.zeros(high - low + 1, dtype=np.int64)
-    for block in rows.blocks():
-        with np.errstate(all="ignore"):
-            codes = norm_codes(block - center)
-        histogram += np.bincount(np.clip(codes, low, high) - low, minlength=histogram.size)
+    size = high - low + 1
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        codes = np.clip(norm_codes(block - center), low, high) - low
+        totals[0] += np.bincount(codes, minlength=size)
+
+    (histogram,) = fold(rows, add, lambda: [np.zeros(size, dtype=np.int64)])
     return histogram
 
 
@@ -366,13 +452,16 @@ def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:
     counts : ndarray of shape (d, n_cells)
     """
     d = view.n_dims
-    counts = np.zeros((d, n_cells), dtype=np.int64)
     width = 2.0 * view.half + 1.0  # integer values in the range
     offsets = np.arange(d) * n_cells
-    for q in mapped(rows, view):
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        q = view.map(block)
         # (q + half) * n_cells is an exact integer below 2**53; the quotient is one IEEE operation
         # on one number, so the cell depends on the value only.
         cell = np.minimum(np.floor((q + view.half) * n_cells / width), n_cells - 1)
         flat = (cell.astype(np.int64) + offsets).ravel()
-        counts += np.bincount(flat, minlength=d * n_cells).reshape(d, n_cells)
+        totals[0] += np.bincount(flat, minlength=d * n_cells).reshape(d, n_cells)
+
+    (counts,) = fold(rows, add, lambda: [np.zeros((d, n_cells), dtype=np.int64)])
     return counts

@@ -42,8 +42,10 @@ def test_blocks_cover_a_long_table_in_order(monkeypatch):
     monkeypatch.setattr(rows_module, "_BLOCK_VALUES", 64)
     X = np.arange(3000.0).reshape(1000, 3)
     rows = kernel.check_rows(X, estimator="T")
-    blocks = list(rows.blocks(least=7))
-    assert len(blocks) > 10
+    blocks = list(rows.blocks())
+    assert rows.spans(least=7)[:2] == [(0, 21), (21, 42)]
+    assert rows.spans(width=64, least=7)[-1] == (994, 1000)
+    assert len(blocks) == 4
     np.testing.assert_array_equal(np.concatenate(blocks), X)
     # The digest sees content only, not the blocks that it came in.
     digest = rows.digest()

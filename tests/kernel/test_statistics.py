@@ -80,7 +80,7 @@ def sample() -> np.ndarray:
     return rng.normal(size=(2000, 3)) * [1, 2, 0.5]
 
 
-def test_statistics_do_not_depend_on_order_or_block_size(sample, monkeypatch):
+def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeypatch):
     view = kernel.Ball(np.zeros(3), 2.0)
     box = kernel.Box(np.full(3, -2.0), np.full(3, 2.0))
     centers = np.array([[0.0, 0, 0], [1, 1, 0], [-1, 0, 0.5]])
@@ -92,6 +92,7 @@ def test_statistics_do_not_depend_on_order_or_block_size(sample, monkeypatch):
         parts = [
             *statistics.exact_sum(rows, view),
             *statistics.exact_gram(rows, view),
+            *statistics.exact_moments(rows, box),
             *statistics.center_sums(rows, view, centers, 50_000)[:2],
             *statistics.exponent_histograms(rows),
             statistics.norm_histogram(rows, np.zeros(3)),
@@ -104,6 +105,8 @@ def test_statistics_do_not_depend_on_order_or_block_size(sample, monkeypatch):
     reference = everything(sample)
     shuffled = np.random.default_rng(1).permutation(sample)
     monkeypatch.setattr(rows_module, "_BLOCK_VALUES", 96)
+    monkeypatch.setattr(statistics, "_PARALLEL_VALUES", 1)
+    monkeypatch.setattr(statistics.os, "cpu_count", lambda: 3)
     for a, b in zip(reference, everything(shuffled), strict=True):
         np.testing.assert_array_equal(a, b)
 
