@@ -43,6 +43,7 @@ Floats = NDArray[np.float64]
 
 _ALGORITHMS = ("tree", "lloyd")
 _LARGEST_BOUND = 1e100  # squares of what is allowed stay far inside the range of float64
+_LARGEST_ROW = 1e150  # of the caller's rows: the sum of 8192 squares is finite
 
 # Shares of the allowance that the bounds have left (of epsilon, or of mu**2 under Gaussian noise).
 _COUNT_SHARE = Fraction(1, 50)  # a private number of rows
@@ -531,6 +532,10 @@ class DPKMeans(
 
     # --- with public centres and the caller's own rows -------------------------------------------
 
+    def _finite_squares(self, X: ArrayLike) -> Floats:
+        """Return the caller's X, limited to where squared distances stay finite."""
+        return np.clip(self._public_array(X), -_LARGEST_ROW, _LARGEST_ROW)
+
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the index of the nearest centre for each row of the caller's X.
 
@@ -542,7 +547,7 @@ class DPKMeans(
         -------
         labels : ndarray of shape (n_samples,)
         """
-        values = self._public_array(X)
+        values = self._finite_squares(X)
         return pairwise_distances_argmin(values, self.cluster_centers_).astype(np.int64)
 
     def transform(self, X: ArrayLike) -> Floats:
@@ -556,7 +561,7 @@ class DPKMeans(
         -------
         distances : ndarray of shape (n_samples, n_clusters)
         """
-        return euclidean_distances(self._public_array(X), self.cluster_centers_)
+        return euclidean_distances(self._finite_squares(X), self.cluster_centers_)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return minus the sum of squared distances of the caller's rows to the nearest centre.
@@ -574,7 +579,7 @@ class DPKMeans(
         -------
         score : float
         """
-        values = self._public_array(X)
+        values = self._finite_squares(X)
         _, distances = pairwise_distances_argmin_min(values, self.cluster_centers_)
         return -float(np.sum(distances**2))
 

@@ -243,7 +243,8 @@ def _check_norm_bound(value: Any) -> float | None:
     allowed = "norm_bound must be 'private' or a number from 1e-100 to 1e100"
     if isinstance(value, bool | np.bool_) or not isinstance(value, str | numbers.Real):
         raise TypeError(f"{allowed}, got {type(value).__name__}")
-    if isinstance(value, str) or not 1e-100 <= float(value) <= 1e100:
+    # Compared as it is: float() of a huge int overflows.
+    if not isinstance(value, int | float | np.number) or not 1e-100 <= value <= 1e100:
         raise ValueError(f"{allowed}, got {value!r}")
     return float(value)
 
@@ -255,6 +256,8 @@ def _check_center(value: Any, n_features: int) -> Floats | None:
     allowed = f"center must be 'private', one finite number, or one per feature ({n_features})"
     try:
         center = np.asarray(value, dtype=np.float64)
+    except OverflowError:
+        raise ValueError(f"{allowed}, got a value that is not finite") from None
     except (TypeError, ValueError):
         raise TypeError(f"{allowed}, got {type(value).__name__}") from None
     if center.ndim > 1 or (center.ndim == 1 and center.size != n_features):

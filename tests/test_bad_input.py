@@ -454,10 +454,10 @@ def test_disk_full(kind, fitted, tmp_path, monkeypatch):
         return connection
 
     monkeypatch.setattr(ledger_module.Ledger, "_connect", full)
-    for size in (2000, 300, 0):  # fill the pages that there are, to the last charge that fits
+    for size in (2000, 300, 0):  # fill the pages, until nothing as short as a fit's charge fits
         with pytest.raises(LedgerError, match="disk is full"):
             while True:
-                estimator.budget.charge(Cost(1e-6), estimator="filler", note="x" * size)
+                estimator.budget.charge(Cost(1.0), estimator="", note="x" * size)
     refused(estimator, lambda e: e.fit(GOOD), LedgerError, "ledger.*disk is full")
 
 

@@ -38,8 +38,6 @@ Floats = NDArray[np.float64]
 # The bound of a row is at least 2**17 grid steps (and less than 2**18): quantisation is far
 # below any noise, and sums of products over 2**16 rows stay below 2**53.
 GRID_BITS = 17
-# Rows are scaled to coordinates of at most 2**20: 2**40 * d < 2**53 for d <= 8192.
-MAX_FEATURES = 8192
 
 
 def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:

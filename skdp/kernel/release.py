@@ -471,12 +471,18 @@ class Meter:
                 name, exact, self.level(fraction), distance,
                 lambda: sampling.rounded_gaussian(scales, scales.shape, entropy=self._entropy),
             )  # fmt: skip
+            part = Fraction(q)
             self._record(
-                f"{name}: counts", "rounded Gaussian", "L2, joint", 1.0, sigma_count, fraction
+                f"{name}: counts",
+                "rounded Gaussian",
+                "L2, joint",
+                1.0,
+                sigma_count,
+                fraction * part,
             )
             self._record(
                 f"{name}: sums", "rounded Gaussian", "L2, joint",
-                float(bounds.max()) * unit, float(sigma_sums.max()) * unit, Fraction(0) + fraction,
+                float(bounds.max()) * unit, float(sigma_sums.max()) * unit, fraction * (1 - part),
             )  # fmt: skip
             return released[:, 0], sigma_count, released[:, 1:], sigma_sums
         per_row = epsilon / 2 if replace else epsilon
@@ -498,11 +504,17 @@ class Meter:
 
         released = self._emit(name, exact, float(epsilon), pure_distance, draw)
         self._record(
-            f"{name}: counts", "discrete Laplace", "L1, joint", 1.0, float(t_count), fraction
+            f"{name}: counts",
+            "discrete Laplace",
+            "L1, joint",
+            1.0,
+            float(t_count),
+            fraction * q_exact,
         )
         self._record(
             f"{name}: sums", "K-norm", "L2, joint",
-            float(bounds.max()) * unit, float(bounds.max() * t_sum) * unit, fraction,
+            float(bounds.max()) * unit, float(bounds.max() * t_sum) * unit,
+            fraction * (1 - q_exact),
         )  # fmt: skip
         std = bounds.astype(np.float64) * float(t_sum) * math.sqrt(d + 1)
         return released[:, 0], math.sqrt(2) * float(t_count), released[:, 1:], std

@@ -29,6 +29,8 @@ __all__ = ["Rows", "check_public_array", "check_rows", "opaque_rows"]
 # "Exact sums").
 _BLOCK_VALUES = 2**15
 _BLOCK_ROWS = 2**16
+# Squares of coordinates of up to 2**20 steps add up exactly: 2**40 * 8192 = 2**53.
+MAX_FEATURES = 8192
 _LARGEST_BLOCK = 2**22  # values: 32 MB, for statistics that want many rows at once
 
 
@@ -130,6 +132,8 @@ def _container(X: Any, estimator: str) -> Any:
                 "n_features). Reshape your data with X.reshape(-1, 1) if it has one feature or "
                 "X.reshape(1, -1) if it is one sample."
             )
+    if X.shape[1] > MAX_FEATURES:
+        raise ValueError(f"X must have at most {MAX_FEATURES} features, got {X.shape[1]}.")
     if X.shape[1] == 0:
         # The number of rows is left out of the shape: it may be private.
         raise ValueError(

@@ -24,7 +24,6 @@ from skdp.kernel import bounds as _bounds
 from skdp.kernel import calibration
 from skdp.kernel import statistics as stats
 from skdp.kernel.protect import (
-    MAX_FEATURES,
     Ball,
     Box,
     Floats,
@@ -122,8 +121,6 @@ class Session(Meter):
 
     def ball(self, center: ArrayLike, radius: float) -> Ball:
         """Return the view of the rows minus a public centre, clipped to an L2 norm."""
-        if self.n_features > MAX_FEATURES:
-            raise ValueError(f"X must have at most {MAX_FEATURES} features, got {self.n_features}")
         return Ball(np.broadcast_to(center, (self.n_features,)), radius)
 
     def project(self, view: View, components: ArrayLike, radius: ArrayLike) -> Projection:
@@ -375,9 +372,10 @@ class Session(Meter):
     ) -> Release:
         """Release the q-quantile of every feature, as the midpoint of a public cell of its box.
 
-        Exponential mechanism over n_cells equal cells, score |rank of the cell - q n|. Guarantee:
-        each feature takes an equal part of the share; eta = epsilon / (2 max(q, 1 - q)) (A),
-        epsilon / 2 (R), the score's range of change being twice max(q, 1 - q), respectively 2.
+        Exponential mechanism over n_cells equal cells; the score is the distance of q n to the
+        interval [rows below, rows below or in the cell]. Guarantee: each feature takes an equal
+        part of the share; the score moves by at most max(q, 1 - q) (A), 1 (R), and eta is the
+        feature's epsilon over twice that.
         """
         fraction, epsilon = self._take(share, name)
         d = view.n_dims
@@ -390,14 +388,14 @@ class Session(Meter):
         cells = stats.grid_histograms(self._rows, view, n_cells)
         a, b = level.numerator, level.denominator
         n = self._rows._n
-        # Scores in integers: |b * (rows below or half inside) - a * n|, with half rows as 2 * b.
-        below = np.cumsum(cells, axis=1) - cells
-        inside = 2 * below + cells
-        wide = inside.astype(object) if b * n >= 2**60 else inside
-        scores = np.abs(b * wide - 2 * a * n)
+        # Scores in integers: b times the distance of q n to the ranks of the cell's rows, so that a
+        # value that many rows share is as good a median as its rank allows.
+        wide = cells.astype(object) if b * n >= 2**60 else cells
+        up_to = np.cumsum(wide, axis=1)
+        scores = np.maximum(np.maximum(b * (up_to - wide) - a * n, a * n - b * up_to), 0)
         widest = max(level, 1 - level) if not self._replace else Fraction(1)
-        eta = each / (2 * widest) / (2 * b)
-        chosen = self.select(name, list(scores), eta, float(2 * b * widest))
+        eta = each / (2 * widest) / b
+        chosen = self.select(name, list(scores), eta, float(b * widest))
         width = 2 * view.half * view.grid / n_cells
         value = view.center - view.half * view.grid + (chosen + 0.5) * width
         self._record(name, "exponential mechanism", "rank", float(widest), 1.0, fraction)

@@ -391,6 +391,7 @@ def test_the_certificate_holds_every_release_and_its_shares_sum_to_what_was_used
     assert json.loads(certificate.to_json())["releases"][0]["name"] == "sum"
     names = [r.name for r in certificate.releases]
     assert names == ["sum", "second moment", "assigned sums: counts", "assigned sums: sums"]
+    assert sum(r.share for r in certificate.releases) == pytest.approx(0.75)
     html = certificate._repr_html_()
     assert html.count("<tr>") == 5
     assert certificate.charged and not certificate.seeded and certificate.unit == "row"
@@ -442,7 +443,7 @@ def test_gaussian_sum_matches_the_profile_of_balle_and_wang():
     assert statistics.sum_sensitivity(kernel.Box([-1.0], [1.0]), "replace_one") == 2**18
 
 
-# --- extremes ---------------------------------------------------------------------------------------
+# --- extremes ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
@@ -489,7 +490,7 @@ def test_a_coarser_grid_changes_the_second_moment_by_less_than_its_step():
     np.testing.assert_allclose(moments[0], moments[1], atol=len(X) * 4 * 2.0**-9)
 
 
-# --- the ledger learns what was released ------------------------------------------------------------
+# --- the ledger learns what was released ---------------------------------------------------------
 
 
 def test_the_ledger_lists_the_releases_of_a_charge_when_the_session_ends():
