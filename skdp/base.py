@@ -16,11 +16,11 @@ and follows one shape::
 from __future__ import annotations
 
 import numbers
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -85,16 +85,16 @@ def check_bounds(bounds: Any, n_features: int) -> tuple[NDArray, NDArray] | None
     return low_array, high_array
 
 
+_NOT_CONTEXT = ("budget", "random_state")
+
+
 def public_context(estimator: BaseEstimator) -> str:
-    """Return the public parameters of a fit as text; it keys the stream of seeded noise."""
-    parts = []
-    for name, value in sorted(estimator.get_params(deep=False).items()):
-        if name in ("budget", "random_state"):
-            continue
-        # All digits of all entries, of arrays in tuples too: fits that differ share no noise.
-        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
-            parts.append(f"{name}={value!r}")
-    return ";".join(parts)
+    """Return a hash of the public parameters of a fit; it keys the stream of seeded noise."""
+    params = estimator.get_params(deep=False)
+    public = {name: params[name] for name in sorted(params) if name not in _NOT_CONTEXT}
+    # By content, arrays and tables in tuples too: fits that differ must share no noise.
+    digest: str = joblib.hash(public, hash_name="sha1")
+    return digest
 
 
 class PrivateMixin:

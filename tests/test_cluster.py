@@ -326,6 +326,16 @@ def test_like_kmeans(corners):
     assert model.score(X) == pytest.approx(-inertia(X, model.cluster_centers_))
 
 
+def test_rows_too_large_to_square(corners):
+    model = dpkmeans(4, epsilon=3.0).fit(corners[0])
+    far = np.array([[1e308, 1e308], [-1e200, -1e308], [1e308, 0.0]])
+    assert model.predict(far).shape == (3,)  # no distance tells the centres apart out there
+    assert np.isfinite(model.transform(far)).all()
+    assert np.isfinite(model.score(far))
+    near = np.array([[1e6, 1e6], [-1e6, -1e6]])
+    assert np.array_equal(model.predict(near), model.predict(near / 1e6))
+
+
 def test_tables_and_names(corners):
     frame = pd.DataFrame(corners[0], columns=["east", "north"])
     model = dpkmeans(4, bounds=([-2, -2], [2, 2])).fit(frame)

@@ -326,7 +326,7 @@ def test_private_centre_takes_more_where_noise_is_larger():
 
 def test_private_radius_takes_less_where_more_of_the_tail_may_go():
     # The more features, the more rows may be clipped for the sake of less noise.
-    assert plan(0.2, 1e6, dims=64).radius_share == 0.005
+    assert 0.005 <= plan(0.2, 1e6, dims=64).radius_share < 0.01
     assert 0.03 < plan(0.2, 1e6, dims=5).radius_share < 0.05
     assert plan(0.2, 1e6, dims=2).radius_share == 0.05
     # With few rows at most 30% of them.

@@ -207,7 +207,7 @@ def accuracy_table(task: Task, seeds: int) -> bool:
                 key = (algorithm, adjacency, delta, epsilon)
                 ratios.setdefault(key, []).append(inertia(X, model.cluster_centers_) / exact)
     print(f"\n{task.name}: inertia over KMeans(n_init=10), median / 9th best of 11 seeds")
-    print(f"{'':36}" + "".join(f"{f'eps {e:g}':>16}" for e in EPSILONS))
+    print(f"{'':40}" + "".join(f"{f'eps {e:g}':>16}" for e in EPSILONS))
     met = True
     ninth = int(np.ceil(seeds * 9 / 11)) - 1
     for algorithm, adjacency, delta in settings:
@@ -222,14 +222,14 @@ def accuracy_table(task: Task, seeds: int) -> bool:
                 goal = task.goals[epsilon] + slack
                 met = met and median <= goal and worse <= goal + 0.15
         label = f"{algorithm}, {adjacency}, " + (f"delta {delta:g}" if delta else "pure")
-        print(f"{label:36}" + "".join(f"{cell:>16}" for cell in cells))
+        print(f"{label:40}" + "".join(f"{cell:>16}" for cell in cells))
     for label, slack in (("goal (tree, A, delta)", 0.0), ("goal (tree, A, pure)", task.pure_slack)):
         if slack is not None:
             cells = [f"{task.goals[e] + slack:.2f}" if e in task.goals else "" for e in EPSILONS]
-            print(f"{label:36}" + "".join(f"{cell:>16}" for cell in cells))
+            print(f"{label:40}" + "".join(f"{cell:>16}" for cell in cells))
     for name, values in task.published.items():
         cells = [f"{values[PUBLISHED.index(e)]:.2f}" for e in EPSILONS]
-        print(f"{name + ', published':36}" + "".join(f"{cell:>16}" for cell in cells))
+        print(f"{name + ', published':40}" + "".join(f"{cell:>16}" for cell in cells))
     print("goals met" if met else "GOALS MISSED", flush=True)
     return met
 

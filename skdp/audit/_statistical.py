@@ -140,10 +140,12 @@ def _as_scores(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     first_a, first_b = a[:n], b[:n]
     low, high = np.quantile(np.concatenate([first_a, first_b]), [0.02, 0.98], axis=0)
     first_a, first_b = np.clip(first_a, low, high), np.clip(first_b, low, high)
-    within = np.atleast_2d(np.cov(first_a, rowvar=False) + np.cov(first_b, rowvar=False))
-    ridge = 1e-6 * np.trace(within) / len(within) + np.finfo(float).tiny
-    gap = first_a.mean(axis=0) - first_b.mean(axis=0)
-    line = np.linalg.solve(within + ridge * np.eye(len(within)), gap)
+    # In units of each coordinate's spread, which may differ by any factor.
+    spread = np.concatenate([first_a, first_b]).std(axis=0)
+    unit = np.where(spread > 0, spread, 1.0)
+    within = np.cov(first_a / unit, rowvar=False) + np.cov(first_b / unit, rowvar=False)
+    gap = (first_a.mean(axis=0) - first_b.mean(axis=0)) / unit
+    line = np.linalg.solve(within + 1e-6 * np.eye(len(gap)), gap) / unit
     return np.clip(a, low, high) @ line, np.clip(b, low, high) @ line
 
 

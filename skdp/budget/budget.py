@@ -75,6 +75,15 @@ def _short(value: float) -> str:
     return text if len(text) <= 10 else f"{value:.4g}"
 
 
+def _differences(stored: Mapping[str, str], terms: Terms) -> list[str]:
+    """Return in what the terms of a ledger file differ from those of a budget."""
+    return [
+        f"{name}={stored[name]}, not {text}"
+        for name, text in terms.texts().items()
+        if stored[name] != text
+    ]
+
+
 def _unpickle(path: str, ledger_id: str, *terms: Any) -> PrivacyBudget:
     """Return the live budget of this ledger, or connect to its file, or return a sealed one."""
     live = _LIVE.get((path, ledger_id))
@@ -208,11 +217,7 @@ class PrivacyBudget:
             with contextlib.suppress(FileExistsError):  # another process was faster: open it
                 return Ledger.create(path, terms)
         ledger, stored = Ledger.open(path)
-        wrong = [
-            f"{name}={stored[name]}, not {text}"
-            for name, text in terms.texts().items()
-            if stored[name] != text
-        ]
+        wrong = _differences(stored, terms)
         if wrong:
             raise ValueError(f"The ledger {path} was made with " + "; ".join(wrong) + ".")
         return ledger
@@ -224,9 +229,14 @@ class PrivacyBudget:
         self._set_up(terms)
         self._ledger, self._temporary = Ledger(path, ledger_id), None
         try:
-            self._sealed = not self._ledger.present()
-        except LedgerError:  # another kind of file, or unreadable
+            stored = self._ledger.terms()
+        except (LedgerError, SealedBudgetError):  # gone, another kind of file, or unreadable
             self._sealed = True
+        else:
+            # The file decides what the budget is, not the pickle.
+            if _differences(stored, terms):
+                raise LedgerError(f"The pickled budget and its ledger {path} disagree.")
+            self._sealed = False
         return _LIVE.setdefault((path, ledger_id), self)
 
     # -- one object, everywhere ---------------------------------------------------------------
@@ -417,7 +427,7 @@ class PrivacyBudget:
     def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
         """Write down what a charge released, once that is known; the price does not change.
 
-        Called by the kernel when a fit is done.
+        Called by the kernel when a fit is done, once: a description that stands is kept.
 
         Parameters
         ----------
@@ -433,7 +443,7 @@ class PrivacyBudget:
         """
         text = releases_json(releases)
         with self._noting_seal():
-            self._ledger.describe(charge.number, text)
+            self._ledger.describe(charge, text)
 
     def _exceeded(self, cost: Cost, room: Amount) -> BudgetExceededError:
         left = self._accountant.room(room.positive())

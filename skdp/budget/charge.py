@@ -78,11 +78,9 @@ class Cost:
     delta: float = 0.0
     mu: float | None = None
     delta_apart: float = 0.0
-    _terms: tuple[tuple[Cost, int], ...] = field(default=(), repr=False)
+    _terms: tuple[tuple[Cost, int], ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self._terms:
-            return  # a sum of prices that were checked one by one
         set_ = object.__setattr__  # the dataclass is frozen
         set_(self, "epsilon", check_positive(self.epsilon, "epsilon"))
         set_(self, "delta", check_delta(self.delta))
@@ -141,7 +139,13 @@ def _total(terms: Counter[Cost]) -> Cost:
         round_up(sum((n * exact(getattr(single, name)) for single, n in ordered), Fraction(0)))
         for name in ("epsilon", "delta", "delta_apart")
     )
-    return Cost(epsilon, delta, None, apart, tuple(ordered))
+    total = object.__new__(Cost)  # the terms were checked one by one; their delta may exceed 1
+    values = (epsilon, delta, None, apart, tuple(ordered))
+    for name, value in zip(
+        ("epsilon", "delta", "mu", "delta_apart", "_terms"), values, strict=True
+    ):
+        object.__setattr__(total, name, value)  # the dataclass is frozen
+    return total
 
 
 @dataclass(frozen=True)

@@ -237,6 +237,11 @@ class Ledger:
         ledger.id = row["id"]
         return ledger, dict(row)
 
+    def terms(self) -> dict[str, str]:
+        """Return the terms as texts, as the file has them."""
+        with self._transaction(write=False) as connection:
+            return dict(connection.execute("SELECT * FROM ledger").fetchone())
+
     def present(self) -> bool:
         """Whether the file is there and still the same ledger."""
         try:
@@ -303,12 +308,15 @@ class Ledger:
             connection.execute("COMMIT")
         return _charge({"number": number, **row}, adjacency), free
 
-    def describe(self, number: int, releases: str) -> None:
-        """Write down what a charge released; its price does not change."""
+    def describe(self, charge: Charge, releases: str) -> None:
+        """Write down what a charge released, unless that was done; its price does not change."""
+        query = (
+            "UPDATE charges SET releases = ?"
+            " WHERE number = ? AND at = ? AND pid = ? AND releases = '[]'"
+        )
+        values = (releases, charge.number, charge.when.isoformat(), charge.pid)
         with self._transaction(write=True) as connection:
-            connection.execute(
-                "UPDATE charges SET releases = ? WHERE number = ?", (releases, number)
-            )
+            connection.execute(query, values)
             connection.execute("COMMIT")
 
     def reserve(self, cost: Cost, price: Amount, cap: Amount, note: str) -> tuple[int, Amount]:

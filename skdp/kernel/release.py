@@ -14,7 +14,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+import os
+import threading
+import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from types import TracebackType
@@ -140,6 +143,8 @@ class Meter:
         self._epsilon_exact = exact_fraction(self.epsilon)
         self._spent = Fraction(0)
         self._open = True
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
         self._budget = budget
         self._records: list[ReleaseRecord] = []
         self._history = hashlib.blake2b(digest_size=32)
@@ -162,6 +167,15 @@ class Meter:
             _failpoint("before_charge")
             self._charge = budget.charge(cost, estimator=estimator, seeded=self.seeded)
             _failpoint("after_charge")
+
+    def __copy__(self) -> Any:
+        raise PrivacyLeakError("a session cannot be copied: both would spend one charge")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        return self.__copy__()
 
     # --- metering -----------------------------------------------------------------------------
 
@@ -194,15 +208,18 @@ class Meter:
 
     def _take(self, share: Share, name: str) -> tuple[Fraction, Fraction]:
         """Spend a share; return it and the pure epsilon that it buys."""
-        if not self._open:
-            raise PrivacyLeakError(f"release {name!r} after the session was closed")
-        fraction = self._fraction(share)
-        if self._spent + fraction > 1:
-            raise PrivacyLeakError(
-                f"release {name!r} wants a share of {float(fraction):g}; "
-                f"{float(self.rest):g} of the session's allowance is left"
-            )
-        self._spent += fraction
+        if os.getpid() != self._pid:
+            raise PrivacyLeakError(f"release {name!r} in a process that did not open the session")
+        with self._lock:
+            if not self._open:
+                raise PrivacyLeakError(f"release {name!r} after the session was closed")
+            fraction = self._fraction(share)
+            if self._spent + fraction > 1:
+                raise PrivacyLeakError(
+                    f"release {name!r} wants a share of {float(fraction):g}; "
+                    f"{float(self.rest):g} of the session's allowance is left"
+                )
+            self._spent += fraction
         if self.mu is None:
             return fraction, fraction * self._epsilon_exact
         return fraction, Fraction(calibration.pure_epsilon_from_mu(self.level(fraction)))
@@ -220,19 +237,34 @@ class Meter:
         noise: Callable[[], NDArray],
     ) -> NDArray:
         """Add noise to an exact statistic (or replay a recorded release) and log the release."""
-        tape = current_tape()
-        released = None if tape is None else tape.next_released(name, exact.shape)
-        if released is None:
+
+        def add() -> NDArray:
             drawn = noise()
             # Python integers where int64 could overflow: a wrapped sum would be no release.
             wide = exact.dtype == object or drawn.dtype == object
-            largest = (
-                0 if wide else int(np.abs(drawn).max(initial=0)) + int(np.abs(exact).max(initial=0))
-            )
+            largest = 0
+            if not wide:
+                largest = int(np.abs(drawn).max(initial=0)) + int(np.abs(exact).max(initial=0))
             if wide or largest >= 2**62:
-                released = exact.astype(object) + drawn.astype(object)
-            else:
-                released = exact + drawn
+                return exact.astype(object) + drawn.astype(object)
+            return exact + drawn
+
+        return self._log(name, exact, sensitivity, distance, add, exact.shape)
+
+    def _log(
+        self,
+        name: str,
+        exact: NDArray,
+        sensitivity: float,
+        distance: Callable[[NDArray, NDArray], float],
+        make: Callable[[], NDArray],
+        shape: tuple[int, ...],
+    ) -> NDArray:
+        """Make a release (or take it from a tape that is replayed) and write it down."""
+        tape = current_tape()
+        released = None if tape is None else tape.next_released(name, shape)
+        if released is None:
+            released = make()
             _failpoint("after_noise")
         if tape is not None:
             tape.entries.append(Entry(name, exact.copy(), sensitivity, distance, released.copy()))
@@ -519,29 +551,41 @@ class Meter:
         std = bounds.astype(np.float64) * float(t_sum) * math.sqrt(d + 1)
         return released[:, 0], math.sqrt(2) * float(t_count), released[:, 1:], std
 
-    def select(
-        self, name: str, scores: Sequence[NDArray], eta: Fraction, sensitivity: float
-    ) -> NDArray:
-        """Draw one index from each vector of integer scores, P(i) ∝ exp(-eta * score_i).
+    def choices(self, name: str, scores: NDArray, sensitivity: int, share: Share) -> NDArray:
+        """Choose an index in each row of integer scores (lower is better), all under one share.
 
-        The caller has taken the share and derived eta; lower scores are better.
+        Exponential mechanism, P(i) proportional to exp(-eta score_i), eta = epsilon_j / (2
+        sensitivity). The m rows share equally: epsilon / m each, or mu**2 / m in a Gaussian
+        session, where an epsilon_j-DP choice is GDP.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (m, candidates)
+        sensitivity : int
+            By how much any score moves between neighbours.
+
+        Returns
+        -------
+        chosen : ndarray of shape (m,)
         """
-        exact = np.stack([np.asarray(s) for s in scores])
+        fraction, epsilon = self._take(share, name)
+        m = len(scores)
+        if self.mu is None:
+            each = epsilon / m
+        else:
+            each = Fraction(calibration.pure_part(self.level(fraction), m))
+        eta = each / (2 * sensitivity)
 
         def largest(a: NDArray, b: NDArray) -> float:
             return float(np.abs(np.asarray(a, object) - np.asarray(b, object)).max())
 
-        tape = current_tape()
-        released = None if tape is None else tape.next_released(name, (len(exact),))
-        if released is None:
-            released = np.array(
-                [sampling.exponential_mechanism(s, eta, entropy=self._entropy) for s in exact]
+        def draw() -> NDArray:
+            return np.array(
+                [sampling.exponential_mechanism(s, eta, entropy=self._entropy) for s in scores]
             )
-            _failpoint("after_noise")
-        if tape is not None:
-            tape.entries.append(Entry(name, exact, sensitivity, largest, released.copy()))
-        self._history.update(name.encode())
-        self._history.update(repr(released.tolist()).encode())
+
+        released = self._log(name, scores, sensitivity, largest, draw, (m,))
+        self._record(name, "exponential mechanism", "score", sensitivity, float(1 / eta), fraction)
         return released
 
     # --- the end ------------------------------------------------------------------------------
@@ -614,8 +658,6 @@ def _seed_of(random_state: Any) -> int | None:
 
 def _warn_seeded() -> None:
     """Warn once a call site that the noise of a charged fit is reproducible."""
-    import warnings
-
     warnings.warn(
         "random_state is set, so the noise that protects this fit can be reproduced by whoever "
         "knows the seed; use random_state=None for a release.",

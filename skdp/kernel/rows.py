@@ -13,6 +13,7 @@ carry a unit code beside each row; the statistics then bound each unit instead o
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,10 +92,11 @@ def _to_float(block: Any) -> tuple[NDArray[np.float64] | None, str]:
             # The conversion must not depend on dtype quirks: nullable columns give NaN for NA.
             values = block.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
-            values = np.asarray(block, dtype=np.float64)
+            with np.errstate(all="ignore"):  # a long double beyond the range becomes inf
+                values = np.asarray(block, dtype=np.float64)
     except TypeError:
         return None, "type"
-    except (ValueError, OverflowError, AttributeError):
+    except Exception:  # noqa: BLE001  a cell's own conversion may raise anything
         return None, "value"
     return values, ""
 
@@ -182,6 +184,12 @@ class Rows:
         """Return rows start to stop as float64, shape (stop - start, n_features)."""
         values, _ = _to_float(_cut(self._X, start, stop))
         assert values is not None  # check_rows has converted every block once
+        with np.errstate(all="ignore"):
+            finite = math.isfinite(values.sum())
+        if not finite:
+            # The sum of huge values, or rows that changed after the check: 0 stands for what is
+            # not finite, because NaN has no place in the integers that follow.
+            values = np.where(np.isfinite(values), values, 0.0)
         return values
 
     def blocks(self) -> Iterator[NDArray[np.float64]]:
@@ -202,7 +210,7 @@ class Rows:
         """Return a hash of the content; it keys the noise of seeded fits and nothing else."""
         if not self._numeric:
             return bytes.fromhex(joblib.hash((self._X, self._y), hash_name="sha1"))
-        h = hashlib.blake2b(digest_size=32)
+        h = hashlib.blake2b(repr((self._n, self.n_features)).encode(), digest_size=32)
         for block in self.blocks():
             h.update(np.ascontiguousarray(block).tobytes())
         return h.digest()

@@ -377,14 +377,8 @@ class Session(Meter):
         part of the share; the score moves by at most max(q, 1 - q) (A), 1 (R), and eta is the
         feature's epsilon over twice that.
         """
-        fraction, epsilon = self._take(share, name)
         d = view.n_dims
         level = exact_fraction(q)
-        if self.mu is not None:
-            # mu**2 adds up over features; each is pure, which implies GDP.
-            each = Fraction(calibration.pure_part(self.level(fraction), d))
-        else:
-            each = epsilon / d
         cells = stats.grid_histograms(self._rows, view, n_cells)
         a, b = level.numerator, level.denominator
         n = self._rows._n
@@ -393,12 +387,10 @@ class Session(Meter):
         wide = cells.astype(object) if b * n >= 2**60 else cells
         up_to = np.cumsum(wide, axis=1)
         scores = np.maximum(np.maximum(b * (up_to - wide) - a * n, a * n - b * up_to), 0)
-        widest = max(level, 1 - level) if not self._replace else Fraction(1)
-        eta = each / (2 * widest) / b
-        chosen = self.select(name, list(scores), eta, float(b * widest))
+        widest = Fraction(1) if self._replace else max(level, 1 - level)
+        chosen = self.choices(name, scores, int(b * widest), share)
         width = 2 * view.half * view.grid / n_cells
         value = view.center - view.half * view.grid + (chosen + 0.5) * width
-        self._record(name, "exponential mechanism", "rank", float(widest), 1.0, fraction)
         return _released(value, np.full(d, np.nan))
 
     # --- a user's callable, row by row -----------------------------------------------------------
@@ -410,21 +402,19 @@ class Session(Meter):
         high: float,
         share: Share = None,
         *,
-        rowwise: bool | str = False,
+        exact_blocks: bool = False,
         name: str = "score",
     ) -> Release:
         """Release the mean over rows of a user's score of one row, clipped to [low, high].
 
         The callable gets one row at a time (X and y slices of length one); its exceptions and
-        non-finite results become `low`. With ``rowwise=True``, under replace-one only, it gets
-        blocks at fixed positions and must map each row by itself: row i's result may then depend
-        on i and row i, which replace-one allows. With ``rowwise="exact"`` it gets blocks under both
-        relations and must give each row the same bits in every block (elementwise ufuncs and
-        ``accumulate`` do, BLAS does not). Guarantee: as `mean` of a one-dimensional box.
+        non-finite results become `low`. With ``exact_blocks`` it gets blocks, and must give each
+        row the same bits in every block (elementwise ufuncs and ``accumulate`` do; BLAS does not,
+        and a row that makes a block fail would change the last bits of its neighbours). Guarantee:
+        as `mean` of a one-dimensional box.
         """
         view = Box([low], [high])
-        # One row is enough to be exact; a block needs the caller's word that rows do not mix.
-        step = 4096 if rowwise == "exact" or (rowwise and self._replace) else 1
+        step = 4096 if exact_blocks else 1
         total, n = 0, self._rows._n
         # Warnings may quote rows. Their filters belong to the process: without the lock, two
         # threads that score at once would leave all warnings off for good.
@@ -453,7 +443,9 @@ def _row_scores(score: Callable[[Any, Any], ArrayLike], X: Any, y: Any, default:
     length = X.shape[0]
     try:
         values = np.asarray(score(X, y), dtype=np.float64).reshape(length)
-    except Exception:  # noqa: BLE001  whatever a row makes the callable do stays inside
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  whatever a row makes the callable do stays inside
         if length > 1:
             # One bad row must not decide for the others: ask for each row alone.
             parts = [_row_scores(score, *_one(X, y, i), default) for i in range(length)]

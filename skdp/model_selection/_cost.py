@@ -96,8 +96,9 @@ class SearchCost(Cost):
     """
 
     def __init__(self, cost: Cost, *, n_fits: int = 0, n_scores: int = 0, note: str = "") -> None:
-        super().__init__(cost.epsilon, cost.delta, None, cost.delta_apart, cost.components)
         set_ = object.__setattr__  # a Cost is frozen
+        for name, value in vars(cost).items():
+            set_(self, name, value)
         set_(self, "n_fits", n_fits)
         set_(self, "n_scores", n_scores)
         set_(self, "note", note)

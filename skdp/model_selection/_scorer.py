@@ -120,18 +120,17 @@ def _n_rows(table: Any) -> int:
 _ELEMENTWISE = ("DPMinMaxScaler", "DPStandardScaler")
 
 
-def _rowwise(metric: str, estimator: Any) -> Any:
-    """Say how far rows are scored by themselves when they are scored in blocks.
+def _exact_blocks(metric: str, estimator: Any) -> bool:
+    """Say whether a row's score has the same bits in every block, so that blocks may be scored.
 
-    "exact": a row's score has the same bits in every block. That holds for the inertia behind
-    elementwise transformers, because `_neg_inertia` sums from left to right. True: it may depend
-    on the row's position as well (BLAS). False: not known, so rows have to be scored alone.
+    That holds for the inertia behind elementwise transformers, because `_neg_inertia` sums from
+    left to right. Elsewhere (BLAS, code that is not ours) every row is scored alone.
     """
     steps = _steps(estimator)
     if any(type(step).__module__.partition(".")[0] != "skdp" for step in steps):
         return False
     elementwise = all(type(step).__name__ in _ELEMENTWISE for step in steps[:-1])
-    return "exact" if metric == "neg_inertia" and elementwise else True
+    return metric == "neg_inertia" and elementwise
 
 
 class _StatePickler(pickle.Pickler):
@@ -283,7 +282,7 @@ class PrivateScorer(BaseEstimator):
             context="" if self.random_state is None else _state_of(estimator),
         ) as session:
             release = session.mean_score(
-                score, low, high, rowwise=_rowwise(metric, estimator), name=metric
+                score, low, high, exact_blocks=_exact_blocks(metric, estimator), name=metric
             )
         return float(release.value)
 

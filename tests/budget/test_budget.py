@@ -7,6 +7,9 @@ import datetime
 import html
 import math
 import os
+import pickle
+import subprocess
+import sys
 from fractions import Fraction
 from html.parser import HTMLParser
 
@@ -373,3 +376,38 @@ def test_html_of_a_budget_whose_ledger_is_gone():
     assert "not there" in page.text
     assert budget.sealed
     assert "sealed" in repr(budget)
+
+
+def test_a_description_is_written_once_and_to_its_own_charge_only():
+    first, second = PrivacyBudget(2.0), PrivacyBudget(2.0)
+    charge = first.charge(Cost(0.5), estimator="T")
+    other = second.charge(Cost(0.5), estimator="T")
+    first.describe(other, [{"name": "of another ledger"}])
+    assert first.charges[0].releases == ()
+    first.describe(charge, [{"name": "sum"}])
+    first.describe(charge, [])
+    assert [r["name"] for r in first.charges[0].releases] == ["sum"]
+
+
+def test_a_price_cannot_be_made_of_smaller_components():
+    with pytest.raises(TypeError):
+        Cost(5.0, _terms=((Cost(1e-3), 1),))
+    total = 3 * Cost(0.5, 0.4)
+    assert (total.epsilon, total.delta) == (1.5, 1.2)
+    assert total.components == ((Cost(0.5, 0.4), 3),)
+
+
+def test_a_pickle_with_other_terms_than_its_ledger_is_refused(tmp_path):
+    path = tmp_path / "x.budget"
+    budget = PrivacyBudget(1.0, ledger=path)
+    make, arguments = budget.__reduce__()
+    code = (
+        "import sys, pickle\n"
+        "make, arguments = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "from skdp import LedgerError\n"
+        "try:\n    make(*arguments)\nexcept LedgerError as e:\n    print('refused', e)\n"
+    )
+    forged = (arguments[0], arguments[1], 100.0, *arguments[3:])
+    text = pickle.dumps((make, forged)).hex()
+    done = subprocess.run([sys.executable, "-c", code, text], capture_output=True, text=True)
+    assert done.stdout.startswith("refused"), done.stderr

@@ -7,8 +7,14 @@ shown to reject noise of 2/3 and 3/2 of the right scale.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import math
+import os
+import pickle
+import sys
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -367,13 +373,13 @@ def test_mean_score_in_blocks_equals_row_by_row():
 
     budget = PrivacyBudget(1e6)
     values = []
-    for rowwise in (False, True):
+    for blocks in (False, True):
         rows = kernel.opaque_rows(X, None)
         with (
             kernel.open_session(rows, estimator="T", epsilon=1e5, budget=budget) as session,
             tape.record() as t,
         ):
-            session.mean_score(score, 0.0, 1.0, rowwise=rowwise)
+            session.mean_score(score, 0.0, 1.0, exact_blocks=blocks)
         values.append(t.entries[0].exact.tolist())
     assert values[0] == values[1]
 
@@ -517,3 +523,91 @@ def test_a_fit_that_is_paid_for_survives_a_ledger_that_went_away(tmp_path):
     with kernel.open_session(rows, estimator="T", epsilon=0.5, budget=budget) as session:
         path.unlink()
         assert np.isfinite(session.sum(session.box(-1, 1), 0.5).value).all()
+
+
+# --- sessions that are copied, forked or raced --------------------------------------------------
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_session_cannot_be_duplicated(duplicate):
+    with pytest.raises(PrivacyLeakError, match="copied"):
+        duplicate(open_session())
+
+
+def test_a_forked_child_cannot_release_under_the_parents_charge():
+    session = open_session()
+    child = os.fork()
+    if child == 0:
+        try:
+            session.sum(session.box(-1, 1), 0.5)
+        except PrivacyLeakError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    session.sum(session.box(-1, 1), 0.5)
+
+
+def test_threads_cannot_take_a_share_twice():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-7)
+    try:
+        for _ in range(100):
+            session = open_session()
+            granted = []
+
+            def take(session=session, granted=granted):
+                with contextlib.suppress(PrivacyLeakError):
+                    granted.append(session._take(0.6, "x"))
+
+            threads = [threading.Thread(target=take) for _ in range(4)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            assert len(granted) == 1
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_one_failing_row_moves_a_private_score_by_one_row_only():
+    """Also where the score of a row depends on its block, as BLAS makes it (adversarial reader)."""
+
+    def score(X, y):
+        if not np.isfinite(X).all():
+            raise ValueError
+        return np.full(len(X), 1.0 if len(X) > 1 else 0.0)  # a block scores other than a row alone
+
+    exact = []
+    bad = X.copy()
+    bad[3] = np.nan
+    for data in (X, bad):
+        rows = kernel.opaque_rows(data, None)
+        with kernel.open_session(rows, estimator="T", epsilon=1.0) as session, tape.record() as t:
+            session.mean_score(score, 0.0, 1.0)
+        exact.append(t.entries[0])
+    assert exact[0].distance(exact[0].exact, exact[1].exact) <= exact[0].sensitivity
+
+
+def test_rows_that_turn_into_nan_after_the_check_count_as_zero():
+    data = np.ones((5, 2))
+    rows = kernel.check_rows(data, estimator="T")
+    data[2] = np.nan
+    session = kernel.open_session(rows, estimator="T", epsilon=1.0)
+    with tape.record() as t:
+        session.sum(session.box(-2, 2), 1.0)
+    assert t.entries[0].exact.tolist() == [4 * 2**16] * 2
+
+
+def test_a_box_without_width_is_released_with_noise():
+    for adjacency in RELATIONS:
+        session = open_session(adjacency=adjacency)
+        assert np.isfinite(session.sum(session.box(1, 1), 0.5).value).all()
+        assert np.isfinite(session.mean(session.box(1, 1), 0.5).value).all()
+
+
+def test_the_digest_of_rows_knows_their_shape():
+    data = np.arange(24.0)
+    digests = {
+        kernel.check_rows(data.reshape(shape), estimator="T").digest() for shape in [(6, 4), (4, 6)]
+    }
+    assert len(digests) == 2

@@ -1,0 +1,270 @@
+"""Statistical audit: no estimator loses more than it claims, and broken twins are caught.
+
+Each estimator is fitted thousands of times on a worst pair of tables with its claim c. The lower
+bound must lie below c, so the estimator passes; and above c / factor, so that the same runs refute
+the claim c / factor: that of a twin whose noise is 1 / factor of what its claim needs. Factor 1.5
+(noise at two thirds) wherever one release dominates.
+
+False alarms: each audit is wrong with probability at most 1 - CONFIDENCE = 3e-6, all of them
+together below 1e-4; seeds are fixed, so a result repeats itself until the noise's code changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from estimators import Door, Toy, _budget
+from sklearn.base import BaseEstimator
+
+from skdp.audit import AuditResult, audit
+from skdp.cluster import DPKMeans
+from skdp.decomposition import DPPCA
+from skdp.kernel import sampling
+from skdp.kernel.tape import record, replay
+from skdp.preprocessing import DPStandardScaler
+
+CONFIDENCE = 1 - 3e-6
+PURE = {"epsilon": 4.0}
+GAUSS = {"epsilon": 4.0, "delta": 0.05}  # mu = 1.8: events are neither rare nor common
+
+
+class Taped(BaseEstimator):
+    """Fits an estimator and keeps the log-likelihood ratio of all its releases together.
+
+    The best test there is (Neyman & Pearson). It is a function of the releases: the exact
+    statistics in it are those of both public tables, whichever was fitted; asked for with the same
+    earlier releases, as adaptive composition has it.
+    """
+
+    def __init__(self, estimator: Any, X: Any, X_neighbour: Any) -> None:
+        self.estimator = estimator
+        self.X = X
+        self.X_neighbour = X_neighbour
+
+    def privacy_cost(self) -> Any:
+        return self.estimator.privacy_cost()
+
+    def fit(self, X: Any, y: Any = None) -> Taped:
+        on_first = np.array_equal(X, self.X)
+        with record() as tape:
+            self.estimator.fit(X)
+        released = self.estimator.privacy_
+        levels = {r.name: r.epsilon if r.mu is None else r.mu for r in released.releases}
+        with replay(tape) as other:
+            self.estimator.fit(self.X_neighbour if on_first else self.X)
+        first, second = (tape, other) if on_first else (other, tape)
+        self.score_ = 0.0
+        for a, b in zip(first.entries, second.entries, strict=True):
+            level = levels.get(a.name) or levels[f"{a.name}: counts"]
+            near = a.distance(a.released, a.exact) * level / a.sensitivity
+            far = b.distance(a.released, b.exact) * level / a.sensitivity
+            self.score_ += (far**2 - near**2) / 2 if released.mu else far - near
+        return self
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An estimator with its worst pair of tables.
+
+    Attributes
+    ----------
+    statistic : str or None
+        Fitted attribute that tells the tables apart; None for the likelihood ratio of releases.
+    factor : float
+        The twin's: how much more it loses than it claims.
+    """
+
+    name: str
+    estimator: Any
+    X: np.ndarray
+    X_neighbour: np.ndarray
+    statistic: str | None
+    n_runs: int
+    factor: float = 1.5
+
+
+A = {"budget": _budget("add_or_remove_one")}
+ZEROS = np.zeros((8, 1))
+UP, DOWN = np.append(ZEROS, [[1.0]], axis=0), np.append(ZEROS, [[-1.0]], axis=0)
+MANY = np.zeros((60, 1))
+BOX = {"bounds": (-1, 1)}
+BALL = {"norm_bound": 1.0, "center": 0.0}
+LLOYD = {"algorithm": "lloyd", "max_iter": 1, **BOX}
+
+
+def beyond(s):
+    """Return 1 if a private median lies above 0.9."""
+    return float(s.quantile(s.box(-1.0, 1.0), 0.5, n_cells=64).value[0] > 0.9)
+
+
+# Half of the rows on each side of 0.9: the median's cell is above or below, at the odds exp(±).
+MEDIAN = np.array([[-1.0], [0.9], [1.0], [1.0]]), np.array([[-1.0], [-1.0], [0.9], [1.0]])
+
+PAIRS = [
+    Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 4000),
+    # K-norm noise in two dimensions and Wishart noise: their log-likelihood ratio is the full
+    # epsilon only in the direction of the change, so few runs show it. Hence factor 2.
+    Pair("toy A", Toy(**PURE, **A), UP, ZEROS, None, 3000, 2.0),
+    Pair("standard scaler R", DPStandardScaler(**PURE, **BOX), UP, DOWN, None, 3000, 2.0),
+    Pair("pca A", DPPCA(**PURE, **BALL, **A), UP, ZEROS, None, 4000, 2.0),
+    Pair("lloyd A", DPKMeans(1, **PURE, **LLOYD, **A), UP, ZEROS, None, 5000),
+    Pair("one centre A", DPKMeans(1, **PURE, **BOX, **A), UP, ZEROS, None, 4000),
+    Pair("toy R, delta", Toy(**GAUSS), UP[-1:], DOWN[-1:], "mean_", 3000),
+    Pair("toy A, delta", Toy(**GAUSS, **A), UP, ZEROS, "mean_", 3000),
+    Pair("standard scaler R, delta", DPStandardScaler(**GAUSS, **BOX), UP, DOWN, "mean_", 3000),
+    Pair("pca R, delta", DPPCA(**GAUSS, **BALL), np.eye(2), np.eye(2)[[0, 0]], None, 2000),
+    Pair("pca A, delta", DPPCA(**GAUSS, **BALL, **A), UP, ZEROS, None, 2400),
+    Pair("lloyd A, delta", DPKMeans(1, **GAUSS, **LLOYD, **A), UP, ZEROS, None, 2400),
+    # Twelve releases, of which a replaced row moves each by a part of its sensitivity only.
+    Pair(
+        "tree R, delta",
+        DPKMeans(2, **GAUSS, **BOX),
+        np.append(MANY, [[1.0]], axis=0),
+        np.append(MANY, [[-1.0]], axis=0),
+        None,
+        600,
+        4.0,
+    ),
+]
+
+
+def audited(pair: Pair, n_runs: int | None = None) -> AuditResult:
+    estimator = pair.estimator
+    if pair.statistic is None:
+        estimator = Taped(estimator, pair.X, pair.X_neighbour)
+    return audit(
+        estimator,
+        pair.X,
+        pair.X_neighbour,
+        pair.statistic or "score_",
+        n_runs=n_runs or pair.n_runs,
+        confidence=CONFIDENCE,
+        random_state=0,
+    )
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_the_claim_holds_and_a_twin_s_would_not(pair):
+    result = audited(pair)
+    assert result.passed
+    mu = None if result.mu is None else result.mu / pair.factor
+    twin = replace(result, epsilon=result.epsilon / pair.factor, mu=mu)
+    assert not twin.passed
+
+
+def test_noise_at_two_thirds_is_caught(monkeypatch):
+    """A kernel whose samplers draw at two thirds of the scale: the claim falls."""
+    gaussian, k_norm = sampling.rounded_gaussian, sampling.k_norm
+    monkeypatch.setattr(
+        sampling, "rounded_gaussian", lambda sigma, *a, **k: gaussian(sigma / 1.5, *a, **k)
+    )
+    monkeypatch.setattr(
+        sampling, "k_norm", lambda d, scale, *a, **k: k_norm(d, scale * 2 / 3, *a, **k)
+    )
+    for pair in PAIRS:
+        if pair.name in ("toy R", "toy R, delta"):
+            # 1.5 times the claim's loss; the claim is lowered so that its events stay frequent.
+            estimator = type(pair.estimator)(**pair.estimator.get_params())
+            estimator.set_params(epsilon=2.5 if estimator.delta == 0 else 4.0)
+            assert not audited(replace(pair, estimator=estimator), n_runs=5000).passed
+
+
+def test_the_private_median_holds_its_claim():
+    result = audit(
+        Door(beyond, epsilon=3.0), *MEDIAN, "answer_", n_runs=4000, confidence=CONFIDENCE,
+        random_state=0,
+    )  # fmt: skip
+    assert result.passed
+    assert result.epsilon_lower > 1.0
+
+
+# --- the bound itself --------------------------------------------------------------------------
+
+
+class Noisy(BaseEstimator):
+    """Adds Laplace noise of scale 1 / epsilon to one number, without any kernel."""
+
+    def __init__(self, random_state: Any = None) -> None:
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Noisy:
+        rng = np.random.default_rng(self.random_state)
+        self.value_ = X[0, 0] + rng.laplace()
+        self.values_ = [rng.normal(), self.value_, 1e6 * rng.standard_cauchy()]
+        return self
+
+
+ZERO, ONE = np.array([[0.0]]), np.array([[1.0]])
+
+
+@pytest.mark.parametrize("statistic", ["value_", "values_", lambda fitted: fitted.value_])
+def test_any_estimator_can_be_audited(statistic):
+    result = audit(Noisy(), ZERO, ONE, statistic, epsilon=1.0, n_runs=4000, random_state=0)
+    assert result.passed
+    assert result.epsilon_lower > 0.6
+
+
+def test_bounds_hold_at_the_stated_confidence():
+    """At confidence 0.8 a bound may exceed the truth in one audit of five, and not in more."""
+    wrong = sum(
+        not audit(
+            Noisy(), ZERO, ONE, "value_", epsilon=1.0, n_runs=100, confidence=0.8, random_state=s
+        ).passed
+        for s in range(0, 100 * 1000, 1000)
+    )
+    # Binomial(100, 0.2) exceeds 41 with probability below 1e-6.
+    assert wrong <= 41
+
+
+def test_delta_lowers_the_bound_by_what_it_allows():
+    """An event of probability 0.1 that only one table has is no more than delta = 0.1."""
+
+    class Leaks(Noisy):
+        def fit(self, X, y=None):
+            rng = np.random.default_rng(self.random_state)
+            self.value_ = float(X[0, 0] * (rng.random() < 0.1))
+            return self
+
+    options = {"n_runs": 4000, "random_state": 0}
+    assert not audit(Leaks(), ZERO, ONE, "value_", epsilon=1.0, **options).passed
+    assert audit(Leaks(), ZERO, ONE, "value_", epsilon=0.01, delta=0.1, **options).passed
+
+
+def test_equal_tables_prove_nothing():
+    result = audit(Noisy(), ZERO, ZERO, "value_", epsilon=1e-3, n_runs=1000, random_state=0)
+    assert result.epsilon_lower == 0.0
+    assert result.mu_lower == 0.0
+
+
+def test_a_twin_s_claim_can_be_stated():
+    """The claim of the parameters; or another one, with the mu that belongs to it."""
+    result = audit(Toy(**GAUSS), UP, DOWN, "mean_", epsilon=1.0, n_runs=20)
+    assert (result.epsilon, result.delta) == (1.0, 0.05)
+    assert 0.4 < result.mu < 0.8
+
+
+def test_audits_repeat_themselves_and_charge_nothing():
+    estimator = Toy(**PURE, **A)
+    results = [audit(estimator, UP, ZEROS, "mean_", n_runs=50, random_state=3) for _ in range(2)]
+    assert results[0] == results[1]
+    assert A["budget"].charges == []
+    assert estimator.random_state is None
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"n_runs": 5}, ValueError, "n_runs"),
+        ({"n_runs": 30.5}, TypeError, "n_runs"),
+        ({"confidence": 1.0}, ValueError, "confidence"),
+        ({"epsilon": None}, ValueError, "epsilon"),
+        ({"statistic": lambda fitted: np.nan}, ValueError, "statistic"),
+    ],
+)
+def test_bad_parameters(options, error, text):
+    arguments = {"statistic": "value_", "epsilon": 1.0, "n_runs": 20, **options}
+    with pytest.raises(error, match=text):
+        audit(Noisy(), ZERO, ONE, **arguments)
