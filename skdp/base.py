@@ -16,6 +16,7 @@ and follows one shape::
 from __future__ import annotations
 
 import numbers
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -93,7 +94,10 @@ def public_context(estimator: BaseEstimator) -> str:
     params = estimator.get_params(deep=False)
     public = {name: params[name] for name in sorted(params) if name not in _NOT_CONTEXT}
     # By content, arrays and tables in tuples too: fits that differ must share no noise.
-    digest: str = joblib.hash(public, hash_name="sha1")
+    try:
+        digest: str = joblib.hash(public, hash_name="sha1")
+    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda among them
+        digest = repr(public)
     return digest
 
 
@@ -149,7 +153,7 @@ class PrivateMixin:
             delta=self.delta if delta is None else delta,
             budget=self.budget,
             random_state=self.random_state,
-            context=public_context(self),
+            context="" if self.random_state is None else public_context(self),
         )
 
     def _public_array(self, X: Any) -> NDArray[np.float64]:

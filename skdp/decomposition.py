@@ -27,6 +27,7 @@ __all__ = ["DPPCA"]
 
 Floats = NDArray[np.float64]
 
+_LARGEST_ROW = 1e290  # of the caller's rows: sums of 8192 products stay finite
 _NOISES = ("auto", "gaussian", "wishart", "laplace")
 _PRIVATE = "private"
 
@@ -532,9 +533,13 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         -------
         X_new : ndarray of shape (n_samples, n_components)
         """
-        values = self._public_array(X)
+        # A huge row must not become NaN here: the next step's error would tell of it.
+        values = np.clip(self._public_array(X), -_LARGEST_ROW, _LARGEST_ROW)
         projected = values @ self.components_.T - self.mean_ @ self.components_.T
-        return projected / self._scale() if self.whiten else projected
+        if self.whiten:
+            with np.errstate(over="ignore"):
+                projected /= self._scale()
+        return np.clip(projected, -_LARGEST_ROW, _LARGEST_ROW)
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
         """Return to the space of the features.

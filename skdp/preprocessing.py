@@ -239,7 +239,7 @@ class DPStandardScaler(Scaler):
                 values -= self.mean_
             if self.with_std and self.scale_ is not None:
                 values /= self.scale_
-        return values
+        return finite(values)  # or the next step's error would tell of a huge row
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
         """Return standardised rows to the units of X.
@@ -258,7 +258,7 @@ class DPStandardScaler(Scaler):
                 values *= self.scale_
             if self.with_mean and self.mean_ is not None:
                 values += self.mean_
-        return values
+        return finite(values)
 
     def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
         """Return the standard error that noise will give a mean, as a part of its bounds' width.
@@ -529,7 +529,8 @@ class DPMinMaxScaler(Scaler):
         # X * scale_ + min_, in an order that neither cancels digits nor makes inf - inf.
         with np.errstate(over="ignore", under="ignore"):
             values = (self._public_array(X) - self.data_min_) * self.scale_ + low
-        return np.clip(values, low, high) if self.clip else values
+        # Without clip: the largest float, or the next step's error would tell of a huge row.
+        return np.clip(values, low, high) if self.clip else finite(values)
 
     def inverse_transform(self, X: ArrayLike) -> Floats:
         """Return scaled rows to the units of X.
@@ -544,7 +545,7 @@ class DPMinMaxScaler(Scaler):
         """
         low, _ = _check_range(self.feature_range)
         with np.errstate(over="ignore", under="ignore"):
-            return (self._scaled_array(X) - low) / self.scale_ + self.data_min_
+            return finite((self._scaled_array(X) - low) / self.scale_ + self.data_min_)
 
     def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
         """Return about which part of the rows a column's range will leave out.

@@ -24,11 +24,11 @@ from scipy import sparse
 
 __all__ = ["Rows", "check_public_array", "check_rows", "opaque_rows"]
 
-# Two limits on a block: a quarter of a megabyte of float64, so that a handful of temporaries stay
-# in a core's cache (16 times larger blocks are half as fast) and far below 128 MB; and at most
+# Two limits on a block: half a megabyte of float64, so that a handful of temporaries stay in
+# a core's cache (twice larger blocks are half as fast) and far below 128 MB; and at most
 # 2**16 rows, so that sums of products of 18-bit integers stay below 2**53 (kernel/README.md,
 # "Exact sums").
-_BLOCK_VALUES = 2**15
+_BLOCK_VALUES = 2**16
 _BLOCK_ROWS = 2**16
 # Squares of coordinates of up to 2**20 steps add up exactly: 2**40 * 8192 = 2**53.
 MAX_FEATURES = 8192

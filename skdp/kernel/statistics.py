@@ -109,7 +109,7 @@ def exact_sum(rows: Rows, view: View) -> tuple[NDArray, int]:
     dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
 
     def add(block: Floats, totals: list[NDArray]) -> None:
-        totals[0] += as_total(view.map(block).sum(axis=0), dtype)
+        totals[0] += as_total(np.ones(len(block)) @ view.map(block), dtype)
 
     (total,) = fold(rows, add, lambda: [np.zeros(view.n_dims, dtype=dtype)])
     return total, rows._n
@@ -166,7 +166,7 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
     def add(block: Floats, totals: list[NDArray]) -> None:
         q = view.map(block)
         totals[0] += as_total(q.T @ q, dtype)
-        totals[1] += as_total(q.sum(axis=0), dtype)
+        totals[1] += as_total(np.ones(len(q)) @ q, dtype)
 
     def fresh() -> list[NDArray]:
         return [np.zeros((d, d), dtype=dtype), np.zeros(d, dtype=dtype)]

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import make_pipeline
 
+from skdp import kernel
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
@@ -166,6 +167,17 @@ class Door(PrivateMixin, BaseEstimator):
         self.delta = delta
         self.budget = budget
         self.random_state = random_state
+
+    def _session(self, rows: kernel.Rows) -> kernel.Session:
+        # Without the mixin's digest of parameters, which cannot read a lambda.
+        return kernel.open_session(
+            rows,
+            estimator="Door",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            budget=self.budget,
+            random_state=self.random_state,
+        )
 
     def fit(self, X: Any, y: Any = None) -> Door:
         with self._all_or_nothing():

@@ -49,7 +49,7 @@ def test_blocks_cover_a_long_table_in_order(monkeypatch):
     np.testing.assert_array_equal(np.concatenate(blocks), X)
     # The digest sees content only, not the blocks that it came in.
     digest = rows.digest()
-    monkeypatch.setattr(rows_module, "_BLOCK_VALUES", 2**15)
+    monkeypatch.setattr(rows_module, "_BLOCK_VALUES", 2**16)
     assert kernel.check_rows(X.copy(), estimator="T").digest() == digest
     X[999, 2] += 1
     assert kernel.check_rows(X, estimator="T").digest() != digest

@@ -206,6 +206,16 @@ def test_exponent_codes_place_each_value_in_its_bin(x):
 
 
 @settings(max_examples=200, deadline=None)
+@given(X=arrays(float, (9, 17), elements=st.floats(-1e25, 1e25) | MODERATE))
+def test_norm_codes_see_each_row_alone(X):
+    with np.errstate(all="ignore"):
+        codes = protect.norm_codes(X)
+        alone = np.concatenate([protect.norm_codes(X[i : i + 1]) for i in range(len(X))])
+        assert codes.tolist() == alone.tolist()
+        assert codes.tolist() == protect.norm_codes(np.asfortranarray(X[::-1]))[::-1].tolist()
+
+
+@settings(max_examples=200, deadline=None)
 @given(x=arrays(float, 3, elements=st.floats(-1e6, 1e6)))
 def test_norm_codes_bracket_the_norm(x):
     norm = math.sqrt(math.fsum(v * v for v in x))
@@ -312,3 +322,19 @@ def test_a_block_of_extreme_rows_stays_below_two_to_the_53(monkeypatch):
     assert n * ball.norm**2 <= 2**53
     assert second[0, 0] == n * ball.norm**2
     assert first[0] == n * ball.norm
+
+
+def test_norm_codes_at_the_boundaries_follow_the_sum_by_columns():
+    """Norms of 2**(c/4) to the last bit: the code is the same in any company."""
+    rng = np.random.default_rng(0)
+    boundary = rng.normal(size=(400, 33))
+    boundary *= (2.0 ** rng.integers(-3, 4, 400) / np.linalg.norm(boundary, axis=1))[:, None]
+    codes = protect.norm_codes(boundary)
+    near = protect._quarter_octaves(np.einsum("ij,ij->i", boundary, boundary))[1]
+    assert near.mean() > 0.9
+    for i in range(400):
+        assert protect.norm_codes(boundary[i : i + 1])[0] == codes[i]
+    everything = protect.norm_codes(
+        np.asfortranarray(np.vstack([rng.normal(size=(7, 33)), boundary]))
+    )
+    assert everything[7:].tolist() == codes.tolist()
