@@ -57,6 +57,8 @@ if package is None or not package.submodule_search_locations:
     sys.exit('the example needs its data: python -m pip install ".[examples]"')
 table = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
 columns = ["dep_delay", "arr_delay", "distance", "air_time", "hour"]
+# Cancelled and diverted flights have no delay or air time. Airlines publish how many there were, so
+# the number of rows that are left is public, as the budget below assumes.
 flights = pd.read_csv(table, usecols=columns)[columns].dropna()
 print(f"{len(flights):,} flights, {len(columns)} features")
 

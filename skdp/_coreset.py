@@ -16,14 +16,12 @@ private spatial decompositions", section 4 (noisy counts along a tree of boxes).
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 
 from skdp import kernel
@@ -263,9 +261,8 @@ def weighted_kmeans(
     distinct = min(n_clusters, len(np.unique(points, axis=0)))
     seed = int(rng.integers(2**31 - 1))
     model = KMeans(distinct, n_init=_RESTARTS, tol=1e-6, random_state=seed)
-    with warnings.catch_warnings():
+    with kernel.quiet():
         # Points closer together than float64 tells apart are one cluster; that is an answer too.
-        warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(points, sample_weight=weights)
     surplus = np.average(points, axis=0, weights=weights)
     centers = np.vstack([model.cluster_centers_, np.tile(surplus, (n_clusters - distinct, 1))])

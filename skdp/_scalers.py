@@ -126,7 +126,9 @@ class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator
     def _scaled_array(self, X: Any) -> Floats:
         """Check what `inverse_transform` is given: any finite table of n_features_in_ columns."""
         check_is_fitted(self)
-        values = kernel.check_public_array(X, estimator=type(self).__name__)
+        values = kernel.check_public_array(
+            X, estimator=type(self).__name__, allow_empty=self._allow_empty
+        )
         if values.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X must have {self.n_features_in_} columns, as many as in fit, got "

@@ -124,6 +124,11 @@ class PrivateMixin:
     def _adjacency(self) -> str:
         return "replace_one" if self.budget is None else self.budget.adjacency
 
+    @property
+    def _allow_empty(self) -> bool:
+        """Whether tables without rows are tables like others: the number of rows is private."""
+        return self._adjacency == "add_or_remove_one"
+
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """Leave the estimator exactly as it was if the block raises: never partly fitted."""
@@ -138,7 +143,8 @@ class PrivateMixin:
     def _open(self, X: Any, *, reset: bool = True) -> kernel.Rows:
         """Check privacy parameters and rows; record the public schema. Charges nothing."""
         self._check_privacy_parameters()
-        rows = kernel.check_rows(X, estimator=type(self).__name__)
+        name = type(self).__name__
+        rows = kernel.check_rows(X, estimator=name, allow_empty=self._allow_empty)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return rows
 
@@ -159,7 +165,8 @@ class PrivateMixin:
     def _public_array(self, X: Any) -> NDArray[np.float64]:
         """Check fittedness and the caller's own X, as float64 of shape (n, n_features_in_)."""
         check_is_fitted(self)
-        values = kernel.check_public_array(X, estimator=type(self).__name__)
+        name = type(self).__name__
+        values = kernel.check_public_array(X, estimator=name, allow_empty=self._allow_empty)
         validate_data(self, X, reset=False, skip_check_array=True)
         return values
 

@@ -322,7 +322,7 @@ class DPKMeans(
 
     The default algorithm counts and sums the rows in the boxes of a noisy adaptive tree, runs
     k-means with restarts on the released boxes, which costs nothing, and moves the centres by one
-    private step. The guarantee does not get weaker with more clusters or more restarts.
+    to three private steps. The guarantee does not get weaker with more clusters or more restarts.
 
     There is no ``labels_`` and no ``inertia_``: both are exact functions of private rows. There is
     no ``n_init``: restarts happen on released points. `predict` and `score` give the same for rows
@@ -554,6 +554,8 @@ class DPKMeans(
         labels : ndarray of shape (n_samples,)
         """
         values = self._finite_squares(X)
+        if not len(values):  # scikit-learn's distances refuse an empty table
+            return np.empty(0, dtype=np.int64)
         return pairwise_distances_argmin(values, self.cluster_centers_).astype(np.int64)
 
     def transform(self, X: ArrayLike) -> Floats:
@@ -567,7 +569,10 @@ class DPKMeans(
         -------
         distances : ndarray of shape (n_samples, n_clusters)
         """
-        return euclidean_distances(self._finite_squares(X), self.cluster_centers_)
+        values = self._finite_squares(X)
+        if not len(values):
+            return np.empty((0, len(self.cluster_centers_)))
+        return euclidean_distances(values, self.cluster_centers_)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return minus the sum of squared distances of the caller's rows to the nearest centre.
@@ -586,6 +591,8 @@ class DPKMeans(
         score : float
         """
         values = self._finite_squares(X)
+        if not len(values):
+            return 0.0
         _, distances = pairwise_distances_argmin_min(values, self.cluster_centers_)
         return -float(np.sum(distances**2))
 
@@ -601,7 +608,9 @@ class DPKMeans(
         Nothing is fitted, read or charged: it answers whether epsilon is enough. Compare it with
         the distances between clusters that matter. It is the root mean square Euclidean error of
         one private step with residuals clipped at 0.3 times (lloyd: at) half the diagonal of the
-        bounds; the tree algorithm usually clips closer and does better.
+        bounds. It is an order of magnitude, about noise only: how far the algorithm stops from the
+        best centres, and rows that bounds clip, come on top (``cluster_centers_std_`` has the noise
+        of a fit).
 
         Parameters
         ----------

@@ -553,7 +553,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        values = kernel.check_public_array(X, estimator=type(self).__name__)
+        values = kernel.check_public_array(
+            X, estimator=type(self).__name__, allow_empty=self._allow_empty
+        )
         if values.shape[1] != self.n_components_:
             raise ValueError(
                 f"X must have {self.n_components_} columns, one per component, got "

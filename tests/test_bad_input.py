@@ -581,3 +581,22 @@ def test_private_values_never_raise_within_stated_bounds(kind, X, adjacency):
             e.fit(X)
             for name, value in released(e):
                 assert np.all(np.isfinite(value)), name
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@every_estimator
+def test_no_rows_are_rows_like_others_where_their_number_is_private(kind, delta):
+    """An error, or no charge, would tell neighbours apart: a fold of a search may be empty."""
+    budget = PrivacyBudget(10.0, 0.1, adjacency="add_or_remove_one")
+    for n in (0, 1):
+        X = np.zeros((n, 4))
+        e = clone(ESTIMATORS[kind]).set_params(budget=budget, epsilon=0.5, delta=delta).fit(X)
+        for name, value in released(e):
+            assert np.all(np.isfinite(value)), name
+        for method in ("transform", "predict"):
+            if hasattr(e, method):
+                assert len(getattr(e, method)(X)) == n
+        if hasattr(e, "score"):
+            assert np.isfinite(e.score(X))
+    assert budget.spent.epsilon in (0.0, 1.0)  # nothing at all, or the same for both

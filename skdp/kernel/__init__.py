@@ -11,7 +11,7 @@ from skdp.kernel.protect import Ball, Box, Projection
 from skdp.kernel.release import Release
 from skdp.kernel.rows import Rows, check_public_array, check_rows, opaque_rows
 from skdp.kernel.sampling import public_generator
-from skdp.kernel.session import GramRelease, Session, Tree, open_session
+from skdp.kernel.session import GramRelease, Session, Tree, open_session, quiet
 
 __all__ = [
     "Ball",
@@ -32,4 +32,5 @@ __all__ = [
     "public_generator",
     "pure_epsilon_from_mu",
     "pure_mu",
+    "quiet",
 ]

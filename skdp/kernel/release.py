@@ -47,6 +47,7 @@ Share = float | Fraction | None
 # Below this the noise would outgrow what the samplers draw exactly (2**52 steps), and the release
 # would say nothing about any table that fits a disk.
 SMALLEST_LEVEL = 1e-6
+LARGEST_EPSILON = 1e15  # beyond, noise would be below the smallest scale that the samplers take
 
 
 def _failpoint(name: str) -> None:
@@ -133,6 +134,8 @@ class Meter:
         self.epsilon = float(epsilon)
         self.delta = float(delta)
         self.adjacency = "replace_one" if budget is None else budget.adjacency
+        if self.epsilon > LARGEST_EPSILON:
+            raise ValueError(f"epsilon must be at most {LARGEST_EPSILON:g}, got {self.epsilon!r}")
         self.mu = calibration.gdp_mu(self.epsilon, self.delta) if delta > 0 else None
         if (self.epsilon if self.mu is None else self.mu) < SMALLEST_LEVEL:
             raise ValueError(

@@ -216,7 +216,7 @@ class Rows:
         return h.digest()
 
 
-def check_rows(X: Any, *, estimator: str) -> Rows:
+def check_rows(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
     """Validate a private table once and return the handle through which the kernel reads it.
 
     Guarantee: after it returns, reading any block cannot fail. Every error text is fixed and
@@ -229,6 +229,9 @@ def check_rows(X: Any, *, estimator: str) -> Rows:
         Finite numeric rows, at least one.
     estimator : str
         Name for error messages.
+    allow_empty : bool, default=False
+        Accept no rows. Where the number of rows is private, whether there is one is too: a fold
+        of a private search may be empty.
 
     Returns
     -------
@@ -242,7 +245,7 @@ def check_rows(X: Any, *, estimator: str) -> Rows:
         If X is not two-dimensional, has no row or no feature, is complex, or is not finite.
     """
     X = _container(X, estimator)
-    if X.shape[0] == 0:
+    if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
     rows = Rows(X)
     step = _block_rows(rows.n_features)
@@ -254,13 +257,13 @@ def check_rows(X: Any, *, estimator: str) -> Rows:
     return rows
 
 
-def check_public_array(X: Any, *, estimator: str) -> NDArray[np.float64]:
+def check_public_array(X: Any, *, estimator: str, allow_empty: bool = False) -> NDArray[np.float64]:
     """Validate the caller's own argument of ``predict``/``transform`` and return it as float64.
 
     The same texts as `check_rows`, because the argument may be private to the caller too.
     """
     X = _container(X, estimator)
-    if X.shape[0] == 0:
+    if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
     values, problem = _to_float(X)
     if values is not None and not np.isfinite(values).all():
@@ -276,4 +279,9 @@ def opaque_rows(X: Any, y: Any = None) -> Rows:
     Nothing is read here. Used by private scorers, whose estimator knows what the columns are.
     """
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
-    return Rows(X, y if y is None or hasattr(y, "shape") else np.asarray(y), numeric=False)
+    if y is not None and not hasattr(y, "shape"):
+        # Objects: a common dtype would be decided by all labels, one could turn the others to text.
+        labels = np.empty(len(y), dtype=object)
+        labels[:] = list(y)
+        y = labels
+    return Rows(X, y, numeric=False)

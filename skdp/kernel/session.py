@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -34,11 +35,23 @@ from skdp.kernel.protect import (
 from skdp.kernel.release import Meter, Release, Share, exact_fraction
 from skdp.kernel.rows import Rows
 
-__all__ = ["GramRelease", "Session", "Tree", "open_session"]
+__all__ = ["GramRelease", "Session", "Tree", "open_session", "quiet"]
 
 MAX_DEPTH = 16
 
-_QUIET = threading.RLock()  # held while warnings are off
+_QUIET = threading.RLock()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Turn warnings off: they may quote rows, or say what a user cannot act on.
+
+    The filters belong to the process: without the lock, two threads that turn warnings off at once
+    would leave them off for good.
+    """
+    with _QUIET, np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _released(value: NDArray | float, std: Any) -> Release:
@@ -416,10 +429,7 @@ class Session(Meter):
         view = Box([low], [high])
         step = 4096 if exact_blocks else 1
         total, n = 0, self._rows._n
-        # Warnings may quote rows. Their filters belong to the process: without the lock, two
-        # threads that score at once would leave all warnings off for good.
-        with _QUIET, np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             for X, y in self._rows.slices(step):
                 values = _row_scores(score, X, y, low)
                 total += int(view.map(np.clip(values, low, high)[:, None]).sum())

@@ -42,7 +42,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import check_random_state
 
-from skdp.budget import Cost, pure_mu
+from skdp.budget import Cost, PrivacyBudget, pure_mu
 from skdp.model_selection._folds import PerRecordKFold
 
 __all__ = ["SearchCost", "cross_val_cost", "search_cost"]
@@ -66,6 +66,8 @@ _SCORE_NOTE = (
 )
 _HALVING_NOTE = "an upper bound: halving may stop after fewer rounds"
 _MEMORY_NOTE = "an upper bound: steps that Pipeline(memory=...) takes from its cache charge nothing"
+
+_MOST_CHOICES = 1000  # candidates that are priced one by one where the draw is not known
 
 # Splitters whose folds are a function of the positions alone (n is public under replace_one).
 _BY_POSITION = (
@@ -125,15 +127,12 @@ class _Bill:
 
     def total(self, more_notes: Sequence[str] = ()) -> SearchCost:
         """Add the lines up."""
-        lines = [times * cost for times, cost in self.lines if times]
-        if not lines:
+        total = _sum([times * cost for times, cost in self.lines if times])
+        if total is None:
             raise ValueError(
                 "nothing in the search has a price: neither the estimator nor the scorer has "
                 "a privacy_cost method (or none charges the given budget)"
             )
-        total = lines[0]
-        for line in lines[1:]:
-            total = total + line
         note = "; ".join(dict.fromkeys((*self.notes, *more_notes)))
         return SearchCost(total, n_fits=self.n_fits, n_scores=self.n_scores, note=note)
 
@@ -163,6 +162,13 @@ def _steps(estimator: Any) -> list[Any] | None:
     return None
 
 
+def _is_private(name: str, value: Any) -> bool:
+    """Say whether this parameter tells of charges: a private part, a search or a ledger."""
+    if hasattr(value, "privacy_cost") or _is_search(value) or isinstance(value, PrivacyBudget):
+        return True
+    return name.rpartition("__")[2] == "budget" and value is None
+
+
 def _priced_parts(estimator: Any) -> list[Any]:
     """Return the estimators and searches that one fit of `estimator` fits, each once."""
     if isinstance(estimator, FrozenEstimator):
@@ -174,11 +180,12 @@ def _priced_parts(estimator: Any) -> list[Any]:
     steps = _steps(estimator)
     if steps is not None:
         return [part for step in steps for part in _priced_parts(step)]
-    inside = estimator.get_params(deep=True).values()
-    if any(hasattr(value, "privacy_cost") or _is_search(value) for value in inside):
+    inside = estimator.get_params(deep=True)
+    if any(_is_private(name, value) for name, value in inside.items()):
         raise TypeError(
             f"cannot tell how often {type(estimator).__name__} fits the private estimators "
-            "inside it: give it a privacy_cost(n_samples=None, n_features=None) method"
+            "inside it or charges its budget: give it a privacy_cost(n_samples=None, "
+            "n_features=None) method"
         )
     return []
 
@@ -195,6 +202,28 @@ def _scorers(scoring: Any) -> list[Any]:
     if isinstance(scoring, list | tuple | set):
         return list(scoring)
     return [scoring]
+
+
+def _scorer_lists(estimator: Any, scoring: Any) -> list[list[Any]]:
+    """Return what may score `estimator`: lists of scorers, of which each score calls one list.
+
+    With ``scoring=None`` that is the ``score`` method, which a pipeline takes from its last step
+    and a search from its own ``scoring``, or else from its best candidate.
+    """
+    if scoring is not None:
+        return [_scorers(scoring)]
+    if isinstance(estimator, FrozenEstimator):
+        return _scorer_lists(estimator.estimator, None)
+    if isinstance(estimator, Pipeline) and estimator.steps:
+        return _scorer_lists(estimator.steps[-1][1], None)
+    if not _is_search(estimator):
+        return [[None]]
+    if isinstance(estimator.scoring, Mapping) and isinstance(estimator.refit, str):
+        return [[estimator.scoring.get(estimator.refit)]]
+    if estimator.scoring is not None:
+        return [_scorers(estimator.scoring)]
+    candidates, _ = _candidates(estimator)
+    return [scorers for candidate in candidates for scorers in _scorer_lists(candidate, None)]
 
 
 def _splitter(cv: Any) -> Any:
@@ -256,18 +285,16 @@ class _Pricer:
 
     def one_fit(self, estimator: Any) -> Cost | None:
         """Return the price of one fit of `estimator`; None if it charges nothing."""
-        total: Cost | None = None
+        costs: list[Cost] = []
         for part in _priced_parts(estimator):
             if _is_search(part):
                 bill = self.search(part)
                 self.notes += bill.notes
-                costs = [times * cost for times, cost in bill.lines if times]
-            else:
-                cost = part.privacy_cost(n_samples=self.n_samples) if self.mine(part) else None
-                costs = [] if cost is None else [cost]  # None: it releases nothing
-            for cost in costs:
-                total = cost if total is None else total + cost
-        return total
+                costs += [times * cost for times, cost in bill.lines if times]
+            elif self.mine(part):
+                cost = part.privacy_cost(n_samples=self.n_samples)
+                costs += [] if cost is None else [cost]  # None: it releases nothing
+        return _sum(costs)
 
     def leaves(self, estimator: Any) -> list[Any]:
         """Return the private estimators that a fit of `estimator` reaches, in any depth."""
@@ -285,50 +312,58 @@ class _Pricer:
         cv: Any,
         scoring: Any,
         return_train_score: bool,
-        fits: Sequence[tuple[int, Cost | None]],
-        extra: Sequence[Any] = (),
+        fits: Sequence[tuple[int, Cost | None, Sequence[Any]]],
     ) -> _Bill:
-        """Price `fits`, (times, cost of one fit) each, on every split, with their scores."""
+        """Price `fits` on every split, with their scores.
+
+        A fit is (times, cost, what may be fitted).
+        """
         splitter = _splitter(cv)
         n_splits = _n_splits(splitter, self.n_samples, self.groups)
-        scorers = _scorers(scoring)
-        priced = [s for s in scorers if hasattr(s, "privacy_cost")]
-        n_fits = n_splits * sum(times for times, _ in fits)
-        calls = n_fits * (2 if return_train_score else 1)
-        lines = [(times * n_splits, cost) for times, cost in fits if cost is not None]
-        mine = [s for s in priced if self.mine(s)]
-        lines += [(calls, s.privacy_cost()) for s in mine]
-        leaves = [leaf for e in (estimator, *extra) for leaf in self.leaves(e)]
-        adjacencies = {_adjacency(part) for part in (*leaves, *mine)}
-        notes = _fold_notes(cv, splitter, estimator, adjacencies)
-        if len(priced) < len(scorers):
-            notes.append(_SCORE_NOTE)
+        bill = _Bill([], [])
+        parts = self.leaves(estimator)
+        private = True
+        for times, cost, candidates in fits:
+            n_fits = times * n_splits
+            bill.n_fits += n_fits
+            if cost is not None:
+                bill.lines.append((n_fits, cost))
+            lists = [list_ for c in candidates for list_ in _scorer_lists(c, scoring)]
+            private &= all(hasattr(s, "privacy_cost") for list_ in lists for s in list_)
+            lists = [
+                [s for s in list_ if hasattr(s, "privacy_cost") and self.mine(s)] for list_ in lists
+            ]
+            calls = n_fits * (2 if return_train_score else 1)
+            sums = [_sum([s.privacy_cost() for s in list_]) for list_ in lists if list_]
+            dearest = _cover([cost for cost in sums if cost is not None])
+            if dearest is not None:
+                bill.lines.append((calls, dearest))
+            bill.n_scores += calls * max(len(list_) for list_ in lists)
+            parts += [leaf for c in candidates for leaf in self.leaves(c)]
+            parts += [s for list_ in lists for s in list_]
+        bill.notes += _fold_notes(cv, splitter, estimator, {_adjacency(part) for part in parts})
+        if not private:
+            bill.notes.append(_SCORE_NOTE)
         pipelines = [estimator, *estimator.get_params(deep=True).values()]
         if any(isinstance(p, Pipeline) and p.memory is not None for p in pipelines):
-            notes.append(_MEMORY_NOTE)
-        return _Bill(lines, notes, n_fits=n_fits, n_scores=calls * len(mine))
+            bill.notes.append(_MEMORY_NOTE)
+        return bill
 
     def search(self, search: Any) -> _Bill:
         """Price a whole search: every candidate on every split, scores, and the refit."""
         params = search.get_params(deep=False)
-        candidates, n_iter = _candidates(params)
-        estimators = [
-            clone(search.estimator).set_params(**clone(candidate, safe=False))
-            for candidate in candidates
-        ]
-        costs = [self.one_fit(estimator) for estimator in estimators]
+        candidates, n_iter = _candidates(search)
+        costs = [self.one_fit(candidate) for candidate in candidates]
         dearest = _cover([cost for cost in costs if cost is not None])
-        fits = [(1, cost) for cost in costs] if n_iter is None else [(n_iter, dearest)]
         halving = "aggressive_elimination" in params
         if halving:
-            fits = [(_halving_fits(len(costs), params["factor"]), dearest)]
+            n_iter = _halving_fits(len(costs), params["factor"])
+        if n_iter is None:
+            fits = [(1, cost, [c]) for cost, c in zip(costs, candidates, strict=True)]
+        else:
+            fits = [(n_iter, dearest, candidates)]
         bill = self.folds(
-            search.estimator,
-            search.cv,
-            search.scoring,
-            search.return_train_score,
-            fits,
-            extra=estimators,
+            search.estimator, search.cv, search.scoring, search.return_train_score, fits
         )
         if search.refit:
             bill.n_fits += 1
@@ -339,8 +374,15 @@ class _Pricer:
         return bill
 
 
-def _candidates(params: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int | None]:
+def _candidates(search: Any) -> tuple[list[Any], int | None]:
     """Return the candidates of a search, or (what they may be, how many) if they are random."""
+    chosen, n_iter = _choices(search.get_params(deep=False))
+    made = [clone(search.estimator).set_params(**clone(choice, safe=False)) for choice in chosen]
+    return made, n_iter
+
+
+def _choices(params: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the parameters of the candidates, or (what they may be, how many) if random."""
     if "param_grid" in params:
         candidates = list(ParameterGrid(params["param_grid"]))
         if params.get("resource", "n_samples") != "n_samples":
@@ -353,32 +395,26 @@ def _candidates(params: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int | 
             "the number of candidates of this search depends on the number of rows: use "
             "HalvingGridSearchCV, GridSearchCV or RandomizedSearchCV"
         )
-    random_state = params["random_state"]
-    if random_state is not None:
-        sampler = ParameterSampler(
-            params["param_distributions"],
-            params["n_iter"],
-            random_state=copy.deepcopy(check_random_state(random_state)),
-        )
+    random_state = check_random_state(params["random_state"])
+    distributions, n_iter = params["param_distributions"], int(params["n_iter"])
+    if random_state is not check_random_state(None):
+        sampler = ParameterSampler(distributions, n_iter, random_state=copy.deepcopy(random_state))
         return list(sampler), None
-    distributions = params["param_distributions"]
-    if isinstance(distributions, Mapping):
-        distributions = [distributions]
-    worst: list[dict[str, Any]] = []
-    for distribution in distributions:
-        listed = {}
-        for name, values in distribution.items():
-            priced = name.rsplit("__", 1)[-1] in ("epsilon", "delta")
-            if hasattr(values, "rvs"):
-                if priced:
-                    raise ValueError(
-                        f"random_state must be an int to price a search that draws {name} from "
-                        "a distribution"
-                    )
-            elif priced or any(hasattr(value, "get_params") for value in values):
-                listed[name] = values
-        worst += list(ParameterGrid(listed))
-    return worst, int(params["n_iter"])
+    # Any parameter may change the price, so all that may be drawn are priced.
+    grids = [distributions] if isinstance(distributions, Mapping) else list(distributions)
+    drawn = [name for grid in grids for name, values in grid.items() if hasattr(values, "rvs")]
+    if drawn:
+        raise ValueError(
+            f"random_state must be an int to price a search that draws {drawn[0]} from a "
+            "distribution"
+        )
+    grid = ParameterGrid(grids)
+    if len(grid) > _MOST_CHOICES:
+        raise ValueError(
+            f"random_state must be an int to price a search with more than {_MOST_CHOICES} "
+            "candidates to draw from"
+        )
+    return list(grid), n_iter
 
 
 def _halving_fits(n_candidates: int, factor: float) -> int:
@@ -403,6 +439,14 @@ def _cover(costs: Sequence[Cost]) -> Cost | None:
     for cost in costs:
         union |= Counter(dict(cost.components))
     return sum((times * single for single, times in union.items()), start=0)  # type: ignore
+
+
+def _sum(costs: Sequence[Cost]) -> Cost | None:
+    """Add costs up; None if there are none."""
+    total: Cost | None = None
+    for cost in costs:
+        total = cost if total is None else total + cost
+    return total
 
 
 def _sums(cost: Cost) -> list[float]:
@@ -439,13 +483,15 @@ def search_cost(
     fit read. It does not cover the *choice*: ``best_params_`` and
     ``cv_results_`` come from scores on private folds. They are private only with a
     `private_scorer`; the `note` says so otherwise, and says where the folds of neighbouring
-    tables are not neighbouring tables.
+    tables are not neighbouring tables. A private scorer inside a function or lambda is not seen:
+    it is not in the price, and the note calls it not private; pass the scorer itself.
 
     Parameters
     ----------
     search : GridSearchCV, RandomizedSearchCV or HalvingGridSearchCV
         Unfitted. A `RandomizedSearchCV` with ``random_state=None`` is priced at ``n_iter`` times
-        its dearest candidate, a halving search at an upper bound.
+        the dearest candidate that its lists make, and must have no distributions; a halving
+        search is priced at an upper bound.
     n_samples : int, default=None
         Number of rows that the search will be fitted on. Only needed by splitters and
         estimators whose number of splits or price depends on it.
@@ -463,9 +509,11 @@ def search_cost(
     Raises
     ------
     TypeError
-        If a meta-estimator fits a private estimator an unknown number of times.
+        If a meta-estimator fits a private estimator an unknown number of times, or has a budget
+        and no privacy_cost method.
     ValueError
-        If nothing in the search has a price, or ``cv`` is an iterator.
+        If nothing in the search has a price, ``cv`` is an iterator, or ``random_state`` must be
+        an int because the candidates to draw from cannot be listed.
 
     Examples
     --------
@@ -513,7 +561,8 @@ def cross_val_cost(
     n_samples : int, default=None
         Number of rows, where the number of splits depends on it.
     scoring : callable, str, list, dict or None, default=None
-        As given to ``cross_val_score``; private scorers in it are counted.
+        As given to ``cross_val_score``; private scorers in it are counted, but not inside a
+        function or lambda. None takes the scorer of a search.
     return_train_score : bool, default=False
         Whether the training folds are scored too, which private scorers charge as well.
     groups : array-like of shape (n_samples,), default=None
@@ -528,7 +577,8 @@ def cross_val_cost(
     Raises
     ------
     TypeError
-        If a meta-estimator fits a private estimator an unknown number of times.
+        If a meta-estimator fits a private estimator an unknown number of times, or has a budget
+        and no privacy_cost method.
     ValueError
         If nothing has a price, or ``cv`` is an iterator.
 

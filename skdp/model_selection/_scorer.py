@@ -279,7 +279,8 @@ class PrivateScorer(BaseEstimator):
             delta=0.0,
             budget=self.budget,
             random_state=self.random_state,
-            context="" if self.random_state is None else _state_of(estimator),
+            # Seeded scores that differ in nothing but the bounds must not share noise either.
+            context="" if self.random_state is None else f"{(low, high)!r} {_state_of(estimator)}",
         ) as session:
             release = session.mean_score(
                 score, low, high, exact_blocks=_exact_blocks(metric, estimator), name=metric
@@ -336,6 +337,10 @@ def private_scorer(
     Laplace noise), pure epsilon-DP. *Charged*: `epsilon`, to `budget`, by every call, before
     the noise is drawn. Rows are scored one by one and clipped; where scoring a row fails, its
     score is ``low``. The estimator must be private by itself.
+
+    **Time.** Scoring one row at a time costs about 0.2-0.5 ms a row for every metric but
+    "neg_inertia", and for "neg_inertia" behind a `DPPCA` or a transformer that is not of skdp.
+    "neg_inertia" alone or behind `DPMinMaxScaler` and `DPStandardScaler` is scored in blocks.
 
     Examples
     --------

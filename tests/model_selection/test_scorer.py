@@ -311,3 +311,15 @@ def test_bad_calls_of_scorers_charge_nothing():
     with pytest.raises(ValueError, match="random_state"):
         private_scorer("accuracy", epsilon=1.0, budget=budget, random_state="a")(ECHO, X, Y)
     assert budget.charges == []
+
+
+def test_one_odd_label_in_a_list_does_not_change_the_others():
+    """np.asarray(["a", 1]) would make every label text (adversarial reader)."""
+    scores = []
+    for odd in (1, "a"):
+        y = [1] * 1000
+        y[0] = odd
+        budget = PrivacyBudget(1e6)
+        scorer = private_scorer("accuracy", epsilon=1e4, budget=budget)
+        scores.append(scorer(ECHO, np.ones((1000, 1)), y))
+    assert abs(scores[0] - scores[1]) < 0.002
