@@ -10,7 +10,8 @@ rows of a shuffled one.
 Everything below is a function of one row at a time. That is easy to lose: the categories of a
 column, the item size of a string array and the dtype that numpy or pandas chooses for a column
 all depend on the *other* rows. So numbers are hashed as the bits of their float64 value whatever
-the column's dtype, text as its characters, and missing values (None, NaN, NA, NaT) as one word.
+the column's dtype, text as its characters, times as microseconds, missing values (None, NaN, NA,
+NaT) as one word, and the rows of a list cell by cell, because they may differ in length.
 Integer arithmetic modulo 2**64 makes it exact, and the same in every batch.
 """
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,13 @@ __all__ = ["PerRecordKFold"]
 
 Words = NDArray[np.uint64]
 
+_FIRST_OF_Y = 2**32  # the key of y's first column: rows of X may differ in length
 _BLOCK = 2**16  # rows hashed at a time, so that no second copy of X is held
+_COMPLEX = "Complex data not supported: X and y must be real."
+_NO_CONTENT = (
+    "X and y must hold numbers, text, times, missing values or sequences of these: an object "
+    "without a text of its own cannot be hashed by content"
+)
 _MISSING = np.uint64(0x7FF8000000000000)  # the bits of the one NaN that stands for all
 
 
@@ -66,13 +73,22 @@ def _cell_word(cell: Any, key: bytes) -> int:
     if isinstance(cell, datetime.date):  # datetime and pandas.Timestamp are dates
         naive = cell.replace(tzinfo=None) if isinstance(cell, datetime.datetime) else cell
         return int(_time_words(np.array([np.datetime64(naive, "us")]))[0])
+    if isinstance(cell, datetime.timedelta):  # pandas.Timedelta has a 64-bit word of its own
+        own = getattr(cell, "to_timedelta64", None)
+        return _cell_word(np.timedelta64(cell, "us") if own is None else own(), key)
     if isinstance(cell, np.datetime64 | np.timedelta64):
         return int(_time_words(np.array([cell]))[0])
+    if _is_sequence(cell):
+        return int(_row_words([cell], key, 0)[0])
     if isinstance(cell, numbers.Real | np.bool_):
         try:
             return int(_number_words(np.array([float(cell)]))[0])
         except OverflowError:
             pass  # an int above 1e308: by its digits
+    elif isinstance(cell, numbers.Complex):
+        raise ValueError(_COMPLEX)
+    if type(cell).__str__ is object.__str__ and type(cell).__repr__ is object.__repr__:
+        raise TypeError(_NO_CONTENT)  # its text is its address, another one in every copy
     return _digest(str(cell).encode("utf-8", "surrogatepass"), key)
 
 
@@ -89,6 +105,8 @@ def _words(values: NDArray, key: bytes) -> Words:
         return _number_words(values)
     if values.dtype.kind in "mM":
         return _time_words(values)
+    if values.dtype.kind == "c":
+        raise ValueError(_COMPLEX)
     known: dict[str, int] = {}
     out = np.empty(values.shape, dtype=np.uint64)
     flat = out.reshape(-1)
@@ -101,6 +119,50 @@ def _words(values: NDArray, key: bytes) -> Words:
             word = _cell_word(cell, key)
         flat[i] = word
     return out
+
+
+def _is_sequence(cell: Any) -> bool:
+    """Say whether a cell has cells of its own (what numpy would make a dimension of)."""
+    if isinstance(cell, str | bytes | np.generic):
+        return False
+    return isinstance(cell, Sequence) or hasattr(cell, "__array__")
+
+
+def _flat(cell: Any) -> list[Any]:
+    """Return the cells of a row, from sequences in any depth."""
+    if not _is_sequence(cell):
+        return [cell]
+    if hasattr(cell, "__array__"):
+        array = np.asarray(cell).reshape(-1)
+        if array.dtype != object:
+            return list(array)
+        cell = array
+    return [part for inside in cell for part in _flat(inside)]
+
+
+def _column_keys(first: int, width: int, key: bytes) -> Words:
+    """Return the keys of some columns, so that swapped cells give another hash."""
+    columns = range(first, first + width)
+    return np.array([_digest(j.to_bytes(8, "little"), key) for j in columns], np.uint64)
+
+
+def _row_words(rows: Sequence[Any], key: bytes, first: int) -> Words:
+    """Return the sum of the mixed words of each row of a list, whatever its length.
+
+    The same as of an array, for rows that would make one.
+    """
+    flat = [_flat(row) for row in rows]
+    lengths = [len(row) for row in flat]
+    cells = np.empty(sum(lengths), dtype=object)
+    for i, cell in enumerate(part for row in flat for part in row):
+        cells[i] = cell
+    keys = _column_keys(first, max(lengths, default=0), key)
+    column = np.concatenate([np.arange(length) for length in (0, *lengths)])
+    total = np.zeros(len(rows), dtype=np.uint64)
+    np.add.at(
+        total, np.repeat(np.arange(len(rows)), lengths), _mix(_words(cells, key) + keys[column])
+    )
+    return total
 
 
 def _columns(table: Any) -> list[Any]:
@@ -121,22 +183,38 @@ def _columns(table: Any) -> list[Any]:
         return [table]
     try:
         values = np.asarray(table)
-    except ValueError:  # rows of different lengths
+    except (OverflowError, TypeError, ValueError):  # rows of different lengths, huge integers
         values = np.empty(0)
-    if values.dtype.kind in "biuf" and len(values) == len(table):
+    if values.dtype.kind in "biuf" and values.ndim and len(values) == len(table):
         return [values]
-    # A list with text: numpy would turn the numbers beside it into text as well.
-    values = np.empty(len(table), dtype=object)
-    values[:] = list(table)
-    if len({len(row) if isinstance(row, list | tuple) else -1 for row in table}) == 1:
-        values = np.array([list(r) if isinstance(r, list | tuple) else [r] for r in table], object)
-    return [values]
+    # Text, times or rows of different lengths. The array that numpy would make of them (numbers
+    # beside text turn into text) depends on all rows, so each row is taken by itself.
+    return [list(table)]
+
+
+def _add_words(total: Words, column: Any, key: bytes, first: int) -> int:
+    """Add the words of a column's rows to `total`, in place; return how many keys it used.
+
+    uint64 sums wrap, so neither the order of the additions nor the blocks count.
+    """
+    n, rows = len(total), isinstance(column, list)
+    width = 1 if rows else int(np.prod(column.shape[1:], dtype=np.int64))
+    keys = _column_keys(first, width, key)
+    for start in range(0, n, _BLOCK):
+        block = column[start : start + _BLOCK]
+        if rows:
+            total[start : start + _BLOCK] += _row_words(block, key, first)
+            continue
+        block = block.toarray() if sparse.issparse(block) else block
+        words = _words(block, key).reshape(len(block), width)
+        total[start : start + _BLOCK] += _mix(words + keys).sum(axis=1, dtype=np.uint64)
+    return width
 
 
 def record_words(X: Any, y: Any, key: bytes) -> Words:
     """Return one keyed 64-bit hash for each record (a row of X with its entry of y).
 
-    Guarantee: entry i is a function of `key` and record i. Text is hashed by keyed BLAKE2b, the
+    Guarantee: entry i is a function of `key` and record i, in every container. Text is hashed by keyed BLAKE2b, the
     words of a record are added up after mixing each with the key of its column.
 
     Parameters
@@ -150,24 +228,17 @@ def record_words(X: Any, y: Any, key: bytes) -> Words:
     -------
     words : ndarray of uint64, shape (n_samples,)
     """
-    columns = _columns(X) + ([] if y is None else _columns(y))
-    n = columns[0].shape[0]
-    if any(column.shape[0] != n for column in columns):
-        raise ValueError("X and y must have the same number of rows")
-    total = np.zeros(n, dtype=np.uint64)
-    first = 0
-    for column in columns:
-        width = int(np.prod(column.shape[1:], dtype=np.int64))
-        keys = np.array(
-            [_digest(j.to_bytes(8, "little"), key) for j in range(first, first + width)], np.uint64
-        )
-        first += width
-        for start in range(0, n, _BLOCK):
-            block = column[start : start + _BLOCK]
-            block = block.toarray() if sparse.issparse(block) else block
-            words = _words(block, key).reshape(len(block), width)
-            # uint64 sums wrap, so neither the order of the columns' additions nor the block counts
-            total[start : start + _BLOCK] += _mix(words + keys).sum(axis=1, dtype=np.uint64)
+    total = np.zeros(0, dtype=np.uint64)
+    for table, first in ((X, 0), (y, _FIRST_OF_Y)):
+        if table is None:
+            continue
+        for column in _columns(table):
+            n = len(column) if isinstance(column, list) else column.shape[0]
+            if first == 0:
+                total = np.zeros(n, dtype=np.uint64)
+            if len(total) != n:
+                raise ValueError("X and y must have the same number of rows")
+            first += _add_words(total, column, key, first)
     return _mix(total ^ np.uint64(_digest(b"record", key)))
 
 
@@ -195,10 +266,11 @@ class PerRecordKFold(BaseCrossValidator):
     Notes
     -----
     **Privacy.** Nothing is released. Fold sizes vary like coin throws and are private; a fold can
-    be empty, in a small table or one with few different records. Nothing is raised for it: the
-    empty fold is yielded as it is, and scikit-learn's ``error_score`` then decides what a fit on
-    nothing or a score on nothing gives. Under "replace_one", where the number of rows of every
-    fold would have to be public, use `KFold`.
+    be empty, in a small table or one with few different records, and so can a training part.
+    Nothing is raised for it: under "add_or_remove_one" an empty training part is fitted on
+    nothing and charged like any other, and an empty fold is scored by a `private_scorer` like any
+    other. Under "replace_one", where the number of rows of every fold would have to be public,
+    use `KFold`.
 
     `groups` are not supported yet.
 
@@ -258,11 +330,18 @@ class PerRecordKFold(BaseCrossValidator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            The records; numbers, text, times and missing values.
+            The records; numbers, text, times, missing values, and rows of different lengths.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Their targets, which belong to the record.
         groups : None
             Not supported yet.
+
+        Raises
+        ------
+        ValueError
+            If X and y have different numbers of rows or are complex, or `groups` are given.
+        TypeError
+            If a cell is an object without a text of its own.
 
         Yields
         ------
