@@ -7,6 +7,7 @@ rest computes on public parameters and on what was released.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -69,14 +70,14 @@ def check_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator):
+class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator, ABC):
     """What the two scalers share: bounds, the free fit, and the caller's array on the way back."""
 
     bounds: Any
 
+    @abstractmethod
     def _is_free(self) -> bool:
         """Say whether a fit releases nothing, by its parameters alone."""
-        raise NotImplementedError
 
     def privacy_cost(  # type: ignore[override]  # None: nothing is charged
         self, n_samples: int | None = None, n_features: int | None = None

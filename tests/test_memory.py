@@ -1,0 +1,47 @@
+"""A memory-mapped table is read in blocks: no fit holds a second copy, whatever its algorithm."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from skdp import DPPCA, DPKMeans, DPMinMaxScaler, DPStandardScaler
+
+ROWS, COLUMNS = 300_000, 50  # 120 MB
+LIMIT = 32 * 2**20  # the promise is 128 MB at any size; blocks do not grow with the table
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("memory") / "table.dat"
+    X = np.memmap(path, dtype=np.float64, mode="w+", shape=(ROWS, COLUMNS))
+    for start in range(0, ROWS, 50_000):
+        X[start : start + 50_000] = np.random.default_rng(start).normal(size=(50_000, COLUMNS))
+    return X
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DPStandardScaler(),
+        DPMinMaxScaler(),
+        DPPCA(5, delta=1e-6),
+        DPPCA(5),
+        DPKMeans(8, delta=1e-6),
+        DPKMeans(8, algorithm="lloyd"),
+        DPKMeans(8, random_state=0),  # a seeded fit also hashes the rows
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("form", ["whole rows", "every third column"])
+def test_a_fit_needs_blocks_only(table, estimator, form):
+    X = table if form == "whole rows" else table[:, ::3]
+    tracemalloc.start()
+    try:
+        estimator.fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < LIMIT
