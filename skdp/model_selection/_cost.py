@@ -591,5 +591,5 @@ def cross_val_cost(
     """
     pricer = _Pricer(n_samples, groups, budget)
     fit = pricer.one_fit(estimator)
-    bill = pricer.folds(estimator, cv, scoring, return_train_score, [(1, fit)])
+    bill = pricer.folds(estimator, cv, scoring, return_train_score, [(1, fit, [estimator])])
     return bill.total(pricer.notes)

@@ -87,7 +87,8 @@ def _cell_word(cell: Any, key: bytes) -> int:
             pass  # an int above 1e308: by its digits
     elif isinstance(cell, numbers.Complex):
         raise ValueError(_COMPLEX)
-    if type(cell).__str__ is object.__str__ and type(cell).__repr__ is object.__repr__:
+    kind: Any = type(cell)
+    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
         raise TypeError(_NO_CONTENT)  # its text is its address, another one in every copy
     return _digest(str(cell).encode("utf-8", "surrogatepass"), key)
 
@@ -214,8 +215,8 @@ def _add_words(total: Words, column: Any, key: bytes, first: int) -> int:
 def record_words(X: Any, y: Any, key: bytes) -> Words:
     """Return one keyed 64-bit hash for each record (a row of X with its entry of y).
 
-    Guarantee: entry i is a function of `key` and record i, in every container. Text is hashed by keyed BLAKE2b, the
-    words of a record are added up after mixing each with the key of its column.
+    Guarantee: entry i is a function of `key` and record i, in every container. Text is hashed by
+    keyed BLAKE2b, the words of a record are added up after mixing each with the key of its column.
 
     Parameters
     ----------

@@ -27,6 +27,7 @@ from sklearn.model_selection import (
     ShuffleSplit,
     StratifiedKFold,
     cross_val_score,
+    cross_validate,
 )
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -39,6 +40,7 @@ from skdp.model_selection import (
     private_scorer,
     search_cost,
 )
+from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 
 FITS: list[tuple[float, float]] = []  # (epsilon, delta) of every fit of a Toy in this process
 
@@ -80,6 +82,13 @@ class Wrapper(BaseEstimator):
 class Free(Toy):
     def privacy_cost(self, n_samples=None, n_features=None):
         return None
+
+
+class Charging(BaseEstimator):
+    """Would fit private estimators of its own making, on its budget."""
+
+    def __init__(self, budget=None):
+        self.budget = budget
 
 
 class PricedWrapper(Wrapper):
@@ -152,7 +161,7 @@ SEARCHES = {
         cv=2,
         random_state=np.random.RandomState(3),
     ),
-    "random, few": RandomizedSearchCV(Toy(), {"k": stats.randint(0, 9)}, n_iter=3, cv=2),
+    "random, few": RandomizedSearchCV(Toy(), {"k": list(range(9))}, n_iter=3, cv=2),
 }
 
 
@@ -209,13 +218,46 @@ def test_random_candidates_without_a_seed_are_priced_at_the_dearest():
     def price(distributions, **more):
         return search_cost(RandomizedSearchCV(Toy(), distributions, n_iter=3, cv=2, **more)).epsilon
 
-    assert price({"epsilon": [0.1, 2.0], "k": stats.randint(1, 9)}) == 7 * 2.0
+    assert price({"epsilon": [0.1, 2.0], "k": range(1, 9)}) == 7 * 2.0
     assert price([{"epsilon": [0.1]}, {"epsilon": [0.5], "k": [1, 2]}]) == 7 * 0.5
+    for unknown in (stats.uniform(0.5, 1), range(1001)):
+        for name in ("epsilon", "k"):
+            with pytest.raises(ValueError, match="random_state must be an int"):
+                price({name: unknown})
+    assert price({"k": range(1000)}) == 7.0
     with pytest.raises(ValueError, match="random_state must be an int"):
-        price({"epsilon": stats.uniform(0.5, 1)})
+        price({"k": stats.randint(0, 9)}, random_state=np.random)  # the global state: unseeded
     pipe = Pipeline([("a", Toy(1.0)), ("b", Toy(1.0))])
     search = RandomizedSearchCV(pipe, {"a": [Toy(3.0), "passthrough"]}, n_iter=1, cv=2)
     assert search_cost(search).epsilon == 3 * 4.0
+
+
+FREE_SCALER = DPStandardScaler(epsilon=1.0, bounds=(0, 40), with_mean=False, with_std=False)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "distributions"),
+    [
+        (DPMinMaxScaler(epsilon=1.0, bounds=(0, 40)), {"bounds": ["private"]}),
+        (
+            make_pipeline(DPMinMaxScaler(epsilon=1.0, bounds=(0, 40)), Toy(0.5)),
+            {"dpminmaxscaler__bounds": ["private"]},
+        ),
+        (FREE_SCALER, {"with_std": [True]}),
+        (GridSearchCV(Toy(), {"k": [1, 2]}, cv=2), {"cv": [5]}),
+        (GridSearchCV(Toy(), {"k": [1, 2]}, cv=2), {"refit": [True], "param_grid": [{"k": [1]}]}),
+    ],
+)
+def test_random_candidates_may_change_any_parameter(estimator, distributions):
+    # One combination each, so that the draw is known; what it charges comes from the grid.
+    random = RandomizedSearchCV(estimator, distributions, n_iter=1, cv=2)
+    grid = GridSearchCV(estimator, {k: list(v) for k, v in distributions.items()}, cv=2)
+    assert search_cost(random, 20).epsilon == search_cost(grid, 20).epsilon
+    budget = PrivacyBudget(99.0)
+    if "budget" in estimator.get_params():
+        search = clone(random).set_params(estimator__budget=budget, scoring=lambda e, X, y: 0.0)
+        search.fit(X, Y)
+        assert budget.spent.epsilon == search_cost(search, 20).epsilon == 3.0
 
 
 @pytest.mark.parametrize("aggressive", [False, True])
@@ -320,6 +362,64 @@ def test_only_one_budget_is_counted_if_asked():
         cross_val_cost(Toy(), 2, budget=mine)
 
 
+def scores_of_searches():
+    budget = PrivacyBudget(999.0)
+    one, two = (private_scorer("accuracy", epsilon=e, budget=budget) for e in (0.125, 0.25))
+    inner = GridSearchCV(Toy(0.5, budget=budget), {"k": [1, 2]}, cv=2, scoring=one)
+    nested = GridSearchCV(inner, {"estimator__delta": [0.0, 0]}, cv=2)
+    named = {"a": one, "b": two}
+    return budget, {
+        "search": inner,
+        "search of a search": nested,
+        "pipeline": make_pipeline(StandardScaler(), make_pipeline("passthrough", inner)),
+        "named": clone(inner).set_params(scoring=named, refit="b"),
+        "frozen": make_pipeline(Toy(0.5, budget=budget), FrozenEstimator(clone(inner).fit(X, Y))),
+        "scorers to choose from": GridSearchCV(inner, {"scoring": [one, clone(one)]}, cv=2),
+        "steps to choose from": GridSearchCV(
+            make_pipeline(inner), {"gridsearchcv": [nested]}, cv=2
+        ),
+    }
+
+
+def spent_by(budget, run):
+    """Return what a Toy (which notes it) and a scorer (which charges it) spend."""
+    before = budget.spent.epsilon
+    return fitted(run)[1] + budget.spent.epsilon - before
+
+
+@pytest.mark.parametrize("name", scores_of_searches()[1])
+@pytest.mark.parametrize("train", [False, True])
+def test_the_score_of_a_search_is_that_of_its_scorer(name, train):
+    budget, searches = scores_of_searches()
+    more = {"cv": 3, "return_train_score": train}
+    cost = cross_val_cost(searches[name], **more)
+    spent = spent_by(
+        budget, lambda: cross_validate(searches[name], X, Y, error_score="raise", **more)
+    )
+    assert cost.epsilon == pytest.approx(spent, abs=1e-9)
+    assert cost.n_scores == (6 if train else 3)
+    assert "not private" not in cost.note
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_the_score_of_a_search_in_a_search(train):
+    budget, searches = scores_of_searches()
+    grid = {"standardscaler__with_std": [True, False]}
+    outer = GridSearchCV(searches["pipeline"], grid, cv=3, return_train_score=train)
+    cost = search_cost(outer)
+    spent = spent_by(budget, lambda: outer.fit(X, Y))
+    assert cost.epsilon == pytest.approx(spent, abs=1e-9)
+    assert cost.n_scores == (12 if train else 6)  # those of inner searches belong to their fits
+    assert "not private" not in cost.note
+    # Candidates with scorers of their own, dear and not private: each is priced at its own.
+    dear = private_scorer("accuracy", epsilon=8.0, budget=budget)
+    outer = GridSearchCV(searches["search"], {"scoring": [dear, "accuracy"]}, cv=3, refit=False)
+    cost = search_cost(outer)
+    spent = spent_by(budget, lambda: outer.fit(X, Y))
+    assert cost.epsilon == pytest.approx(spent, abs=1e-9)
+    assert "scorer is not private" in cost.note
+
+
 # --- what the price does not cover ------------------------------------------------------------
 
 
@@ -386,6 +486,11 @@ def test_a_meta_estimator_that_fits_an_unknown_number_of_times_is_refused():
         with pytest.raises(TypeError, match="how often"):
             cross_val_cost(meta)
     assert cross_val_cost(PricedWrapper(Toy(0.5)), 2).epsilon == 3.0
+    for meta in (Charging(), Charging(PrivacyBudget(1.0)), Wrapper(Charging())):
+        with pytest.raises(TypeError, match="charges its budget"):
+            cross_val_cost(make_pipeline(Toy(), meta))
+    with pytest.raises(TypeError, match="charges its budget"):
+        cross_val_cost(Wrapper(PrivacyBudget(1.0)))
     voting = VotingRegressor([("a", Toy(0.5)), ("b", "drop"), ("c", Toy(0.25))])
     assert cross_val_cost(voting, 2).epsilon == 1.5
 

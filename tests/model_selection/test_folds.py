@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -25,10 +26,13 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from skdp import DPKMeans, PrivacyBudget
+from skdp.exceptions import SeededNoiseWarning
 from skdp.model_selection import (
     PerRecordKFold,
     _folds,
     private_scorer,
+    search_cost,
 )
 
 X = np.arange(40.0).reshape(20, 2)
@@ -84,6 +88,115 @@ def test_removing_one_record_moves_no_other(records, data):
     lists = [[r["mixed"], r["int"]] for r in records]
     whole, rest = folds_of(cv, lists), folds_of(cv, lists[:gone] + lists[gone + 1 :])
     assert np.delete(whole, gone).tolist() == rest.tolist()
+
+
+TOKENS = st.recursive(
+    st.one_of(
+        st.text(alphabet="ab1", max_size=2),
+        st.integers(-(2**70), 2**70),
+        st.floats(),
+        st.booleans(),
+        st.none(),
+        st.just(10**400),
+        st.timedeltas(),
+        st.datetimes(),
+        hnp.arrays(st.sampled_from([np.float32, np.int8, "U2", "m8[s]", "M8[ns]"]), (2,)),
+    ),
+    lambda cells: st.lists(cells, max_size=3) | st.tuples(cells, cells),
+    max_leaves=6,
+)
+
+
+def without(cells, gone):
+    return cells[:gone] + cells[gone + 1 :]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(TOKENS, TOKENS), min_size=2, max_size=5), st.data())
+def test_each_record_of_a_list_is_hashed_alone(records, data):
+    # numpy makes numbers, text, objects or nothing of a list, depending on all of its rows.
+    X_list, y_list = [x for x, _ in records], [y for _, y in records]
+    gone = data.draw(st.integers(0, len(records) - 1))
+    for y in (None, y_list):
+        words = _folds.record_words(X_list, y, b"k").tolist()
+        fewer = _folds.record_words(
+            without(X_list, gone), None if y is None else without(y, gone), b"k"
+        )
+        assert without(words, gone) == fewer.tolist()
+        alone = [_folds.record_words([x], None if y is None else [t], b"k")[0] for x, t in records]
+        assert words == alone
+
+
+def test_token_lists_and_durations():
+    # What an adversarial reader found: one more row moved the others.
+    cv = PerRecordKFold(5, random_state=0)
+    tokens = [[f"{i}", f"{i + 1}"] for i in range(40)]
+    numbers = [[i, i + 0.5] for i in range(40)]
+    for rows in (tokens, numbers, [[r] for r in numbers]):
+        for more in (["x"], [1, 2, 3], [], "x", None, 7, [10**400, 1], [[1], [2, 3]]):
+            assert folds_of(cv, [*rows, more])[:40].tolist() == folds_of(cv, rows).tolist()
+            whole, part = folds_of(cv, np.ones((41, 2)), [*rows, more]), np.ones((40, 2))
+            assert whole[:40].tolist() == folds_of(cv, part, rows).tolist()
+            # Rows of different lengths in X leave the keys of y where they are.
+            y = np.arange(41)
+            whole = folds_of(cv, [*rows, more], y)
+            assert whole[:40].tolist() == folds_of(cv, rows, y[:40]).tolist()
+    assert folds_of(cv, np.array(numbers)).tolist() == folds_of(cv, numbers).tolist()
+    # Sequences in the cells of a table, whose dtype pyarrow and polars take from all rows.
+    cells = [[1, 2], [3], [], None]
+    for make in (
+        lambda c: polars.DataFrame({"c": c}),
+        lambda c: pyarrow.table({"c": c}),
+        lambda c: pd.DataFrame({"c": c}),
+    ):
+        some, more = folds_of(cv, make(cells)), folds_of(cv, make([*cells, [0.5, None]]))
+        assert some.tolist() == more[:-1].tolist()
+    times = pd.Series(pd.to_timedelta(np.arange(-20, 20) * 1001, unit="ns"))
+    kinds = [
+        times,
+        times.astype(object),
+        times.astype("category"),
+        times.tolist(),
+        times.to_numpy(),
+    ]
+    for kind in kinds:
+        kind = kind if isinstance(kind, list | np.ndarray) else kind.to_frame()
+        assert folds_of(cv, kind).tolist() == folds_of(cv, times.to_frame()).tolist()
+    words = _folds.record_words(times, None, b"k")
+    mixed = pd.concat([times.astype("category"), pd.Series(["x"])], ignore_index=True)
+    assert _folds.record_words(mixed, None, b"k")[:-1].tolist() == words.tolist()
+    plain = [t.to_pytimedelta() for t in pd.to_timedelta(np.arange(40), unit="ms")]
+    column = pd.Series(pd.to_timedelta(np.arange(40), unit="ms"))
+    assert folds_of(cv, plain).tolist() == folds_of(cv, column).tolist()
+
+
+class Nameless:
+    """Has no text but its address."""
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.ones((3, 2)) * 1j,
+        [[1j, 2.0], [3.0, 4.0]],
+        [["a", np.complex64(1)], ["b"]],
+        pd.DataFrame({"a": [1.0, 2.0], "b": [1j, 2j]}),
+        pd.DataFrame({"a": ["x", 2j]}),
+    ],
+)
+def test_complex_cells_are_refused(table):
+    for call in (lambda: folds_of(CV, table), lambda: folds_of(CV, X[: len(table)], table)):
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            call()
+
+
+def test_cells_without_content_are_refused():
+    for table in ([[Nameless()]], pd.DataFrame({"a": [Nameless(), 1]})):
+        with pytest.raises(TypeError, match="text of its own"):
+            folds_of(CV, table)
+
+
+CV = PerRecordKFold(3, random_state=0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -204,6 +317,39 @@ def test_empty_folds_raise_nothing():
     assert len(splits) == 5
     assert sorted(len(test) for _, test in splits) == [0, 0, 0, 0, 2]
     assert [len(test) for _, test in cv.split(np.zeros((0, 1)))] == [0] * 5
+
+
+def charges_of_a_search(array):
+    budget = PrivacyBudget(99.0, adjacency="add_or_remove_one")
+    search = GridSearchCV(
+        DPKMeans(epsilon=1.0, bounds=(0.0, 1.0), budget=budget, random_state=0),
+        {"n_clusters": [1, 2]},
+        scoring=private_scorer(
+            "neg_inertia", epsilon=0.5, bounds=2.0, budget=budget, random_state=0
+        ),
+        cv=PerRecordKFold(5, random_state=0),
+        return_train_score=True,
+    )
+    price = search_cost(search)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", SeededNoiseWarning)
+        search.fit(array)
+    scores = [v for k, v in search.cv_results_.items() if k.startswith(("split", "mean_t"))]
+    assert np.isfinite(np.asarray(scores, dtype=float)).all()
+    assert budget.spent.epsilon == price.epsilon
+    return len(budget.charges)
+
+
+def test_empty_folds_and_training_parts_are_charged_like_any_other():
+    # Whether a training part is empty depends on one record: it must show neither in the number
+    # of charges nor as an error (which scikit-learn would turn into a NaN score and a warning).
+    same = np.full((12, 2), 0.5)
+    other = np.concatenate([same, [[0.1, 0.9]]])
+    cv = PerRecordKFold(5, random_state=0)
+    assert sorted(len(train) for train, _ in cv.split(same)) == [0, 12, 12, 12, 12]
+    assert min(len(train) for train, _ in cv.split(other)) == 1
+    assert charges_of_a_search(same) == charges_of_a_search(other) == 2 * 5 * 3 + 1
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,14 @@ def test_seeded_scores_are_reproducible_and_share_no_noise():
     other = Echo().set_params().fit(X)
     other.cluster_centers_ = np.ones((1, 2))  # another candidate, the same predictions
     assert scorer(ECHO, rows, y) != scorer(other, rows, y)
+    # Scorers that differ in their bounds only, by hardly anything: other noise, not scaled noise.
+    squared = [
+        private_scorer("neg_mean_squared_error", epsilon=2.0, bounds=b, random_state=0)
+        for b in (9.0, 9.0 + 1e-12, (-9.0, 0.0))
+    ]
+    first, second, third = (scorer_(ECHO, rows, y) for scorer_ in squared)
+    assert abs(first - second) > 1e-3
+    assert first == third  # the same bounds, written differently
     frame = pd.DataFrame({"text": ["yes", "no"] * 10})
     model = make_pipeline(FunctionTransformer(text_length), DecisionTreeClassifier()).fit(
         frame, ["a", "b"] * 10
