@@ -54,8 +54,8 @@ sphinx_gallery_conf = {
 tables = []
 for result in sorted((ROOT / "doc" / "benchmarks" / "results").glob("*.txt")):
     # A path that begins with a slash is one from the folder of this file.
-    path = f"/benchmarks/results/{result.name}"
-    tables.append(f"## {result.stem.replace('_', ' ')}\n\n```{{literalinclude}} {path}\n:language: text\n```\n")
+    include = f"```{{literalinclude}} /benchmarks/results/{result.name}\n:language: text\n```\n"
+    tables.append(f"## {result.stem.replace('_', ' ')}\n\n{include}")
 (ROOT / "doc" / "generated").mkdir(exist_ok=True)
 (ROOT / "doc" / "generated" / "tables.inc").write_text("\n".join(tables), encoding="utf-8")
 

@@ -226,6 +226,26 @@ def audit(
     the same rows are not: use made-up rows. A small lower bound proves nothing; a large one
     disproves the claim.
 
+    How far the bound lies below the truth depends on epsilon and the number of runs. A twin that
+    adds Laplace noise of two thirds of the scale that its claim needs to one number, the easiest
+    case, is caught at confidence 0.999 in these shares of audits (of 200 simulated ones each):
+
+    =========================== ========= ==========
+    claim                       4000 runs 20000 runs
+    =========================== ========= ==========
+    epsilon = 0.1                      0%        10%
+    epsilon = 0.3                     21%        88%
+    epsilon = 1                       90%        94%
+    epsilon = 2.5                     96%        99%
+    epsilon = 3                       98%        99%
+    Gaussian, (1, 1e-6)                4%        81%
+    Gaussian, (3, 1e-6)               88%        96%
+    =========================== ========= ==========
+
+    An estimator of several releases, or a pair of tables that is not its worst, shows less. So
+    audit at epsilon >= 2.5 where the noise is the same code at every epsilon, with more than the
+    default runs where you can; a pass at epsilon = 0.1 says next to nothing.
+
     Examples
     --------
     >>> import numpy as np

@@ -104,19 +104,19 @@ def beyond(s):
 MEDIAN = np.array([[-1.0], [0.9], [1.0], [1.0]]), np.array([[-1.0], [-1.0], [0.9], [1.0]])
 
 PAIRS = [
-    Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 4000),
+    Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 2000),
     # K-norm noise in two dimensions and Wishart noise: their log-likelihood ratio is the full
     # epsilon only in the direction of the change, so few runs show it. Hence factor 2.
-    Pair("toy A", Toy(**PURE, **A), UP, ZEROS, None, 3000, 2.0),
-    Pair("standard scaler R", DPStandardScaler(**PURE, **BOX), UP, DOWN, None, 3000, 2.0),
-    Pair("pca A", DPPCA(**PURE, **BALL, **A), UP, ZEROS, None, 4000, 2.0),
-    Pair("lloyd A", DPKMeans(1, **PURE, **LLOYD, **A), UP, ZEROS, None, 5000),
+    Pair("toy A", Toy(**PURE, **A), UP, ZEROS, None, 1500, 2.0),
+    Pair("standard scaler R", DPStandardScaler(**PURE, **BOX), UP, DOWN, None, 1200, 2.0),
+    Pair("pca A", DPPCA(**PURE, **BALL, **A), UP, ZEROS, None, 1800, 2.0),
+    Pair("lloyd A", DPKMeans(1, **PURE, **LLOYD, **A), UP, ZEROS, None, 4000),
     Pair("one centre A", DPKMeans(1, **PURE, **BOX, **A), UP, ZEROS, None, 4000),
-    Pair("toy R, delta", Toy(**GAUSS), UP[-1:], DOWN[-1:], "mean_", 3000),
-    Pair("toy A, delta", Toy(**GAUSS, **A), UP, ZEROS, "mean_", 3000),
-    Pair("standard scaler R, delta", DPStandardScaler(**GAUSS, **BOX), UP, DOWN, "mean_", 3000),
-    Pair("pca R, delta", DPPCA(**GAUSS, **BALL), np.eye(2), np.eye(2)[[0, 0]], None, 2000),
-    Pair("pca A, delta", DPPCA(**GAUSS, **BALL, **A), UP, ZEROS, None, 2400),
+    Pair("toy R, delta", Toy(**GAUSS), UP[-1:], DOWN[-1:], "mean_", 1500),
+    Pair("toy A, delta", Toy(**GAUSS, **A), UP, ZEROS, "mean_", 2000),
+    Pair("standard scaler R, delta", DPStandardScaler(**GAUSS, **BOX), UP, DOWN, "mean_", 1500),
+    Pair("pca R, delta", DPPCA(**GAUSS, **BALL), np.eye(2), np.eye(2)[[0, 0]], None, 1200),
+    Pair("pca A, delta", DPPCA(**GAUSS, **BALL, **A), UP, ZEROS, None, 1600),
     Pair("lloyd A, delta", DPKMeans(1, **GAUSS, **LLOYD, **A), UP, ZEROS, None, 2400),
     # Twelve releases, of which a replaced row moves each by a part of its sensitivity only.
     Pair(
@@ -169,7 +169,25 @@ def test_noise_at_two_thirds_is_caught(monkeypatch):
             # 1.5 times the claim's loss; the claim is lowered so that its events stay frequent.
             estimator = type(pair.estimator)(**pair.estimator.get_params())
             estimator.set_params(epsilon=2.5 if estimator.delta == 0 else 4.0)
-            assert not audited(replace(pair, estimator=estimator), n_runs=5000).passed
+            assert not audited(replace(pair, estimator=estimator), n_runs=3000).passed
+
+
+@pytest.mark.parametrize(("epsilon", "caught"), [(0.1, False), (2.5, True)])
+def test_two_thirds_of_the_noise_shows_at_large_epsilon_only(epsilon, caught):
+    """What `audit` documents of its defaults: 4000 runs, confidence 0.999."""
+
+    class TwoThirds(Noisy):
+        def fit(self, X, y=None):
+            rng = np.random.default_rng(self.random_state)
+            self.value_ = X[0, 0] + rng.laplace(scale=2 / 3 / epsilon)
+            return self
+
+    passed = [
+        audit(TwoThirds(), ZERO, ONE, "value_", epsilon=epsilon, random_state=seed).passed
+        for seed in (0, 10_000, 20_000)
+    ]
+    # It is caught at 2.5 in 96% of audits, so not in all three perhaps.
+    assert sum(passed) <= 1 if caught else all(passed)
 
 
 def test_the_private_median_holds_its_claim():
