@@ -44,7 +44,6 @@ Floats = NDArray[np.float64]
 _ALGORITHMS = ("tree", "lloyd")
 # Squares of what is allowed, and sums of them, stay inside the range of float64.
 _LARGEST_BOUND = 1e100
-_LARGEST_VALUE = 1e140  # of a row to be predicted, whose bounds nobody states
 _LARGEST_ROW = 1e150  # of the caller's rows: the sum of 8192 squares is finite
 
 # Shares of the allowance that the bounds have left (of epsilon, or of mu**2 under Gaussian noise).
@@ -533,10 +532,6 @@ class DPKMeans(
         return self.fit(X).predict(X)
 
     # --- with public centres and the caller's own rows -------------------------------------------
-
-    def _callers_rows(self, X: ArrayLike) -> Floats:
-        """Return the caller's rows, checked; values beyond 1e140 count as that, to be squared."""
-        return np.clip(self._public_array(X), -_LARGEST_VALUE, _LARGEST_VALUE)
 
     def _finite_squares(self, X: ArrayLike) -> Floats:
         """Return the caller's X, limited to where squared distances stay finite."""
