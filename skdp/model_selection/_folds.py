@@ -337,17 +337,17 @@ class PerRecordKFold(BaseCrossValidator):
         groups : None
             Not supported yet.
 
+        Yields
+        ------
+        train, test : ndarray of int
+            Positions, in order.
+
         Raises
         ------
         ValueError
             If X and y have different numbers of rows or are complex, or `groups` are given.
         TypeError
             If a cell is an object without a text of its own.
-
-        Yields
-        ------
-        train, test : ndarray of int
-            Positions, in order.
         """
         if groups is not None:
             raise ValueError("groups are not supported by PerRecordKFold yet: pass None")

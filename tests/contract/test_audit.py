@@ -24,7 +24,7 @@ from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.kernel import sampling
 from skdp.kernel.tape import record, replay
-from skdp.preprocessing import DPStandardScaler
+from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 
 CONFIDENCE = 1 - 3e-6
 PURE = {"epsilon": 4.0}
@@ -58,7 +58,8 @@ class Taped(BaseEstimator):
         first, second = (tape, other) if on_first else (other, tape)
         self.score_ = 0.0
         for a, b in zip(first.entries, second.entries, strict=True):
-            level = levels.get(a.name) or levels[f"{a.name}: counts"]
+            # The sensitivity of a joint release of counts and sums is in units of its loss.
+            level = levels.get(a.name, a.sensitivity)
             near = a.distance(a.released, a.exact) * level / a.sensitivity
             far = b.distance(a.released, b.exact) * level / a.sensitivity
             self.score_ += (far**2 - near**2) / 2 if released.mu else far - near
@@ -71,8 +72,9 @@ class Pair:
 
     Attributes
     ----------
-    statistic : str or None
-        Fitted attribute that tells the tables apart; None for the likelihood ratio of releases.
+    statistic : str, callable or None
+        Fitted attribute, or function of the fit, that tells the tables apart; None for the
+        likelihood ratio of releases.
     factor : float
         The twin's: how much more it loses than it claims.
     """
@@ -81,7 +83,7 @@ class Pair:
     estimator: Any
     X: np.ndarray
     X_neighbour: np.ndarray
-    statistic: str | None
+    statistic: Any
     n_runs: int
     factor: float = 1.5
 
@@ -103,7 +105,21 @@ def beyond(s):
 # Half of the rows on each side of 0.9: the median's cell is above or below, at the odds exp(±).
 MEDIAN = np.array([[-1.0], [0.9], [1.0], [1.0]]), np.array([[-1.0], [-1.0], [0.9], [1.0]])
 
+# Quartiles of five values: the row that moves from 1 to -1 turns the odds of the two empty regions
+# beside each quartile from e**(epsilon/4) to its inverse. A tenth of epsilon goes to the bounds.
+FIVE = np.repeat([-1.0, -0.5, 0.0, 0.5, 1.0], [49, 1, 99, 1, 50])[:, None]
+FIVE_MOVED = np.append(FIVE[:-1], [[-1.0]], axis=0)
+
+
+def quartiles_below(scaler):
+    """Return how many of the released quartiles lie in the lower of their two regions."""
+    return float((scaler.data_min_[0] < -0.5) + (scaler.data_max_[0] < 0.5))
+
+
+QUARTILES = DPMinMaxScaler(q=0.25, epsilon=16.0)
+
 PAIRS = [
+    Pair("min-max scaler R", QUARTILES, FIVE, FIVE_MOVED, quartiles_below, 2000, 4.0),
     Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 2000),
     # K-norm noise in two dimensions and Wishart noise: their log-likelihood ratio is the full
     # epsilon only in the direction of the change, so few runs show it. Hence factor 2.
