@@ -30,7 +30,6 @@ from skdp.kernel.protect import (
     Floats,
     Projection,
     View,
-    isqrt_up,
 )
 from skdp.kernel.release import Meter, Release, Share, exact_fraction
 from skdp.kernel.rows import Rows
@@ -181,19 +180,44 @@ class Session(Meter):
         the view's box. Never noise of scale 1/n with a private n.
         """
         exact, n = stats.exact_sum(self._rows, view)
+        return self._mean_of(name, view, exact, n, max(1, view.norm // 3), share)
+
+    def _mean_of(
+        self, name: str, view: View, exact: NDArray, n: int, weight: int, share: Share
+    ) -> Release:
+        """Release the mean of a view's rows from their exact sum; see `mean`."""
+        size = stats.sum_sensitivity(view, self.adjacency, weight=weight)
         unit = float(view.grid.max())
-        if self._replace:
-            size = stats.sum_sensitivity(view, self.adjacency)
-            total, std = self.vector(name, exact, size, share, unit=unit)
-            count = float(n)
-        else:
-            weight = max(1, view.norm // 3)
-            both = np.concatenate([exact, np.array([weight * n], dtype=exact.dtype)])
-            size = stats.sum_sensitivity(view, self.adjacency, weight=weight)
-            noisy, std = self.vector(name, both, size, share, unit=unit)
-            total, count = noisy[:-1], max(1.0, float(noisy[-1]) / weight)
-        steps = np.clip(total.astype(np.float64) / count, -view.half, view.half)
+        total, std, count = self._with_count(name, exact, n, weight, size, share, unit)
+        steps = np.clip(total / count, -view.half, view.half)
         return _released(view.center + steps * view.grid, std / count * view.grid)
+
+    def _with_count(
+        self,
+        name: str,
+        exact: NDArray,
+        n: int,
+        weight: int,
+        sensitivity: int,
+        share: Share,
+        unit: float,
+    ) -> tuple[Floats, float, float]:
+        """Release sums with the number of rows (R: it is public; A: weight * n in the vector).
+
+        Returns
+        -------
+        sums : ndarray
+            In steps.
+        std : float
+        count : float
+            At least 1.
+        """
+        if self._replace:
+            noisy, std = self.vector(name, exact, sensitivity, share, unit=unit)
+            return noisy.astype(np.float64), std, max(1.0, float(n))
+        both = np.concatenate([exact, np.array([weight * n], dtype=exact.dtype)])
+        noisy, std = self.vector(name, both, sensitivity, share, unit=unit)
+        return noisy[:-1].astype(np.float64), std, max(1.0, float(noisy[-1]) / weight)
 
     def moments(
         self, view: Box, share: Share = None, *, name: str = "moments"
@@ -213,18 +237,9 @@ class Session(Meter):
         """
         total, scale, n = stats.exact_moments(self._rows, view)
         d = view.n_dims
-        if self._replace:
-            size = isqrt_up(4 * d * scale**2)
-            noisy, std = self.vector(name, total, size, share, unit=1 / scale)
-            count = float(n)
-        else:
-            weight = scale
-            both = np.concatenate([total, np.array([weight * n], dtype=total.dtype)])
-            size = isqrt_up(-(-5 * d * scale**2 // 4) + weight**2)
-            noisy, std = self.vector(name, both, size, share, unit=1 / scale)
-            count = max(1.0, float(noisy[-1]) / weight)
-            noisy = noisy[:-1]
-        values = noisy.astype(np.float64) / count / scale
+        size = stats.moments_sensitivity(d, scale, self.adjacency, weight=scale)
+        sums, std, count = self._with_count(name, total, n, scale, size, share, 1 / scale)
+        values = sums / count / scale
         error = std / count / scale
         mean = np.clip(values[:d], -1.0, 1.0)
         square = np.clip(values[d:] + 0.5, 0.0, 1.0)
@@ -241,8 +256,8 @@ class Session(Meter):
         L2 sqrt(2 d) (R).
         """
         exact = stats.grid_histograms(self._rows, view, n_bins)
-        rows_touched = view.n_dims * (2 if self._replace else 1)
-        noisy, std = self.scalars(name, exact, rows_touched, rows_touched, share)
+        size = stats.histogram_sensitivity(view.n_dims, self.adjacency)
+        noisy, std = self.scalars(name, exact, size, size, share)
         return _released(noisy, std)
 
     def centers(
@@ -354,13 +369,12 @@ class Session(Meter):
         Guarantee: L1 d and 2, L2 sqrt(d) and sqrt(2) (A); twice, respectively sqrt(2) times (R).
         """
         by_feature, extremes = stats.exponent_histograms(self._rows)
-        factor = 2 if self._replace else 1
         half = self._fraction(share) / 2
         d = self.n_features
-        own, own_std = self.scalars("octaves by feature", by_feature, factor * d, factor * d, half)
-        common, common_std = self.scalars(
-            "octaves of row extremes", extremes, 2 * factor, 2 * factor, half
-        )
+        size = stats.histogram_sensitivity(d, self.adjacency)
+        own, own_std = self.scalars("octaves by feature", by_feature, size, size, half)
+        size = stats.histogram_sensitivity(2, self.adjacency)
+        common, common_std = self.scalars("octaves of row extremes", extremes, size, size, half)
         return _bounds.box_from_octaves(own, own_std, common, common_std)
 
     def learn_norm_bound(self, center: ArrayLike, share: Share) -> float:
@@ -370,8 +384,8 @@ class Session(Meter):
         """
         where = np.broadcast_to(np.asarray(center, dtype=np.float64), (self.n_features,))
         exact = stats.norm_histogram(self._rows, where)
-        factor = 2 if self._replace else 1
-        noisy, std = self.scalars("octaves of the norm", exact, factor, factor, share)
+        size = stats.histogram_sensitivity(1, self.adjacency)
+        noisy, std = self.scalars("octaves of the norm", exact, size, size, share)
         return _bounds.norm_from_octaves(noisy, std, stats.NORM_CODES[0])
 
     def quantile(
@@ -434,18 +448,8 @@ class Session(Meter):
                 values = _row_scores(score, X, y, low)
                 total += int(view.map(np.clip(values, low, high)[:, None]).sum())
         exact = np.array([total], dtype=np.int64)
-        if self._replace:
-            noisy, std = self.vector(name, exact, 2 * view.norm, share, unit=float(view.grid[0]))
-            count = float(n)
-        else:
-            weight = max(1, view.norm // 2)
-            size = stats.sum_sensitivity(view, self.adjacency, weight=weight)
-            both = np.array([total, weight * n], dtype=np.int64)
-            noisy, std = self.vector(name, both, size, share, unit=float(view.grid[0]))
-            count = max(1.0, float(noisy[1]) / weight)
-        step_size = float(view.grid[0])
-        value = np.clip(view.center[0] + float(noisy[0]) * step_size / count, low, high)
-        return _released(value, std * step_size / count)
+        mean = self._mean_of(name, view, exact, n, max(1, view.norm // 2), share)
+        return _released(np.clip(mean.value[0], low, high), float(mean.std[0]))
 
 
 def _row_scores(score: Callable[[Any, Any], ArrayLike], X: Any, y: Any, default: float) -> Floats:
@@ -513,9 +517,9 @@ class Tree:
         Guarantee: a row is in at most one node. L1 1, L2 1 (A); 2, sqrt(2) (R).
         """
         ids = self._checked(nodes)
-        factor = 2 if self._session._replace else 1
+        size = stats.histogram_sensitivity(1, self._session.adjacency)
         exact = self._table.node_counts(ids)
-        noisy, std = self._session.scalars(name, exact, factor, factor, share)
+        noisy, std = self._session.scalars(name, exact, size, size, share)
         return _released(noisy, std)
 
     def sums(

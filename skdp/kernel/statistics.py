@@ -36,7 +36,9 @@ __all__ = [
     "fold",
     "gram_sensitivity",
     "grid_histograms",
+    "histogram_sensitivity",
     "leaf_geometry",
+    "moments_sensitivity",
     "norm_histogram",
     "sum_sensitivity",
 ]
@@ -153,6 +155,16 @@ def sum_sensitivity(view: View, adjacency: str, *, l1: bool = False, weight: int
     if adjacency == REPLACE_ONE:
         return max(1, 2 * view.norm)
     return max(1, isqrt_up(weight**2 + view.norm**2))
+
+
+def moments_sensitivity(n_dims: int, scale: int, adjacency: str, *, weight: int = 0) -> int:
+    """Return the L2 sensitivity of (weight * n, `exact_moments`), in steps, rounded up.
+
+    Squared: 5/4 d scale**2 + weight**2 (A), 4 d scale**2 (R, where the count does not move).
+    """
+    if adjacency == REPLACE_ONE:
+        return isqrt_up(4 * n_dims * scale**2)
+    return isqrt_up(-(-5 * n_dims * scale**2 // 4) + weight**2)
 
 
 def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
@@ -375,6 +387,14 @@ def cell_table(rows: Rows, view: View, geometry: TreeGeometry) -> CellTable:
 
     counts, sums = fold(rows, add, fresh)
     return CellTable(counts, sums, depth)
+
+
+def histogram_sensitivity(parts: int, adjacency: str) -> int:
+    """Return the L1 sensitivity, which is the squared L2 one, of `parts` histograms side by side.
+
+    A row adds one to one bin of each: parts (A). Another row takes as many away: 2 parts (R).
+    """
+    return 2 * parts if adjacency == REPLACE_ONE else parts
 
 
 # --- histograms for bounds and quantiles ------------------------------------------------------
