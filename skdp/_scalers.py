@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import kernel
-from skdp.base import LEARNING_SHARE, PrivateMixin, check_integer
+from skdp.base import LEARNING_SHARE, PrivateMixin
 from skdp.budget import Cost
 
 __all__ = [
@@ -96,15 +96,6 @@ class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator
         """
         cost = super().privacy_cost(n_samples, n_features)
         return None if self._is_free() else cost
-
-    def _sizes(self, n_samples: int, n_features: int | None) -> tuple[int, int]:
-        """Check the arguments of `expected_error`; an earlier fit knows the number of columns."""
-        if n_features is None:
-            if not hasattr(self, "n_features_in_"):
-                raise ValueError("n_features must be given before fit, an integer of at least 1")
-            n_features = self.n_features_in_
-        n = check_integer(n_samples, "n_samples", low=1)
-        return n, check_integer(n_features, "n_features", low=1)
 
     def _bounds_in(self, session: kernel.Session, stated: Pair | None) -> Pair:
         """Return the stated bounds, or learn them at LEARNING_SHARE and widen them."""

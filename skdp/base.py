@@ -170,6 +170,15 @@ class PrivateMixin:
         validate_data(self, X, reset=False, skip_check_array=True)
         return values
 
+    def _sizes(self, n_samples: int, n_features: int | None) -> tuple[int, int]:
+        """Check the arguments of `expected_error`; an earlier fit knows the number of columns."""
+        if n_features is None:
+            if not hasattr(self, "n_features_in_"):
+                raise ValueError("n_features must be given before fit, an integer of at least 1")
+            n_features = self.n_features_in_
+        n = check_integer(n_samples, "n_samples", low=1)
+        return n, check_integer(n_features, "n_features", low=1)
+
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the price of one fit, before any data is touched.
 

@@ -628,8 +628,9 @@ class DPKMeans(
         (0.013, 1.349)
         """
         n_clusters, max_iter = self._check_parameters()
-        n = check_integer(n_samples, "n_samples", low=1)
-        d = self._known_features(n_features)
+        if n_features is None:
+            n_features = self._features_of_bounds()
+        n, d = self._sizes(n_samples, n_features)
         bounds = _checked_bounds(self.bounds, d)
         half_diagonal = 1.0
         if bounds is not None:
@@ -658,20 +659,15 @@ class DPKMeans(
             noise = math.sqrt(d) / level
         return min(clip * noise / size, half_diagonal)
 
-    def _known_features(self, n_features: int | None) -> int:
-        """Return the number of features from the argument, the bounds or an earlier fit."""
-        if n_features is not None:
-            return check_integer(n_features, "n_features", low=1)
-        if not isinstance(self.bounds, str):
-            try:
-                sizes = [np.size(side) for side in self.bounds if np.ndim(side) == 1]
-            except TypeError:
-                sizes = []
-            if sizes:
-                return int(sizes[0])
-        if not hasattr(self, "n_features_in_"):
-            raise ValueError("n_features must be given before fit, an integer of at least 1")
-        return int(self.n_features_in_)
+    def _features_of_bounds(self) -> int | None:
+        """Return the number of features that stated bounds have, if they say one."""
+        if isinstance(self.bounds, str):
+            return None
+        try:
+            sizes = [np.size(side) for side in self.bounds if np.ndim(side) == 1]
+        except TypeError:
+            return None
+        return int(sizes[0]) if sizes else None
 
 
 def _checked_bounds(bounds: Any, n_features: int) -> tuple[Floats, Floats] | None:

@@ -614,12 +614,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         50.2
         """
         self._check_parameters()
-        n = check_integer(n_samples, "n_samples", low=1)
-        if n_features is None:
-            if not hasattr(self, "n_features_in_"):
-                raise ValueError("n_features must be given before fit, an integer of at least 1")
-            n_features = self.n_features_in_
-        d = check_integer(n_features, "n_features", low=1)
+        n, d = self._sizes(n_samples, n_features)
         replace = self._adjacency == "replace_one"
         cost = self.privacy_cost(n, d)
         pure = cost.mu is None
