@@ -9,7 +9,7 @@ from skdp.kernel.calibration import gdp_mu, pure_epsilon_from_mu, pure_mu
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.kernel.protect import Ball, Box, Projection
 from skdp.kernel.release import Release
-from skdp.kernel.rows import Rows, check_public_array, check_rows, opaque_rows
+from skdp.kernel.rows import Rows, check_public_array, check_rows, check_samples, opaque_rows
 from skdp.kernel.sampling import public_generator
 from skdp.kernel.session import GramRelease, Session, Tree, open_session, quiet
 
@@ -26,6 +26,7 @@ __all__ = [
     "Tree",
     "check_public_array",
     "check_rows",
+    "check_samples",
     "gdp_mu",
     "opaque_rows",
     "open_session",

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["Rows", "check_public_array", "check_rows", "opaque_rows"]
+__all__ = ["Rows", "check_public_array", "check_rows", "check_samples", "opaque_rows"]
 
 # Two limits on a block: half a megabyte of float64, so that a handful of temporaries stay in
 # a core's cache (twice larger blocks are half as fast) and far below 128 MB; and at most
@@ -49,6 +49,9 @@ _NOT_A_NUMBER = (
     "X must be numeric: float() argument must be a string or a real number in every cell; "
     "encode other columns from public knowledge first."
 )
+_NOT_MARKS = "y must mark every row of X: 1 for a private row, 0 for a public one."
+_NO_PUBLIC = "y marks no public row: at least one must be 0."
+_NO_PRIVATE = "y marks no private row: at least one must be 1."
 _NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
 
@@ -69,6 +72,17 @@ def _cut(X: Any, start: int, stop: int) -> Any:
     if _is_sliced_table(X):
         return X.slice(start, stop - start)
     return X[start:stop]
+
+
+def _take(X: Any, positions: NDArray[np.intp]) -> Any:
+    """Return the rows at ascending positions of any supported container, as that container."""
+    if positions.size and positions[-1] - positions[0] == positions.size - 1:
+        return _cut(X, int(positions[0]), int(positions[-1]) + 1)
+    if _is_frame(X):
+        return X.iloc[positions]
+    if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
+        return X.take(positions)  # pyarrow
+    return X[positions]
 
 
 def _to_float(block: Any) -> tuple[NDArray[np.float64] | None, str]:
@@ -155,13 +169,26 @@ class Rows:
         Targets that travel with the rows (private as well).
     numeric : bool
         False for rows that only a user's callable reads.
+    positions : ndarray of int, default=None
+        The rows of X that belong to the table, ascending; None for all.
     """
 
-    def __init__(self, X: Any, y: Any = None, *, numeric: bool = True) -> None:
+    def __init__(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        numeric: bool = True,
+        positions: NDArray[np.intp] | None = None,
+    ) -> None:
         self._X = X
         self._y = y
         self._numeric = numeric
-        self._n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        self._positions = positions
+        if positions is not None:
+            self._n = int(positions.size)
+        else:
+            self._n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
 
     def __repr__(self) -> str:
@@ -180,9 +207,15 @@ class Rows:
         step = _block_rows(max(self.n_features, width), least)
         return [(i, min(i + step, self._n)) for i in range(0, self._n, step)]
 
+    def _part(self, table: Any, start: int, stop: int) -> Any:
+        """Return rows start to stop in the caller's own container."""
+        if self._positions is None:
+            return _cut(table, start, stop)
+        return _take(table, self._positions[start:stop])
+
     def block(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop as float64, shape (stop - start, n_features)."""
-        values, _ = _to_float(_cut(self._X, start, stop))
+        values, _ = _to_float(self._part(self._X, start, stop))
         assert values is not None  # check_rows has converted every block once
         with np.errstate(all="ignore"):
             finite = math.isfinite(values.sum())
@@ -202,8 +235,8 @@ class Rows:
         for start in range(0, self._n, step):
             stop = min(start + step, self._n)
             yield (
-                _cut(self._X, start, stop),
-                None if self._y is None else _cut(self._y, start, stop),
+                self._part(self._X, start, stop),
+                None if self._y is None else self._part(self._y, start, stop),
             )
 
     def digest(self) -> bytes:
@@ -248,13 +281,87 @@ def check_rows(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
     if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
     rows = Rows(X)
-    step = _block_rows(rows.n_features)
-    for start in range(0, rows._n, step):
-        values, problem = _to_float(_cut(X, start, min(start + step, rows._n)))
+    _check_finite(rows)
+    return rows
+
+
+def _check_finite(rows: Rows) -> None:
+    """Raise the fixed text for the first block that is not made of finite numbers."""
+    for start, stop in rows.spans():
+        values, problem = _to_float(rows._part(rows._X, start, stop))
         if values is not None and not np.isfinite(values).all():
             problem = "finite"
         _raise(problem)
-    return rows
+
+
+def _marks(y: Any, n: int) -> NDArray[np.bool_]:
+    """Return which rows are private, or raise a fixed text."""
+    problem, marks = "", np.zeros(0)
+    try:
+        marks = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+        marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
+        bad = marks.ndim != 1 or marks.dtype.kind not in "biuf"
+        if bad or not np.all((marks == 0) | (marks == 1)):
+            problem = _NOT_MARKS
+        elif marks.size != n:
+            problem = "y must have as many entries as X has rows."
+    except Exception:  # noqa: BLE001  an entry's own comparison may raise anything
+        problem = _NOT_MARKS
+    if problem:
+        raise ValueError(problem)
+    return marks == 1
+
+
+def check_samples(
+    X: Any, y: Any, *, estimator: str, allow_empty: bool = False
+) -> tuple[Rows, NDArray[np.float64]]:
+    """Part a table of two samples by its marks: private rows, and public ones as an array.
+
+    Guarantee: as `check_rows`, for all rows of X. Which rows are marked is as public as the number
+    of rows: under "replace_one" y is public, under "add_or_remove_one" a private row comes with its
+    mark, and nothing is made of the positions.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        1 (or True) for a private row, 0 (or False) for a public one. Anything else is refused:
+        other codes would leave it open which sample is meant.
+    estimator : str
+    allow_empty : bool, default=False
+        Accept no private rows.
+
+    Returns
+    -------
+    rows : Rows
+        The rows marked 1.
+    public : ndarray of shape (n_public, n_features)
+        The rows marked 0, at least one.
+
+    Raises
+    ------
+    TypeError
+        As `check_rows`.
+    ValueError
+        As `check_rows`; if y has other values, another length, or marks one sample only.
+    """
+    X = _container(X, estimator)
+    if y is None:
+        raise ValueError(
+            f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
+        )
+    private = _marks(y, int(X.shape[0]))
+    _check_finite(Rows(X))
+    rows = Rows(X, positions=np.flatnonzero(private))
+    others = Rows(X, positions=np.flatnonzero(~private))
+    if others._n == 0:
+        raise ValueError(_NO_PUBLIC)
+    if rows._n == 0 and not allow_empty:
+        raise ValueError(_NO_PRIVATE)
+    public = np.empty((others._n, others.n_features))
+    for start, stop in others.spans():
+        public[start:stop] = others.block(start, stop)
+    return rows, public
 
 
 def check_public_array(X: Any, *, estimator: str, allow_empty: bool = False) -> NDArray[np.float64]:

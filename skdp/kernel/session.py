@@ -24,6 +24,7 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import bounds as _bounds
 from skdp.kernel import calibration
 from skdp.kernel import statistics as stats
+from skdp.kernel.doors import Doors, released
 from skdp.kernel.protect import (
     Ball,
     Box,
@@ -31,7 +32,7 @@ from skdp.kernel.protect import (
     Projection,
     View,
 )
-from skdp.kernel.release import Meter, Release, Share, exact_fraction
+from skdp.kernel.release import Release, Share, exact_fraction
 from skdp.kernel.rows import Rows
 
 __all__ = ["GramRelease", "Session", "Tree", "open_session", "quiet"]
@@ -51,13 +52,6 @@ def quiet() -> Iterator[None]:
     with _QUIET, np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def _released(value: NDArray | float, std: Any) -> Release:
-    """Freeze a released array."""
-    array = np.array(value, dtype=np.float64)
-    array.setflags(write=False)
-    return Release(array, std)
 
 
 def _coarsened(view: Ball, level: float, pure: bool) -> Ball:
@@ -103,24 +97,8 @@ class GramRelease:
     noise: str
 
 
-class Session(Meter):
+class Session(Doors):
     """A metered conversation with one table of private rows; open it with `open_session`."""
-
-    def __init__(self, rows: Rows, **options: Any) -> None:
-        super().__init__(rows, **options)
-        self._rows = rows
-        self.n_features = rows.n_features
-
-    @property
-    def _replace(self) -> bool:
-        return self.adjacency == stats.REPLACE_ONE
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows, where the relation makes it public."""
-        if not self._replace:
-            raise PrivacyLeakError("the number of rows is private under 'add_or_remove_one'")
-        return self._rows._n
 
     # --- views --------------------------------------------------------------------------------
 
@@ -147,10 +125,10 @@ class Session(Meter):
         Guarantee: sensitivity 1 (A), 0 (R).
         """
         if self._replace:
-            return _released(float(self._rows._n), 0.0)
+            return released(float(self._rows._n), 0.0)
         exact = np.array([self._rows._n], dtype=np.int64)
         noisy, std = self.scalars(name, exact, 1, 1, share)
-        return _released(float(noisy[0]), std)
+        return released(float(noisy[0]), std)
 
     def sum(
         self, view: View, share: Share = None, *, norm: str = "l2", name: str = "sum"
@@ -170,7 +148,7 @@ class Session(Meter):
         else:
             size = stats.sum_sensitivity(view, self.adjacency)
             noisy, std = self.vector(name, exact, size, share, unit=unit)
-        return _released(noisy.astype(np.float64) * view.grid, std * view.grid)
+        return released(noisy.astype(np.float64) * view.grid, std * view.grid)
 
     def mean(self, view: View, share: Share = None, *, name: str = "mean") -> Release:
         """Release the mean of the clipped rows, in user units.
@@ -181,43 +159,6 @@ class Session(Meter):
         """
         exact, n = stats.exact_sum(self._rows, view)
         return self._mean_of(name, view, exact, n, max(1, view.norm // 3), share)
-
-    def _mean_of(
-        self, name: str, view: View, exact: NDArray, n: int, weight: int, share: Share
-    ) -> Release:
-        """Release the mean of a view's rows from their exact sum; see `mean`."""
-        size = stats.sum_sensitivity(view, self.adjacency, weight=weight)
-        unit = float(view.grid.max())
-        total, std, count = self._with_count(name, exact, n, weight, size, share, unit)
-        steps = np.clip(total / count, -view.half, view.half)
-        return _released(view.center + steps * view.grid, std / count * view.grid)
-
-    def _with_count(
-        self,
-        name: str,
-        exact: NDArray,
-        n: int,
-        weight: int,
-        sensitivity: int,
-        share: Share,
-        unit: float,
-    ) -> tuple[Floats, float, float]:
-        """Release sums with the number of rows (R: it is public; A: weight * n in the vector).
-
-        Returns
-        -------
-        sums : ndarray
-            In steps.
-        std : float
-        count : float
-            At least 1.
-        """
-        if self._replace:
-            noisy, std = self.vector(name, exact, sensitivity, share, unit=unit)
-            return noisy.astype(np.float64), std, max(1.0, float(n))
-        both = np.concatenate([exact, np.array([weight * n], dtype=exact.dtype)])
-        noisy, std = self.vector(name, both, sensitivity, share, unit=unit)
-        return noisy[:-1].astype(np.float64), std, max(1.0, float(noisy[-1]) / weight)
 
     def moments(
         self, view: Box, share: Share = None, *, name: str = "moments"
@@ -243,7 +184,7 @@ class Session(Meter):
         error = std / count / scale
         mean = np.clip(values[:d], -1.0, 1.0)
         square = np.clip(values[d:] + 0.5, 0.0, 1.0)
-        return _released(mean, error), _released(square, error), count
+        return released(mean, error), released(square, error), count
 
     # --- histograms, groups, trees, Gram matrices -----------------------------------------------
 
@@ -258,7 +199,7 @@ class Session(Meter):
         exact = stats.grid_histograms(self._rows, view, n_bins)
         size = stats.histogram_sensitivity(view.n_dims, self.adjacency)
         noisy, std = self.scalars(name, exact, size, size, share)
-        return _released(noisy, std)
+        return released(noisy, std)
 
     def centers(
         self,
@@ -291,8 +232,8 @@ class Session(Meter):
             name, counts, sums, bounds, share, count_share, unit=step
         )
         return (
-            _released(noisy_counts, count_std),
-            _released(noisy_sums.astype(np.float64) * step, sum_std * step),
+            released(noisy_counts, count_std),
+            released(noisy_sums.astype(np.float64) * step, sum_std * step),
         )
 
     def tree(self, view: Box | Projection, depth: int) -> Tree:
@@ -418,7 +359,7 @@ class Session(Meter):
         chosen = self.choices(name, scores, int(b * widest), share)
         width = 2 * view.half * view.grid / n_cells
         value = view.center - view.half * view.grid + (chosen + 0.5) * width
-        return _released(value, np.full(d, np.nan))
+        return released(value, np.full(d, np.nan))
 
     # --- a user's callable, row by row -----------------------------------------------------------
 
@@ -449,7 +390,7 @@ class Session(Meter):
                 total += int(view.map(np.clip(values, low, high)[:, None]).sum())
         exact = np.array([total], dtype=np.int64)
         mean = self._mean_of(name, view, exact, n, max(1, view.norm // 2), share)
-        return _released(np.clip(mean.value[0], low, high), float(mean.std[0]))
+        return released(np.clip(mean.value[0], low, high), float(mean.std[0]))
 
 
 def _row_scores(score: Callable[[Any, Any], ArrayLike], X: Any, y: Any, default: float) -> Floats:
@@ -520,7 +461,7 @@ class Tree:
         size = stats.histogram_sensitivity(1, self._session.adjacency)
         exact = self._table.node_counts(ids)
         noisy, std = self._session.scalars(name, exact, size, size, share)
-        return _released(noisy, std)
+        return released(noisy, std)
 
     def sums(
         self,
@@ -553,8 +494,8 @@ class Tree:
             unit=step,
         )
         return (
-            _released(counts, count_std),
-            _released(sums.astype(np.float64) * step, sum_std * step),
+            released(counts, count_std),
+            released(sums.astype(np.float64) * step, sum_std * step),
         )
 
     def _checked(self, nodes: ArrayLike, *, disjoint: bool = True) -> NDArray[np.int64]:
