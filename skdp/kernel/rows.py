@@ -350,7 +350,7 @@ def check_samples(
         raise ValueError(
             f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
         )
-    private = _marks(y, int(X.shape[0]))
+    private = _marks(y, len(X) if not hasattr(X, "shape") else X.shape[0])
     _check_finite(Rows(X))
     rows = Rows(X, positions=np.flatnonzero(private))
     others = Rows(X, positions=np.flatnonzero(~private))
