@@ -296,7 +296,8 @@ def _check_finite(rows: Rows) -> None:
 
 def _marks(y: Any, n: int) -> NDArray[np.bool_]:
     """Return which rows are private, or raise a fixed text."""
-    problem, marks = "", np.zeros(0)
+    problem = ""
+    marks: NDArray = np.zeros(0)
     try:
         marks = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
         marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
