@@ -3,10 +3,12 @@
 from skdp.budget import PrivacyBudget, PrivacyLoss
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
+from skdp.density_ratio import DPuLSIF
 from skdp.exceptions import (
     BudgetExceededError,
     LedgerError,
     PrivacyLeakError,
+    PublishedRowsWarning,
     SealedBudgetError,
     SeededNoiseWarning,
 )
@@ -20,10 +22,12 @@ __all__ = [
     "DPKMeans",
     "DPMinMaxScaler",
     "DPStandardScaler",
+    "DPuLSIF",
     "LedgerError",
     "PrivacyBudget",
     "PrivacyLeakError",
     "PrivacyLoss",
+    "PublishedRowsWarning",
     "SealedBudgetError",
     "SeededNoiseWarning",
 ]

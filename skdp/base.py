@@ -149,9 +149,19 @@ class PrivateMixin:
         return rows
 
     def _session(
-        self, rows: kernel.Rows, *, epsilon: float | None = None, delta: float | None = None
+        self,
+        rows: kernel.Rows,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        delta_apart: float = 0.0,
+        context: str = "",
     ) -> kernel.Session:
-        """Charge the budget and open the session; epsilon and delta default to the parameters."""
+        """Charge the budget and open the session; epsilon and delta default to the parameters.
+
+        `delta_apart` is charged beside delta, for rows that are published; `context` is public and
+        keys seeded noise beside the parameters.
+        """
         return kernel.open_session(
             rows,
             estimator=type(self).__name__,
@@ -159,7 +169,8 @@ class PrivateMixin:
             delta=self.delta if delta is None else delta,
             budget=self.budget,
             random_state=self.random_state,
-            context="" if self.random_state is None else public_context(self),
+            delta_apart=delta_apart,
+            context="" if self.random_state is None else public_context(self) + context,
         )
 
     def _public_array(self, X: Any) -> NDArray[np.float64]:

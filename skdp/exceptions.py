@@ -10,6 +10,7 @@ __all__ = [
     "BudgetExceededError",
     "LedgerError",
     "PrivacyLeakError",
+    "PublishedRowsWarning",
     "SealedBudgetError",
     "SeededNoiseWarning",
 ]
@@ -39,6 +40,13 @@ class PrivacyLeakError(RuntimeError):
 
     Examples are the number of rows where the neighbouring relation makes it private, or a
     release beyond the session's allowance. It marks a bug in the caller; nothing was released.
+    """
+
+
+class PublishedRowsWarning(UserWarning):
+    """A fit publishes raw private rows, because it was asked for by the name that says so.
+
+    Each private row is shown to everybody with the probability that was charged as delta.
     """
 
 

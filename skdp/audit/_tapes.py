@@ -35,13 +35,14 @@ def _compare(a: Any, b: Any, path: str) -> None:
         )
 
 
-def _outputs(estimator: Any, X: Any) -> dict[str, Any]:
+def _outputs(estimator: Any, X: Any, y: Any) -> dict[str, Any]:
     """Return what a fitted estimator answers about public rows, errors by their type."""
     answers: dict[str, Any] = {}
     for name in _OUTPUTS:
         if hasattr(estimator, name):
+            targets = () if y is None or name != "score" else (y,)
             try:
-                answers[name] = getattr(estimator, name)(X)
+                answers[name] = getattr(estimator, name)(X, *targets)
             except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
                 answers[name] = type(error).__name__
     return answers
@@ -69,6 +70,7 @@ def replay_check(
     y: Any = None,
     y_other: Any = None,
     X_public: ArrayLike | None = None,
+    y_public: Any = None,
 ) -> None:
     """Check that a fit learns about its rows from the kernel's releases only.
 
@@ -89,9 +91,12 @@ def replay_check(
         ``"replace_one"``, where it is public; of different lengths under
         ``"add_or_remove_one"``.
     y, y_other : array-like, default=None
-        Passed to `fit` where given.
+        Passed to `fit` where given. Marks of two samples (1 private, 0 public): X and X_other have
+        the same public rows in the same order, and y_other equals y under ``"replace_one"``.
     X_public : array-like of shape (n_rows, n_features), default=None
         Rows for the outputs; None takes X_other.
+    y_public : array-like of shape (n_rows,), default=None
+        Passed to `score` where given; None takes y_other with X_other, else nothing.
 
     Raises
     ------
@@ -154,8 +159,10 @@ def replay_check(
         raise AssertionError("the order in which attributes are set depends on rows")
     for name in names:
         _compare(getattr(first, name), getattr(second, name), name)
-    public = X_other if X_public is None else X_public
-    answers, answers_other = _outputs(first, public), _outputs(second, public)
+    if X_public is None:
+        X_public, y_public = X_other, y_other if y_public is None else y_public
+    answers = _outputs(first, X_public, y_public)
+    answers_other = _outputs(second, X_public, y_public)
     for name in answers:
         _compare(answers[name], answers_other[name], f"{name}(X_public)")
     for name, value in _class_data(second).items():
@@ -212,7 +219,8 @@ def neighbour_check(
         Made-up tables that are neighbours: one row replaced under ``"replace_one"``, one row added
         or removed under ``"add_or_remove_one"``. That they are is the caller's word.
     y, y_neighbour : array-like, default=None
-        Passed to `fit` where given.
+        Passed to `fit` where given. Marks of two samples (1 private, 0 public): the tables differ
+        in one private row; a row that is added or removed takes its mark along.
 
     Returns
     -------

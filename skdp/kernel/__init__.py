@@ -7,16 +7,28 @@ this file. Estimators import from this page only.
 
 from skdp.kernel.calibration import gdp_mu, pure_epsilon_from_mu, pure_mu
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
+from skdp.kernel.features import KernelMap, LinearImage
 from skdp.kernel.protect import Ball, Box, Projection
 from skdp.kernel.release import Release
-from skdp.kernel.rows import Rows, check_public_array, check_rows, check_samples, opaque_rows
+from skdp.kernel.rows import (
+    Rows,
+    check_marks,
+    check_public_array,
+    check_rows,
+    check_samples,
+    opaque_rows,
+    public_part,
+)
 from skdp.kernel.sampling import public_generator
 from skdp.kernel.session import GramRelease, Session, Tree, open_session, quiet
+from skdp.kernel.solve import UnitBall
 
 __all__ = [
     "Ball",
     "Box",
     "GramRelease",
+    "KernelMap",
+    "LinearImage",
     "PrivacyCertificate",
     "Projection",
     "Release",
@@ -24,6 +36,8 @@ __all__ = [
     "Rows",
     "Session",
     "Tree",
+    "UnitBall",
+    "check_marks",
     "check_public_array",
     "check_rows",
     "check_samples",
@@ -31,6 +45,7 @@ __all__ = [
     "opaque_rows",
     "open_session",
     "public_generator",
+    "public_part",
     "pure_epsilon_from_mu",
     "pure_mu",
     "quiet",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ class ReleaseRecord:
     mechanism : str
         Noise that was added.
     sensitivity : float
-        In units of the released value (squared units for second moments).
+        In units of the released value (squared units for second moments); infinite where rows are
+        published as they are.
     norm : str
         Norm of the sensitivity.
     scale : float
@@ -35,6 +37,8 @@ class ReleaseRecord:
         Share of the fit's allowance: of epsilon, or of mu squared in a Gaussian fit.
     epsilon, mu : float or None
         What the release may lose: epsilon in a pure fit, mu in a Gaussian one.
+    delta : float, default=0.0
+        Probability with which a publication of rows shows any one row; 0 for noisy releases.
     """
 
     name: str
@@ -45,6 +49,19 @@ class ReleaseRecord:
     share: float
     epsilon: float | None
     mu: float | None
+    delta: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain types; None for a sensitivity without bound (JSON has no inf).
+
+        The delta is left out where it is 0.
+        """
+        plain = asdict(self)
+        if not math.isfinite(self.sensitivity):
+            plain["sensitivity"] = None
+        if self.delta == 0:
+            del plain["delta"]
+        return plain
 
 
 @dataclass(frozen=True)
@@ -61,7 +78,8 @@ class PrivacyCertificate:
     epsilon, delta : float
         The fit is (epsilon, delta)-differentially private.
     mu : float or None
-        The fit is mu-GDP, which implies the above; None for a pure epsilon guarantee.
+        The fit is mu-GDP, which implies the above; None for pure noise. A publication of rows
+        stands apart: its delta is in the sum, not in mu.
     seeded : bool
         True if the noise came from ``random_state``: whoever knows the seed can remove it.
     charged : bool
@@ -81,7 +99,7 @@ class PrivacyCertificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as plain types."""
-        return asdict(self)
+        return {**asdict(self), "releases": tuple(record.to_dict() for record in self.releases)}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the certificate as JSON."""
@@ -98,7 +116,7 @@ class PrivacyCertificate:
                     r.mechanism,
                     f"{r.sensitivity:.4g} ({r.norm})",
                     f"{r.scale:.4g}",
-                    f"{r.share:.1%}",
+                    f"{r.share:.1%}" if r.delta == 0 else f"delta {r.delta:.4g}",
                 )
             )
             + "</tr>"

@@ -6,6 +6,10 @@ door computes an exact statistic of the rows and hands it to the meter with its 
 
 from __future__ import annotations
 
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,7 +21,22 @@ from skdp.kernel.protect import Floats, View
 from skdp.kernel.release import Meter, Release, Share
 from skdp.kernel.rows import Rows
 
-__all__ = ["Doors", "released"]
+__all__ = ["Doors", "quiet", "released"]
+
+
+_QUIET = threading.RLock()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Turn warnings off: they may quote rows, or say what a user cannot act on.
+
+    The filters belong to the process: without the lock, two threads that turn warnings off at once
+    would leave them off for good.
+    """
+    with _QUIET, np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def released(value: NDArray | float, std: Any) -> Release:

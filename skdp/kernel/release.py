@@ -6,7 +6,9 @@ refunded. A release takes a *share* of the session's allowance, kept as an exact
 never sum above one. In a pure session (delta = 0) a share s may lose s * epsilon (basic
 composition). In a Gaussian session the whole is mu-GDP with the largest mu that implies
 (epsilon, delta), and a share s may lose sqrt(s) * mu (mu**2 adds up, adaptively chosen releases
-included: Smith & Thakurta 2022). Proofs: kernel/README.md.
+included: Smith & Thakurta 2022). A door that publishes rows as they are, each with a probability,
+takes nothing of this: it has a delta of its own, `delta_apart`, and adds it to the claim. Proofs:
+kernel/README.md.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ import math
 import os
 import threading
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
 from typing import Any
@@ -28,6 +30,7 @@ from numpy.typing import NDArray
 
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget import exact as as_charged
+from skdp.budget.amounts import check_delta, round_up
 from skdp.exceptions import (
     LedgerError,
     PrivacyLeakError,
@@ -112,6 +115,9 @@ class Meter:
         Name in ledger and certificate.
     epsilon, delta : float
         Already validated.
+    delta_apart : float
+        Probability with which a publication of rows may show the one in question; the claim is
+        (epsilon, delta + delta_apart).
     budget : PrivacyBudget or None
     random_state : None, int or RandomState
         None draws from the operating system.
@@ -126,23 +132,28 @@ class Meter:
         estimator: str,
         epsilon: float,
         delta: float,
+        delta_apart: float = 0.0,
         budget: PrivacyBudget | None,
         random_state: Any = None,
         context: str = "",
     ) -> None:
         self.estimator = estimator
         self.epsilon = float(epsilon)
-        self.delta = float(delta)
+        # The noise pays with `delta`, a publication with `delta_apart`; the claim has their sum.
+        noise_delta = float(delta)
+        self.delta_apart = check_delta(delta_apart, "delta_apart")
+        self.delta = round_up(as_charged(noise_delta) + as_charged(self.delta_apart))
         self.adjacency = "replace_one" if budget is None else budget.adjacency
         if self.epsilon > LARGEST_EPSILON:
             raise ValueError(f"epsilon must be at most {LARGEST_EPSILON:g}, got {self.epsilon!r}")
-        self.mu = calibration.gdp_mu(self.epsilon, self.delta) if delta > 0 else None
+        self.mu = calibration.gdp_mu(self.epsilon, noise_delta) if noise_delta > 0 else None
         if (self.epsilon if self.mu is None else self.mu) < SMALLEST_LEVEL:
             raise ValueError(
                 f"epsilon must be at least {SMALLEST_LEVEL:g}, and delta not so small that the "
                 f"Gaussian level mu falls below it; got epsilon={self.epsilon!r}, "
-                f"delta={self.delta!r}"
+                f"delta={noise_delta!r}"
             )
+        self._published = False
         self._epsilon_exact = exact_fraction(self.epsilon)
         self._spent = Fraction(0)
         self._open = True
@@ -153,15 +164,16 @@ class Meter:
         self._history = hashlib.blake2b(digest_size=32)
         self._seed = _seed_of(random_state)
         self.seeded = self._seed is not None
-        cost = Cost(epsilon=self.epsilon, delta=self.delta, mu=self.mu)
+        cost = Cost(
+            epsilon=self.epsilon, delta=self.delta, mu=self.mu, delta_apart=self.delta_apart
+        )
         entropy: Any = None
         if self._seed is not None:
             # Two fits on different rows or parameters must never share noise: the difference of
             # their releases would be exact. So the stream is keyed by both.
             key = hashlib.blake2b(rows.digest(), digest_size=32)
-            key.update(
-                repr((estimator, self.epsilon, self.delta, self.adjacency, context)).encode()
-            )
+            claim = (estimator, self.epsilon, self.delta, self.adjacency, context)
+            key.update(repr(claim if not self.delta_apart else (*claim, noise_delta)).encode())
             entropy = sampling.SeededEntropy(self._seed, key.digest())
         self._entropy = entropy
         if budget is not None:
@@ -184,7 +196,7 @@ class Meter:
 
     @property
     def pure(self) -> bool:
-        """Whether the session promises delta = 0."""
+        """Whether the session's noise is pure: no delta but that of a publication."""
         return self.mu is None
 
     @property
@@ -209,13 +221,20 @@ class Meter:
         # Three roundings of at most 2**-53 each: the factor keeps the square below share * mu**2.
         return math.sqrt(float(fraction)) * self.mu * (1 - 2**-50)
 
-    def _take(self, share: Share, name: str) -> tuple[Fraction, Fraction]:
-        """Spend a share; return it and the pure epsilon that it buys."""
+    @contextlib.contextmanager
+    def _spending(self, name: str) -> Iterator[None]:
+        """Hold the lock under which a share is taken, if this session may still release."""
+        # Before the lock: a forked child may have inherited it locked.
         if os.getpid() != self._pid:
             raise PrivacyLeakError(f"release {name!r} in a process that did not open the session")
         with self._lock:
             if not self._open:
                 raise PrivacyLeakError(f"release {name!r} after the session was closed")
+            yield
+
+    def _take(self, share: Share, name: str) -> tuple[Fraction, Fraction]:
+        """Spend a share; return it and the pure epsilon that it buys."""
+        with self._spending(name):
             fraction = self._fraction(share)
             if self._spent + fraction > 1:
                 raise PrivacyLeakError(
@@ -226,6 +245,18 @@ class Meter:
         if self.mu is None:
             return fraction, fraction * self._epsilon_exact
         return fraction, Fraction(calibration.pure_epsilon_from_mu(self.level(fraction)))
+
+    def _take_apart(self, probability: Fraction, name: str) -> None:
+        """Spend `delta_apart` on a publication that shows any one row with this probability."""
+        with self._spending(name):
+            if probability > as_charged(self.delta_apart):
+                raise PrivacyLeakError(
+                    f"release {name!r} shows a row with probability {float(probability):g}; the "
+                    f"session has set delta_apart={self.delta_apart:g} aside for that"
+                )
+            if self._published:
+                raise PrivacyLeakError(f"release {name!r}: the session has published rows already")
+            self._published = True
 
     # --- mechanisms ---------------------------------------------------------------------------
     # Each takes exact integers with an integer sensitivity in steps and returns integers. Real
@@ -329,6 +360,46 @@ class Meter:
         )  # fmt: skip
         self._record(name, "K-norm", "L2", sensitivity * unit, float(scale) * unit, fraction)
         return released, float(scale) * math.sqrt(exact.size + 1)
+
+    def publish(
+        self,
+        name: str,
+        exact: NDArray,
+        distance: Callable[[NDArray, NDArray], float],
+        make: Callable[[], NDArray],
+        shape: tuple[int, ...],
+        probability: Fraction,
+    ) -> NDArray:
+        """Publish rows as they are. No noise, no differential privacy for those that are shown.
+
+        Guarantee: (0, probability)-DP if a row that differs between neighbours is among those shown
+        with at most this probability and what is shown otherwise does not depend on it; it is
+        refused beyond `delta_apart`, and a second time.
+
+        Parameters
+        ----------
+        exact, distance
+            For the tape: the distance counts rows that differ, and neighbours differ in one.
+        make : callable
+            Draws and returns what is published.
+        probability : Fraction
+        """
+        self._take_apart(probability, name)
+        shown = self._log(name, exact, 1.0, distance, make, shape)
+        self._records.append(
+            ReleaseRecord(
+                name=name,
+                mechanism="raw rows published",
+                sensitivity=math.inf,
+                norm="none",
+                scale=0.0,
+                share=0.0,
+                epsilon=0.0 if self.mu is None else None,
+                mu=None if self.mu is None else 0.0,
+                delta=round_up(probability),
+            )
+        )
+        return shown
 
     def scalars(
         self,
@@ -622,7 +693,7 @@ class Meter:
             # The price stands in the ledger since the session opened. That its description cannot
             # be added now is no reason to lose a fit that is paid for.
             with contextlib.suppress(LedgerError, SealedBudgetError):
-                self._budget.describe(self._charge, [asdict(record) for record in self._records])
+                self._budget.describe(self._charge, [record.to_dict() for record in self._records])
         self._open = False
 
     def __enter__(self) -> Any:

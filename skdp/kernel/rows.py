@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["Rows", "check_public_array", "check_rows", "check_samples", "opaque_rows"]
+__all__ = [
+    "Rows",
+    "check_marks",
+    "check_public_array",
+    "check_rows",
+    "check_samples",
+    "opaque_rows",
+    "public_part",
+]
 
 # Two limits on a block: half a megabyte of float64, so that a handful of temporaries stay in
 # a core's cache (twice larger blocks are half as fast) and far below 128 MB; and at most
@@ -294,8 +302,21 @@ def _check_finite(rows: Rows) -> None:
         _raise(problem)
 
 
-def _marks(y: Any, n: int) -> NDArray[np.bool_]:
-    """Return which rows are private, or raise a fixed text."""
+def check_marks(
+    y: Any, n_rows: int, *, estimator: str, allow_empty: bool = False
+) -> NDArray[np.bool_]:
+    """Return which rows are marked private; see `check_samples`.
+
+    Raises
+    ------
+    ValueError
+        With a fixed text, if y is None, has other values than 0 and 1, another length than
+        n_rows, no 0, or (unless `allow_empty`) no 1.
+    """
+    if y is None:
+        raise ValueError(
+            f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
+        )
     problem = ""
     marks: NDArray = np.zeros(0)
     try:
@@ -304,10 +325,14 @@ def _marks(y: Any, n: int) -> NDArray[np.bool_]:
         bad = marks.ndim != 1 or marks.dtype.kind not in "biuf"
         if bad or not np.all((marks == 0) | (marks == 1)):
             problem = _NOT_MARKS
-        elif marks.size != n:
+        elif marks.size != n_rows:
             problem = "y must have as many entries as X has rows."
     except Exception:  # noqa: BLE001  an entry's own comparison may raise anything
         problem = _NOT_MARKS
+    if not problem and not (marks == 0).any():
+        problem = _NO_PUBLIC
+    if not problem and not (allow_empty or (marks == 1).any()):
+        problem = _NO_PRIVATE
     if problem:
         raise ValueError(problem)
     return marks == 1
@@ -347,18 +372,11 @@ def check_samples(
         As `check_rows`; if y has other values, another length, or marks one sample only.
     """
     X = _container(X, estimator)
-    if y is None:
-        raise ValueError(
-            f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
-        )
-    private = _marks(y, len(X) if not hasattr(X, "shape") else X.shape[0])
+    n_rows = len(X) if not hasattr(X, "shape") else X.shape[0]
+    private = check_marks(y, n_rows, estimator=estimator, allow_empty=allow_empty)
     _check_finite(Rows(X))
     rows = Rows(X, positions=np.flatnonzero(private))
     others = Rows(X, positions=np.flatnonzero(~private))
-    if others._n == 0:
-        raise ValueError(_NO_PUBLIC)
-    if rows._n == 0 and not allow_empty:
-        raise ValueError(_NO_PRIVATE)
     public = np.empty((others._n, others.n_features))
     for start, stop in others.spans():
         public[start:stop] = others.block(start, stop)
@@ -393,3 +411,8 @@ def opaque_rows(X: Any, y: Any = None) -> Rows:
         labels[:] = list(y)
         y = labels
     return Rows(X, y, numeric=False)
+
+
+def public_part(X: Any, private: NDArray[np.bool_]) -> Any:
+    """Return the rows of X that are not marked private, in the caller's own container."""
+    return _take(_container(X, "X"), np.flatnonzero(~private))

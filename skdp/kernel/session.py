@@ -8,10 +8,7 @@ and release nothing.
 from __future__ import annotations
 
 import math
-import threading
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -24,7 +21,8 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import bounds as _bounds
 from skdp.kernel import calibration
 from skdp.kernel import statistics as stats
-from skdp.kernel.doors import Doors, released
+from skdp.kernel.doors import quiet, released
+from skdp.kernel.features import FeatureDoors
 from skdp.kernel.protect import (
     Ball,
     Box,
@@ -34,24 +32,12 @@ from skdp.kernel.protect import (
 )
 from skdp.kernel.release import Release, Share, exact_fraction
 from skdp.kernel.rows import Rows
+from skdp.kernel.samples import SampleDoors
+from skdp.kernel.solve import SolveDoors
 
 __all__ = ["GramRelease", "Session", "Tree", "open_session", "quiet"]
 
 MAX_DEPTH = 16
-
-_QUIET = threading.RLock()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Turn warnings off: they may quote rows, or say what a user cannot act on.
-
-    The filters belong to the process: without the lock, two threads that turn warnings off at once
-    would leave them off for good.
-    """
-    with _QUIET, np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _coarsened(view: Ball, level: float, pure: bool) -> Ball:
@@ -97,7 +83,7 @@ class GramRelease:
     noise: str
 
 
-class Session(Doors):
+class Session(FeatureDoors, SampleDoors, SolveDoors):
     """A metered conversation with one table of private rows; open it with `open_session`."""
 
     # --- views --------------------------------------------------------------------------------
@@ -517,14 +503,15 @@ def open_session(
     estimator: str,
     epsilon: float,
     delta: float = 0.0,
+    delta_apart: float = 0.0,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
     context: str = "",
 ) -> Session:
-    """Charge (epsilon, delta) to the budget and return a session on the rows.
+    """Charge (epsilon, delta + delta_apart) to the budget and return a session on the rows.
 
     Guarantee: the charge is in the ledger before any noise is drawn; everything the session
-    releases is (epsilon, delta)-differentially private together.
+    releases is (epsilon, delta + delta_apart)-differentially private together.
 
     Parameters
     ----------
@@ -534,6 +521,9 @@ def open_session(
         Name in ledger and certificate.
     epsilon, delta : float
         Valid (`skdp.base` checks them for estimators).
+    delta_apart : float, default=0.0
+        For a door that publishes rows as they are (`SampleDoors.published_rows`); noise has none
+        of it.
     budget : PrivacyBudget or None
         Shared ledger; None means the fit stands alone, under replace-one.
     random_state : None, int or RandomState
@@ -556,6 +546,7 @@ def open_session(
         estimator=estimator,
         epsilon=epsilon,
         delta=delta,
+        delta_apart=delta_apart,
         budget=budget,
         random_state=random_state,
         context=context,

@@ -1,0 +1,114 @@
+"""What private density ratios share: two samples, weights, their score and effective size.
+
+Nothing is released here. ``fit(X, y)`` gets both samples in one table: y = 1 marks the private
+rows, y = 0 the public ones. Only the private rows are protected; the public sample enters every
+result exactly. Weights are computed from what a fit released and from the caller's own rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+
+from skdp import kernel
+from skdp.base import PrivateMixin
+
+__all__ = ["DensityRatio", "effective_sample_size"]
+
+Floats = NDArray[np.float64]
+LARGEST_WEIGHT = 1e300  # finite, and so are sums of many
+
+
+def effective_sample_size(weights: Floats) -> float:
+    """Return (sum w)**2 / sum w**2 (Kish): that many equal weights would average noise as well."""
+    largest = float(weights.max(initial=0.0))
+    if largest == 0.0:
+        return 0.0
+    scaled = weights / largest  # neither sum overflows
+    return float(scaled.sum() ** 2 / np.square(scaled).sum())
+
+
+class DensityRatio(PrivateMixin):
+    """Two samples in, weights out; `_weights` is what an estimator adds."""
+
+    n_features_in_: int
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.target_tags.required = True
+        return tags
+
+    def _open_samples(self, X: Any, y: Any) -> tuple[kernel.Rows, Floats, NDArray[np.bool_]]:
+        """Check privacy parameters and both samples; record the schema. Charges nothing.
+
+        Returns
+        -------
+        rows : Rows
+            The private sample.
+        public : ndarray of shape (n_public, n_features)
+        private : ndarray of bool of shape (n_samples,)
+            The marks. Public under "replace_one" only, and never needed for more than what they say
+            of the public rows.
+        """
+        self._check_privacy_parameters()
+        options: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
+        rows, public = kernel.check_samples(X, y, **options)
+        private = kernel.check_marks(y, X.shape[0] if hasattr(X, "shape") else len(X), **options)
+        validate_data(self, X, reset=True, skip_check_array=True)
+        return rows, public, private
+
+    def _context_of(self, public: Floats) -> str:
+        """Return a digest of the public sample: seeded fits that differ in it share no noise."""
+        return hashlib.blake2b(np.ascontiguousarray(public).tobytes(), digest_size=16).hexdigest()
+
+    def _weights(self, X: Any, values: Floats) -> Floats:
+        """Return the weights of the caller's rows: their container and the same as float64."""
+        raise NotImplementedError
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Return the density ratio p_private / p_public at the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Usually the public sample, whose weights these are.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_samples,)
+            Finite and at least 0; their mean over the public sample is about 1.
+        """
+        return self._weights(X, self._public_array(X))
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Return -J: the mean weight of the private rows minus half the mean square of the public.
+
+        The least-squares criterion of the source; greater is better. **It is exact, so it is not
+        private**: a search that uses it tells about its private folds by its choice, and the ledger
+        covers its fits only. The defaults of `DPuLSIF` choose ridge and bandwidth without it.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            1 for rows of the private sample, 0 for rows of the public one.
+
+        Returns
+        -------
+        score : float
+        """
+        values = self._public_array(X)
+        private = kernel.check_marks(
+            y,
+            len(values),
+            estimator=type(self).__name__,
+            allow_empty=self._allow_empty,
+        )
+        weights = self._weights(X, values)
+        linear = float(weights[private].mean()) if private.any() else 0.0
+        return linear - 0.5 * float(np.square(weights[~private]).mean())

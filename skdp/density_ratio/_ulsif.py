@@ -1,0 +1,709 @@
+"""DPuLSIF: private least-squares importance fitting, with every variant of its source.
+
+Releases the mean of kernel values (or of a bounded basis) over the private rows, and, where
+centres come from the private rows, noisy centres: pure epsilon-DP or (epsilon, delta)-DP. One
+variant, asked for by its name, publishes raw private rows. Ridge and bandwidth are chosen from
+the release.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+)
+
+from skdp import kernel
+from skdp.base import check_bounds, check_integer
+from skdp.budget import Cost, PrivacyBudget
+from skdp.budget.amounts import exact, round_up
+from skdp.density_ratio._base import LARGEST_WEIGHT, DensityRatio, effective_sample_size
+from skdp.density_ratio._features import (
+    BasisValues,
+    Features,
+    KernelValues,
+    PublicMoments,
+    dense,
+    independent_features,
+    noise_std,
+    nystroem_features,
+    public_moments,
+)
+from skdp.density_ratio._solve import Moments, criterion, median_distance, solve
+from skdp.exceptions import PublishedRowsWarning
+
+__all__ = ["DPuLSIF"]
+
+Floats = NDArray[np.float64]
+
+PUBLISHED = "published_private_rows"
+_SCALES = (1.0, 0.5)  # private choice of the bandwidth: these times the median public distance
+_ALPHAS = np.logspace(-4, 2, 13)  # private choice of the ridge
+_COUNT_SHARE = 0.02  # where the number of private rows is private: what planning needs of it
+_CENTERS_SHARE = 0.5  # as the source: half for the noisy centres, half for the means
+_MAX_CENTERS = 2000
+
+# Transformers that give a row the same bits in every block, which may therefore be mapped at once.
+_ELEMENTWISE = (KBinsDiscretizer, OneHotEncoder, PolynomialFeatures, SplineTransformer)
+
+
+# --- parameters -------------------------------------------------------------------------------
+
+
+def _check_choice(value: Any, name: str, allowed: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+    return value
+
+
+def _check_candidates(value: Any, name: str) -> Floats | None:
+    """Return positive numbers to choose from, or None for ``"private"``."""
+    text = f"{name} must be 'private', a finite number above 0 or a sequence of such numbers"
+    if isinstance(value, str):
+        if value == "private":
+            return None
+        raise ValueError(f"{text}, got {value!r}")
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        numbers_ = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise TypeError(f"{text}, got {type(value).__name__}") from None
+    good = numbers_.ndim == 1 and 0 < numbers_.size <= 100
+    if not (good and np.isfinite(numbers_).all() and np.all(numbers_ > 0)):
+        raise ValueError(text)
+    return numbers_
+
+
+def _check_rate(value: Any) -> Fraction | None:
+    """Return the public sampling rate as the fraction of its decimal."""
+    if value is None:
+        return None
+    text = "sampling_rate must be None or a number in (0, 1]"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{text}, got {type(value).__name__}")
+    rate = float(value)
+    if not 0 < rate <= 1:
+        raise ValueError(f"{text}, got {rate!r}")
+    return exact(rate)
+
+
+def _check_baseline(value: Any) -> float:
+    text = "baseline must be a number of at least 0 and at most 1e6"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{text}, got {type(value).__name__}")
+    baseline = float(value)
+    if not (math.isfinite(baseline) and 0 <= baseline <= 1e6):
+        raise ValueError(f"{text}, got {baseline!r}")
+    return baseline
+
+
+# --- the estimator ----------------------------------------------------------------------------
+
+
+class DPuLSIF(DensityRatio, BaseEstimator):
+    """Density ratio of a private and a public sample by least squares (uLSIF), privately.
+
+    Estimates w(x) = p_private(x) / p_public(x), the importance weights with which a model that is
+    trained on public rows imitates one that is trained on private rows. ``fit(X, y)`` takes both
+    samples in one table (see `stack_samples`): y = 1 marks private rows, y = 0 public ones.
+    **Only the rows with y = 1 are private**; the public sample enters every result exactly. A
+    transformer in front that is not private and is fitted on both samples (a StandardScaler, say)
+    tells about the private rows: scale by public bounds, or inside the budget.
+
+    Parameters
+    ----------
+    centers : str or array of shape (n_centers, n_features), default="public"
+        Where the kernel's centres come from. ``"public"``: rows of the public sample (variant B
+        of the source); an array: public points of your own. ``"noisy"``: rows of the private
+        sample with noise (variant A), for half of the allowance. ``"published_private_rows"``
+        (variant C) **publishes raw private rows**: it is there to reproduce experiments. Do not
+        use it, because whoever is among the centres has no privacy at all.
+    n_centers : int, default=100
+        Number of centres, or the number of public (under ``"replace_one"`` also of private) rows
+        if that is smaller; 1 to 2000.
+    kernel : {"rbf", "laplacian"}, default="rbf"
+        ``exp(-gamma * squared Euclidean distance)`` or ``exp(-gamma * L1 distance)``.
+    gamma : "private", float or sequence of floats, default="private"
+        Rate of the kernel, above 0. Of several (at most 8) the criterion chooses one, from the
+        release itself and so at no further cost. ``"private"`` lets it choose between two
+        bandwidths: the median distance of public rows, and half of it.
+    alpha : "private", float or sequence of floats, default="private"
+        Ridge, above 0. Of several (at most 100) the criterion chooses one, at no further cost;
+        ``"private"`` offers 1e-4 to 100.
+    basis : transformer or None, default=None
+        The parametric variant: features instead of kernels, such as
+        ``PolynomialFeatures`` on bounded columns, ``SplineTransformer`` or ``OneHotEncoder``. A
+        clone is fitted on the public rows only; the transformer itself must not know private
+        rows. A row that it fails on counts as the middle of the bounds.
+    basis_bounds : tuple (low, high) or None, default=None
+        Bounds of the outputs of `basis`, from public knowledge, as numbers or arrays of one number
+        for each output. Outputs beyond are clipped; the noise is scaled to them.
+    noise : {"correlated", "independent"}, default="correlated"
+        ``"correlated"``: noise of the covariance of the kernel, whose size does not depend on the
+        number of centres. ``"independent"``: the same noise on each mean, as in the source, which
+        grows with the number of centres.
+    baseline : float, default=1.0
+        The weight of every row that a large ridge ends in: if there is nothing but noise, rows
+        weigh the same. 0 is the source's model.
+    nonnegative : {"weights", "coefficients"}, default="weights"
+        What is cut off at 0. ``"coefficients"`` is the source's (eq. 19), and was worse.
+    bounds : "public" or tuple (low, high), default="public"
+        Box of noisy centres, from public knowledge; ``"public"`` takes the range of the public
+        sample, outside of which no weights are needed.
+    sampling_rate : float or None, default=None
+        Under ``"add_or_remove_one"``: public probability, in (0, 1], with which a private row is
+        sampled for private centres. None takes one from the noisy number of rows; it must be
+        given where private rows are published, because it is the delta.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, noise is Gaussian. Where private rows are published: the most that
+        may be charged for that.
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    centers_ : ndarray of shape (n_centers, n_features) or None
+        The centres, rounded to the kernel's grid; None with a basis.
+    gamma_, alpha_ : float
+        The rate (None with a basis) and the ridge that were stated or chosen.
+    coef_ : ndarray of shape (n_coefs,)
+        Of the kernel values at the centres, all candidates for gamma in turn, or of the basis.
+    baseline_ : float
+        ``predict`` is ``max(0, baseline_ + features @ coef_)``. If noise pushes the weights of all
+        public rows to 0, it is 1 and `coef_` is 0.
+    effective_sample_size_ : float
+        (sum w)**2 / sum w**2 over the public rows: so many equally weighted rows are as good.
+    noise_std_ : float
+        Root mean square over public rows of the standard deviation that noise gives a weight. Of
+        the order of 1 or more: the weights are noise.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers, y with other values than 0 and 1 or marking one sample only, `delta` below
+        the share of private rows that would be published.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    stack_samples : Makes X and y of two tables.
+
+    Notes
+    -----
+    **Privacy.** *Released*: with ``noise="correlated"`` the mean over the private rows of
+    features psi of norm at most 1 (kernel values at the centres, whitened by their Gram matrix,
+    without the directions in which public rows vary less than the noise); with ``"independent"``
+    the mean of each kernel value; with a basis the mean of its clipped outputs. Under
+    ``"add_or_remove_one"`` the number of private rows, too (twice: 2% of the allowance for
+    planning, and with the means). With ``centers="noisy"``, for half of the allowance, noisy
+    private rows. *Sensitivity* of the sum of psi: 1 if a row is added or removed, sqrt(2) if one
+    is replaced, both enlarged by what rounding may add (certified, about 0.1%); of independent
+    means: the largest sum of kernel values over the centres; of a basis: the diagonal of its
+    bounds. A noisy centre moves by the diameter of `bounds` under an epsilon amplified by sampling
+    n_centers of n rows. *Mechanism*: K-norm noise or (``"independent"``) discrete Laplace noise if
+    delta = 0, else rounded Gaussian noise; K-norm noise on centres. *Charged*: (epsilon, delta),
+    once, before any noise, to `budget`; where private rows are published, (epsilon, n_centers /
+    n), under ``"add_or_remove_one"`` (epsilon, sampling_rate). H, the second moment of the
+    features, depends on public rows only, so the choice of gamma and alpha is post-processing.
+
+    `predict` and `score` compute from what was released and from the caller's rows; a score of
+    private rows is exact, and so as private as they are. Under ``"replace_one"`` the number of
+    private rows is public, and so is y.
+
+    References
+    ----------
+    Kanamori, Hido & Sugiyama 2009, "A least-squares approach to direct importance estimation",
+    section 3 (uLSIF) and section 3.2 (leaving one out).
+
+    Takabayashi, Arai & Nakagawa, "Differentially private least-squares importance fitting",
+    section 3 (the variants; its bC/n is loose, and its eq. 23 holds for sampling without
+    replacement under "replace_one").
+
+    Balle, Barthe & Gaboardi 2018, "Privacy amplification by subsampling", Theorems 8 and 9.
+
+    Hall, Rinaldo & Wasserman 2013, "Differential privacy for functions and functional data",
+    Corollary 9 (the correlated noise, as a Gaussian process).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import DPuLSIF
+    >>> from skdp.density_ratio import stack_samples
+    >>> rng = np.random.default_rng(0)
+    >>> public, private = rng.normal(0, 1, (500, 1)), rng.normal(1, 0.7, (5000, 1))
+    >>> X, y = stack_samples(private=private, public=public)
+    >>> ratio = DPuLSIF(epsilon=1.0).fit(X, y)
+    >>> weights = ratio.predict(public)
+    >>> bool(abs(np.average(public[:, 0], weights=weights) - 1.0) < 0.3)
+    True
+    """
+
+    centers_: Floats | None
+    gamma_: float | None
+    coef_: Floats
+
+    def __init__(
+        self,
+        centers: Any = "public",
+        *,
+        n_centers: int = 100,
+        kernel: str = "rbf",
+        gamma: Any = "private",
+        alpha: Any = "private",
+        basis: Any = None,
+        basis_bounds: Any = None,
+        noise: str = "correlated",
+        baseline: float = 1.0,
+        nonnegative: str = "weights",
+        bounds: Any = "public",
+        sampling_rate: float | None = None,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.centers = centers
+        self.n_centers = n_centers
+        self.kernel = kernel
+        self.gamma = gamma
+        self.alpha = alpha
+        self.basis = basis
+        self.basis_bounds = basis_bounds
+        self.noise = noise
+        self.baseline = baseline
+        self.nonnegative = nonnegative
+        self.bounds = bounds
+        self.sampling_rate = sampling_rate
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    # --- checks, before anything is charged -----------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Raise for a bad parameter that can be judged without the data."""
+        check_integer(self.n_centers, "n_centers", low=1, high=_MAX_CENTERS)
+        _check_choice(self.kernel, "kernel", ("rbf", "laplacian"))
+        _check_choice(self.noise, "noise", ("correlated", "independent"))
+        _check_choice(self.nonnegative, "nonnegative", ("weights", "coefficients"))
+        _check_baseline(self.baseline)
+        gammas = _check_candidates(self.gamma, "gamma")
+        _check_candidates(self.alpha, "alpha")
+        if gammas is not None and gammas.size > 8:
+            raise ValueError("gamma must be at most 8 numbers to choose from")
+        rate = _check_rate(self.sampling_rate)
+        if isinstance(self.centers, str):
+            _check_choice(self.centers, "centers", ("public", "noisy", PUBLISHED))
+        if isinstance(self.bounds, str) and self.bounds != "public":
+            raise ValueError(f"bounds must be 'public' or a pair (low, high), got {self.bounds!r}")
+        if (self.basis is None) != (self.basis_bounds is None):
+            raise ValueError(
+                "basis_bounds must be a pair (low, high) that bounds the outputs of basis, and "
+                "None without a basis: the noise is scaled to it"
+            )
+        private = self._adjacency == "add_or_remove_one"
+        if self._publishes and private and rate is None:
+            raise ValueError(
+                f"sampling_rate must be given for centers={PUBLISHED!r} under "
+                "'add_or_remove_one': delta = n_centers / n would publish the number of rows"
+            )
+
+    @property
+    def _publishes(self) -> bool:
+        return self.basis is None and isinstance(self.centers, str) and self.centers == PUBLISHED
+
+    def _published_delta(self, n_private: int) -> float:
+        """Return the delta that publishing rows costs, rounded up; refuse if delta is smaller."""
+        if not self._publishes:
+            return 0.0
+        rate = _check_rate(self.sampling_rate)
+        if self._adjacency == "replace_one":
+            rate = Fraction(min(self.n_centers, n_private), n_private)
+        assert rate is not None
+        if exact(float(self.delta)) < rate:
+            raise ValueError(
+                f"delta must be at least {round_up(rate)!r}, the share of the private rows that "
+                f"centers={PUBLISHED!r} publishes, got {float(self.delta)!r}"
+            )
+        return round_up(rate)
+
+    def _stated_centers(self, n_features: int) -> Floats | None:
+        """Return centres that the user states, or None."""
+        if isinstance(self.centers, str):
+            return None
+        text = "centers must be 'public', 'noisy', an array of shape (n_centers, n_features)"
+        problem = ""
+        stated = np.zeros((0, 0))
+        try:
+            stated = np.asarray(self.centers, dtype=np.float64)
+        except (TypeError, ValueError):
+            problem = text
+        good = stated.ndim == 2 and 0 < len(stated) <= _MAX_CENTERS
+        if problem or not good or stated.shape[1] != n_features or not np.isfinite(stated).all():
+            raise ValueError(f"{text} of finite numbers, or {PUBLISHED!r}")
+        return stated
+
+    # --- fit --------------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Charge the budget, release the private rows' mean features, and fit the ratio.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Both samples, finite numbers; see `stack_samples`.
+        y : array-like of shape (n_samples,)
+            1 for a private row, 0 for a public one. Only the private rows are protected.
+
+        Returns
+        -------
+        self : DPuLSIF
+        """
+        with self._all_or_nothing():
+            self._check_privacy_parameters()
+            self._check_parameters()
+            rows, public, private = self._open_samples(X, y)
+            stated = self._stated_centers(public.shape[1])
+            box = self._box_of_centers(public)
+            container = kernel.public_part(X, private)
+            basis = self._public_basis(container, len(public))
+            apart = self._published_delta(int(private.sum()))
+            if self._publishes:
+                warnings.warn(
+                    f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
+                    "up in centers_ with the probability charged as delta.",
+                    PublishedRowsWarning,
+                    stacklevel=2,
+                )
+            with (
+                self._session(
+                    rows,
+                    delta=0.0 if self._publishes else None,
+                    delta_apart=apart,
+                    context=self._context_of(public),
+                ) as session,
+                np.errstate(all="ignore"),
+            ):
+                if basis is None:
+                    self._fit_kernel(session, public, stated, box)
+                else:
+                    self._fit_basis(session, container, public, basis)
+                self.privacy_ = session.certificate()
+        return self
+
+    def _box_of_centers(self, public: Floats) -> tuple[Floats, Floats]:
+        """Return the public box in which noisy centres lie."""
+        if isinstance(self.bounds, str):
+            return public.min(axis=0), public.max(axis=0)
+        stated = check_bounds(self.bounds, public.shape[1])
+        assert stated is not None
+        return stated
+
+    def _public_basis(self, container: Any, n_public: int) -> BasisValues | None:
+        """Fit the basis on the public rows only and check its stated bounds."""
+        if self.basis is None:
+            return None
+        if not (hasattr(self.basis, "fit") and hasattr(self.basis, "transform")):
+            raise TypeError(f"basis must be a transformer or None, got {type(self.basis).__name__}")
+        with kernel.quiet():
+            fitted = clone(self.basis).fit(container)
+            outputs = dense(fitted.transform(container))
+        if outputs.ndim != 2 or len(outputs) != n_public or outputs.shape[1] == 0:
+            raise ValueError("basis must give one row of features for every row")
+        bounds = self.basis_bounds
+        if isinstance(bounds, str):
+            raise ValueError("basis_bounds must be a pair (low, high) of numbers or of arrays")
+        try:
+            pair = check_bounds(bounds, outputs.shape[1])
+        except (TypeError, ValueError):
+            raise ValueError(
+                "basis_bounds must be a pair (low, high) of finite numbers, or of one number for "
+                f"each of the {outputs.shape[1]} outputs of basis, low <= high"
+            ) from None
+        assert pair is not None
+        return BasisValues(fitted, *pair)
+
+    # --- releases -----------------------------------------------------------------------------
+
+    def _fit_kernel(
+        self,
+        session: kernel.Session,
+        public: Floats,
+        stated: Floats | None,
+        box: tuple[Floats, Floats],
+    ) -> None:
+        """Choose centres, release the kernel means, and solve."""
+        replace = session.adjacency == "replace_one"
+        correlated = self.noise == "correlated"
+        needs_rate = self.centers_source == "noisy" and self.sampling_rate is None
+        n = float(session.n_rows) if replace else math.nan
+        if not replace and (correlated or needs_rate):
+            n = max(1.0, float(session.count(_COUNT_SHARE).value))
+        centers = self._centers(session, public, stated, box, n)
+        gammas = self._gammas(public)
+        features = KernelValues(kernel.KernelMap(centers, gammas, kernel=self.kernel), gammas)
+        moments = public_moments(features, None, public)
+        if correlated:
+            plan = nystroem_features(
+                features.map.gram(),
+                moments.second,
+                lambda size: noise_std(
+                    session.level(), n, size, pure=session.pure, replace=replace
+                ),
+            )
+            release, count = session.kernel_mean(features.map, plan.matrix)
+        else:
+            plan = independent_features(features.n_scales, len(features.map.centers))
+            release, count = session.feature_means(features.map)
+        self.centers_ = features.map.centers
+        self._solve(features, plan, moments, release, count)
+        self._report(moments, None, public)
+
+    @property
+    def centers_source(self) -> str:
+        """Where centres come from: ``"public"``, ``"noisy"``, ... or ``"stated"``."""
+        return self.centers if isinstance(self.centers, str) else "stated"
+
+    def _centers(
+        self,
+        session: kernel.Session,
+        public: Floats,
+        stated: Floats | None,
+        box: tuple[Floats, Floats],
+        n: float,
+    ) -> Floats:
+        """Return public or released centres."""
+        if stated is not None:
+            return stated
+        size = self.n_centers
+        rate = _check_rate(self.sampling_rate)
+        if self.centers == "public":
+            if len(public) <= size:
+                return public
+            chosen = session.post_processing_rng().choice(len(public), size, replace=False)
+            return public[np.sort(chosen)]
+        replace = session.adjacency == "replace_one"
+        if replace:
+            size, rate = min(size, session.n_rows), None
+        if self.centers == "noisy":
+            if not replace and rate is None:
+                rate = Fraction(min(1.0, max(size / n, 2.0**-32)))
+            share = session.rest * Fraction(_CENTERS_SHARE)
+            view = session.box(*box)
+            return session.noisy_sample(view, size, share, rate=rate).value
+        return session.published_rows(size, rate=rate, dummy=(box[0] / 2 + box[1] / 2))
+
+    def _gammas(self, public: Floats) -> Floats:
+        """Return the rates to choose from, in ascending order; they depend on public rows only."""
+        stated = _check_candidates(self.gamma, "gamma")
+        if stated is not None:
+            return np.unique(stated)
+        some = np.unique(np.linspace(0, len(public) - 1, min(len(public), 500)).astype(np.intp))
+        typical = median_distance(public[some])
+        if self.kernel == "laplacian":
+            return np.array([1.0 / (scale * typical) for scale in _SCALES])
+        return np.array([0.5 / (scale * typical) ** 2 for scale in _SCALES])
+
+    def _fit_basis(
+        self, session: kernel.Session, container: Any, public: Floats, basis: BasisValues
+    ) -> None:
+        """Release the mean of the basis over the private rows and solve."""
+        moments = public_moments(basis, container, public)
+        view = kernel.Box(basis.low, basis.high, per_feature=True)
+        release, count = session.basis_mean(
+            basis.transformer.transform, view, exact_blocks=type(self.basis) in _ELEMENTWISE
+        )
+        self.centers_ = None
+        plan = independent_features(1, len(basis.low))
+        self._solve(basis, plan, moments, release, count)
+        self._report(moments, container, public)
+
+    # --- post-processing ------------------------------------------------------------------------
+
+    def _solve(
+        self,
+        features: KernelValues | BasisValues,
+        plan: Features,
+        public: PublicMoments,
+        release: kernel.Release,
+        n_private: float,
+    ) -> None:
+        """Choose scale and ridge by the criterion, and set the fitted attributes."""
+        baseline = _check_baseline(self.baseline)
+        alphas = _check_candidates(self.alpha, "alpha")
+        alphas = _ALPHAS if alphas is None else alphas
+        matrix = plan.matrix
+        second = matrix @ public.second @ matrix.T
+        first = matrix @ public.first
+        tried = public.tried @ matrix.T
+        std = np.broadcast_to(np.asarray(release.std, dtype=np.float64), release.value.shape)
+        best = (math.inf, 0, float(alphas.max()))
+        every = []
+        for j, restore in enumerate(plan.restore):
+            moments = Moments(
+                second=restore @ second @ restore.T,
+                first=restore @ first,
+                rows=tried @ restore.T,
+                n_public=public.n,
+                private=restore @ release.value,
+                noise=restore * std,
+                n_private=max(1.0, n_private),
+            )
+            every.append(moments)
+            if len(alphas) > 1 or len(plan.restore) > 1:
+                values = criterion(moments, alphas, baseline)
+                k = int(np.argmin(values))
+                if values[k] < best[0]:
+                    best = (float(values[k]), j, float(alphas[k]))
+        _, j, alpha = best
+        coef, noise = solve(every[j], alpha, baseline)
+        if self.nonnegative == "coefficients":
+            coef = np.maximum(coef, 0.0)  # eq. 19 of the source
+        back = matrix.T @ plan.restore[j].T
+        self._features = features
+        self.alpha_ = alpha
+        self.gamma_ = float(features.gammas[j]) if self.centers_ is not None else None
+        self.baseline_ = baseline
+        self.coef_ = back @ coef
+        self._noise_coef = back @ noise
+        raw = self.baseline_ + public.tried @ self.coef_
+        if not np.isfinite(self.coef_).all() or not np.any(raw > 0):
+            # Nothing but noise, which has pushed every weight below 0: all rows alike.
+            self.baseline_, self.coef_ = 1.0, np.zeros_like(self.coef_)
+
+    def _report(self, public: PublicMoments, X: Any, values: Floats) -> None:
+        """Say how many public rows the weights amount to, and how much of them is noise."""
+        self.effective_sample_size_ = effective_sample_size(self._weights(X, values))
+        self.noise_std_ = float(
+            np.sqrt(np.mean(np.square(public.tried @ self._noise_coef).sum(axis=1)))
+        )
+
+    def _weights(self, X: Any, values: Floats) -> Floats:
+        """Return max(0, w0 + f(x).coef), block by block."""
+        weights = np.empty(len(values))
+        with np.errstate(all="ignore"):
+            for part, block in self._features.blocks(X, values):
+                weights[part] = self.baseline_ + block @ self.coef_
+        return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, LARGEST_WEIGHT)
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """Return the density ratio p_private / p_public at the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Usually the public sample, whose weights these are.
+        return_std : bool, default=False
+            Return how much of the weights is noise as well.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_samples,)
+            Finite and at least 0; their mean over the public sample is about 1.
+        std : ndarray of shape (n_samples,)
+            With ``return_std=True``: the standard deviation that the noise of the release gives a
+            weight before it is cut off at 0. The errors of sampling and of the model are not in it.
+        """
+        values = self._public_array(X)
+        weights = self._weights(X, values)
+        if not return_std:
+            return weights
+        std = np.empty(len(values))
+        with np.errstate(all="ignore"):
+            for part, block in self._features.blocks(X, values):
+                std[part] = np.sqrt(np.square(block @ self._noise_coef).sum(axis=1))
+        return weights, np.clip(np.nan_to_num(std, nan=0.0), 0.0, LARGEST_WEIGHT)
+
+    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
+        """Return the price of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the price of a fit does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost
+            The (epsilon, delta) that one fit charges. Of the variant that publishes private rows it
+            is an upper bound: a fit charges the share of rows that it publishes as delta.
+        """
+        cost = super().privacy_cost(n_samples, n_features)
+        if not self._publishes:
+            return cost
+        return Cost(epsilon=cost.epsilon, delta=cost.delta, delta_apart=cost.delta)
+
+    def expected_error(self, n_samples: int, X_public: ArrayLike) -> float:
+        """Return the standard error that noise will give the mean of a kernel over private rows.
+
+        Nothing is fitted, read or charged: it answers whether epsilon is enough. Such a mean lies
+        in [0, 1]; for public centres and the default noise.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of private rows, as far as it is public.
+        X_public : array-like of shape (n_public, n_features)
+            The public sample.
+
+        Returns
+        -------
+        error : float
+            At any point, an upper bound.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdp import DPuLSIF
+        >>> public = np.linspace(-1.0, 1.0, 50)[:, None]
+        >>> round(DPuLSIF(epsilon=1.0).expected_error(10_000, public), 4)
+        0.0007
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        self._check_parameters()
+        cost = self.privacy_cost()
+        public = kernel.check_public_array(X_public, estimator=type(self).__name__)
+        gammas = self._gammas(public)
+        some = np.linspace(0, len(public) - 1, min(len(public), self.n_centers)).astype(np.intp)
+        stated = self._stated_centers(public.shape[1])
+        centers = public[np.unique(some)] if stated is None else stated
+        values = KernelValues(kernel.KernelMap(centers, gammas, kernel=self.kernel), gammas)
+        pure, replace = cost.mu is None, self._adjacency == "replace_one"
+        level = cost.epsilon if cost.mu is None else cost.mu
+        if not replace:
+            part = 1.0 - _COUNT_SHARE
+            level *= part if pure else math.sqrt(part)
+
+        def noise(size: int) -> float:
+            return noise_std(level, n, size, pure=pure, replace=replace)
+
+        moments = public_moments(values, None, public)
+        plan = nystroem_features(values.map.gram(), moments.second, noise)
+        return noise(len(plan.matrix)) * math.sqrt(len(gammas))

@@ -1,0 +1,603 @@
+"""Private means of feature maps: kernel values at public centres, or a user's map of one row.
+
+Releases the mean over the rows of kernel values k_j(x, c_l) at several scales j: a public linear
+image of them (sensitivity 1, or sqrt(2) under replace-one, if the image is whitened by the Gram
+matrices, whatever the number of centres), or each with independent noise; and the mean of any
+clipped map of a row. Centres, kernels and maps are
+public. Kernel values are integers in steps of 2**-30, decided by a row alone, so that sums are
+exact like all statistics here. Proofs: kernel/README.md, "Kernel means".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.spatial.distance import cdist
+
+from skdp.kernel import statistics as stats
+from skdp.kernel.doors import Doors, quiet, released
+from skdp.kernel.protect import Ball, Box, Floats, isqrt_up, power_of_two_grid
+from skdp.kernel.release import Release, Share
+from skdp.kernel.rows import MAX_FEATURES, Rows, _cut, _to_float
+
+__all__ = ["FeatureDoors", "KernelMap", "LinearImage"]
+
+KERNELS = ("rbf", "laplacian")
+
+_STEP_BITS = 30  # kernel values are multiples of g = 2**-30
+_REACH = 23.0  # exp(-23) < 2**-33: no kernel value that far is a step
+_LARGEST = 1e300  # centres, and what is beyond the reach of tiny rates, end here
+_MAX_SCALES = 64
+_MAX_SQUARINGS = 4  # each doubles the relative error of a kernel value
+# What is assumed of exp, numpy's (wherever in an array a number stands) and the C library's.
+_EXP_ERROR = 2.0**-45
+_ROUND_UP = 1.0 + 2.0**-30  # far above every rounding error of the bounds it multiplies
+_CHUNK = 2**15  # kernel values at a time: three arrays of 256 KB stay in cache
+
+_IMAGE_BITS = 20  # a linear image is released in steps of about 2**-20 of its bound
+_MATRIX_BITS = 40  # its matrix has up to 2**40 steps
+
+
+# --- kernel values as integers ----------------------------------------------------------------
+
+
+def _chains(rates: list[float]) -> list[tuple[float, list[tuple[int, int]]]]:
+    """Group rates that are a power of two apart: one exp a group, then repeated squaring.
+
+    Returns
+    -------
+    chains : list of (rate, [(squarings, scale), ...])
+        Squarings ascending, at most `_MAX_SQUARINGS`; scale is the position in `rates`.
+    """
+    chains: list[tuple[float, list[tuple[int, int]]]] = []
+    for rate, scale in sorted(zip(rates, range(len(rates)), strict=True)):
+        for base, links in chains:
+            squarings = math.frexp(rate)[1] - math.frexp(base)[1]
+            if squarings <= _MAX_SQUARINGS and math.ldexp(base, squarings) == rate:
+                links.append((squarings, scale))
+                break
+        else:
+            chains.append((rate, [(0, scale)]))
+    return chains
+
+
+def _scalar_exp(x: Floats) -> None:
+    """Replace every number by its exponential, one at a time: the same wherever it stands."""
+    x[...] = np.reshape([math.exp(v) for v in x.ravel().tolist()], x.shape)
+
+
+def _vector_exp(x: Floats) -> None:
+    """Replace every number by its exponential; the last bits may depend on the position."""
+    np.exp(x, out=x)
+
+
+class KernelMap:
+    """Row map x -> trunc(k_j(x, c_l) / g), g = 2**-30, for all scales j and centres l.
+
+    k_j(x, c) = exp(-gammas_j dist(x, c)), scale by scale: column j b + l. Rows and centres are
+    clipped to a public box, beyond which every value is below one step, and rounded to a common
+    power-of-two grid, so that distances are exact integers.
+
+    Guarantee: as every view's map. An integer depends on its row alone: where the float value is so
+    near an integer that another evaluation could fall on its other side, one at a time decides.
+
+    Parameters
+    ----------
+    centers : array-like of shape (b, d)
+        Public.
+    gammas : float or array-like of shape (n_scales,)
+        Positive. One exponential serves all that are powers of two apart.
+    kernel : {"rbf", "laplacian"}
+        Squared Euclidean or L1 distance.
+
+    Attributes
+    ----------
+    centers : ndarray of shape (b, d)
+        As rounded to the grid, in user units. What is made of the release must use these.
+    n_centers, n_scales : int
+    n_dims : int
+        n_scales * n_centers.
+    grid, center, half, norm
+        As of every view; all values are in [0, 1].
+    n_features : int
+        d.
+    error : float
+        Bound on the difference of a computed kernel value and the exact one.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not as described. All of them are public.
+    """
+
+    def __init__(
+        self,
+        centers: ArrayLike,
+        gammas: ArrayLike,
+        kernel: str = "rbf",
+    ) -> None:
+        if kernel not in KERNELS:
+            raise ValueError(f"kernel must be one of {KERNELS}, got {kernel!r}")
+        where = np.array(centers, dtype=np.float64)
+        if where.ndim != 2 or not where.size or not np.isfinite(where).all():
+            raise ValueError("centers must be a finite array of shape (n_centers, n_features)")
+        if where.shape[1] > MAX_FEATURES:
+            # Squared distances are below 2**38 a feature, 2**51 in all.
+            raise ValueError(f"centers must have at most {MAX_FEATURES} features")
+        self.gammas = np.array(gammas, dtype=np.float64).reshape(-1)
+        if not 1 <= self.gammas.size <= _MAX_SCALES:
+            raise ValueError(f"gammas must have 1 to {_MAX_SCALES} entries")
+        if not (np.isfinite(self.gammas).all() and np.all(self.gammas > 0)):
+            raise ValueError("gammas must be positive and finite")
+        self.kernel = kernel
+        self.n_scales = self.gammas.size
+        self.n_centers, self.n_features = where.shape
+        self.n_dims = self.n_scales * self.n_centers
+
+        where = np.clip(where, -_LARGEST, _LARGEST)
+        self.box = _reaching_box(where, _reach(float(self.gammas.min()), kernel))
+        step = float(self.box.grid[0])
+        self._q = self.box.map(where)
+        # Exact: the box's centre is a multiple of the step, of at most 2**49 steps.
+        self.centers = self.box.center + self._q * step
+        # [q, |q|^2, 1] times this is |q|^2 - 2 q.c + |c|^2, every partial sum below 2**52.
+        self._right = np.vstack(
+            [-2.0 * self._q.T, np.ones(self.n_centers), np.einsum("ij,ij->i", self._q, self._q)]
+        )
+        # One factor at a time: the square of the step may leave the range of floats.
+        with np.errstate(all="ignore"):
+            rates = self.gammas * step * (step if kernel == "rbf" else 1.0)
+        self._chains = _chains(np.clip(rates, 0.0, _LARGEST).tolist())
+        squarings = max(m for _, links in self._chains for m, _ in links)
+        self.error = 2.0 * _EXP_ERROR * 2**squarings + 2.0**-51
+        self._tolerance = 4.0 * self.error * 2**_STEP_BITS
+
+        self.grid = np.full(self.n_dims, 2.0**-_STEP_BITS)
+        self.center = np.zeros(self.n_dims)
+        self.half = np.full(self.n_dims, 2.0**_STEP_BITS)
+        self._row_l1, self._row_l2 = self._bounds()
+        self.norm = isqrt_up(self._row_l2)
+        for array in (self.centers, self.gammas, self._q, self._right):
+            array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"KernelMap(n_centers={self.n_centers}, n_scales={self.n_scales}, "
+            f"kernel={self.kernel!r})"
+        )
+
+    # --- values -------------------------------------------------------------------------------
+
+    def _distances(self, q: Floats) -> Floats:
+        """Return the distances of integer rows to all centres, as exact integers."""
+        if self.kernel == "laplacian":
+            return cdist(q, self._q, "cityblock")
+        left = np.empty((len(q), self.n_features + 2))
+        left[:, :-2] = q
+        np.einsum("ij,ij->i", q, q, out=left[:, -2])
+        left[:, -1] = 1.0
+        return left @ self._right
+
+    def _values(self, distance: Floats, exp: Callable[[Floats], None]) -> Floats:
+        """Return kernel values over exact distances (m, b), shape (m, n_scales * b).
+
+        The distances are overwritten. Each value is off by less than `error`.
+        """
+        m, b = distance.shape
+        values = distance if self.n_scales == 1 else np.empty((m, self.n_scales * b))
+        for i, (rate, links) in enumerate(self._chains):
+            last = i + 1 == len(self._chains)
+            power = np.multiply(distance, -rate, out=distance if last else None)
+            exp(power)
+            done = 0
+            for squarings, scale in links:
+                for _ in range(squarings - done):
+                    np.multiply(power, power, out=power)
+                done = squarings
+                if values is not distance:
+                    values[:, scale * b : (scale + 1) * b] = power
+        return values
+
+    def _parts(self, block: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Yield (rows, their image) in chunks that fit a cache."""
+        size = max(1, _CHUNK // self.n_dims)
+        for start in range(0, len(block), size):
+            rows = slice(start, min(start + size, len(block)))
+            q = self.box.map(block[rows])
+            low = self._values(self._distances(q), _vector_exp)
+            low *= 2.0**_STEP_BITS
+            # Rounded towards zero with the tolerance on either side: equal almost everywhere.
+            # Values below the tolerance give 0 on both sides.
+            high = low + self._tolerance
+            np.trunc(high, out=high)
+            low -= self._tolerance
+            np.trunc(low, out=low)
+            near = np.flatnonzero(low != high)
+            if near.size:
+                high.ravel()[near] = self._decided(q, near)
+            yield rows, high
+
+    def _decided(self, q: Floats, entries: NDArray[np.intp]) -> Floats:
+        """Return the image of single entries of a block, evaluated one number at a time."""
+        i, column = np.divmod(entries, self.n_dims)
+        scale, j = np.divmod(column, self.n_centers)
+        difference = q[i] - self._q[j]
+        # Sums of integers below 2**52, exact in any order.
+        if self.kernel == "rbf":
+            distance = np.einsum("ij,ij->i", difference, difference)
+        else:
+            distance = np.abs(difference).sum(axis=1)
+        values = self._values(distance[:, None], _scalar_exp)[np.arange(len(scale)), scale]
+        return np.trunc(values * 2.0**_STEP_BITS)
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers in [0, 2**30], one a scale and centre."""
+        image = np.empty((len(block), self.n_dims))
+        with np.errstate(all="ignore"):
+            for rows, part in self._parts(block):
+                image[rows] = part
+        return image
+
+    def total(self, rows: Rows) -> NDArray:
+        """Return the sum of the images of all rows, exactly; private."""
+        dtype = stats.total_dtype(rows, 2**_STEP_BITS)
+
+        def add(block: Floats, totals: list[NDArray]) -> None:
+            for _, part in self._parts(block):
+                # At most 2**16 rows * 2**30: exact.
+                totals[0] += stats.as_total(np.ones(len(part)) @ part, dtype)
+
+        (total,) = stats.fold(
+            rows, add, lambda: [np.zeros(self.n_dims, dtype=dtype)], width=self.n_dims, least=2048
+        )
+        return total
+
+    def evaluate(self, X: ArrayLike) -> Floats:
+        """Return float kernel values at public rows, which are clipped and rounded as all rows are.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Finite.
+
+        Returns
+        -------
+        values : ndarray of shape (n, n_scales * b)
+            In [0, 1].
+        """
+        X = np.asarray(X, dtype=np.float64)
+        values = np.empty((len(X), self.n_dims))
+        size = max(1, _CHUNK // self.n_dims)
+        with np.errstate(all="ignore"):
+            for start in range(0, len(X), size):
+                rows = slice(start, min(start + size, len(X)))
+                part = self._values(self._distances(self.box.map(X[rows])), _vector_exp)
+                np.minimum(part, 1.0, out=values[rows])
+        return values
+
+    def gram(self) -> list[Floats]:
+        """Return k_j(c_i, c_l) of the rounded centres, one matrix of shape (b, b) a scale."""
+        b = self.n_centers
+        with np.errstate(all="ignore"):
+            values = np.minimum(self._values(self._distances(self._q), _vector_exp), 1.0)
+        return [values[:, j * b : (j + 1) * b] for j in range(self.n_scales)]
+
+    # --- sensitivity --------------------------------------------------------------------------
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return bounds on sum q and sum q**2 of any row, in steps and steps squared.
+
+        If c_i is the centre nearest to x, then |x - c_l| >= |c_i - c_l| / 2 for all l, whatever
+        the scale.
+        """
+        with np.errstate(all="ignore"):
+            distance = self._distances(self._q)
+            distance *= 0.25 if self.kernel == "rbf" else 0.5
+            # Once for what is computed here, once for what is computed of a row.
+            values = self._values(distance, _vector_exp) + 2.0 * self.error
+        first = float(values.sum(axis=1).max()) * _ROUND_UP
+        second = float(np.square(values).sum(axis=1).max()) * _ROUND_UP
+        one = 2**_STEP_BITS
+        b = self.n_dims
+        return (
+            min(b * one, math.ceil(Fraction(first) * one)),
+            min(b * one**2, math.ceil(Fraction(second) * one**2)),
+        )
+
+    def sensitivity(self, adjacency: str) -> tuple[int, int]:
+        """Return the L1 and the squared L2 sensitivity of the sum of images, in steps, rounded up.
+
+        A: the nearest-centre bounds. R: twice those, or b where that is less, because the
+        integers are not negative.
+        """
+        if adjacency != stats.REPLACE_ONE:
+            return self._row_l1, self._row_l2
+        one = 2**_STEP_BITS
+        return (
+            min(self.n_dims * one, 2 * self._row_l1),
+            min(self.n_dims * one**2, 2 * self._row_l2),
+        )
+
+
+def _reach(gamma: float, kernel: str) -> float:
+    """Return the distance in one coordinate beyond which no kernel value is a step."""
+    if kernel == "rbf":
+        return min(math.sqrt(_REACH) / math.sqrt(gamma), _LARGEST)
+    return min(_REACH / max(gamma, 1e-299), _LARGEST)
+
+
+def _reaching_box(centers: Floats, reach: float) -> Box:
+    """Return a box around all centres, of whole steps, with a centre of whole steps.
+
+    Then a rounded centre has the same integers again when it is mapped once more.
+    """
+    reach = max(reach, float(np.abs(centers).max()) * 2.0**-30)  # at most 2**49 steps from 0
+    low, high = centers.min(axis=0), centers.max(axis=0)
+    half = high / 2 - low / 2 + reach
+    # A little more than needed, so that rounding up to whole steps stays in the same octave.
+    step = power_of_two_grid(float(half.max()) * (1 + 2.0**-15))
+    middle = np.rint((low / 2 + high / 2) / step)
+    steps = np.ceil(half / step) + 1.0
+    return Box((middle - steps) * step, (middle + steps) * step)
+
+
+# --- linear images ----------------------------------------------------------------------------
+
+
+class LinearImage:
+    """Public linear image a(x) = M k(x) of a row's kernel values, with a certified bound.
+
+    Guarantee: nothing private is read. For M rounded to integers, and k the exact kernel values of
+    any row, the norm of M k(x) is at most `bound`, and that of M (k(x) - k(x')) at most sqrt(2)
+    times as much (kernel/README.md, "Kernel means").
+
+    Parameters
+    ----------
+    kernel : KernelMap
+    matrix : array-like of shape (r, n_scales * b)
+        Finite, not all zero. With K_j the Gram matrix of scale j and p = 1 / n_scales, the bound is
+        the root of the largest eigenvalue of M diag(K_1 / p, ..., K_J / p) M', or a little more.
+
+    Attributes
+    ----------
+    bound : float
+    step : float
+        User units of one step of `apply`: a power of two, 2**19 to 2**21 steps to the bound.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is not as described; it is public.
+    """
+
+    def __init__(self, kernel: KernelMap, matrix: ArrayLike) -> None:
+        m = np.array(matrix, dtype=np.float64)
+        if m.ndim != 2 or not len(m) or m.shape[1] != kernel.n_dims:
+            raise ValueError(f"matrix must have shape (n_features_out, {kernel.n_dims})")
+        if not np.isfinite(m).all() or not 1e-100 < np.abs(m).max(initial=0.0) < 1e100:
+            raise ValueError(
+                "matrix must be finite, and its largest entry between 1e-100 and 1e100"
+            )
+        self._kernel = kernel
+        self._bits = _MATRIX_BITS - math.frexp(float(np.abs(m).max()))[1]
+        self._matrix = np.rint(m * 2.0**self._bits).astype(np.int64)
+        self.bound = self._certified()
+        self._step_bits = _IMAGE_BITS - math.frexp(self.bound)[1]
+        self.step = 2.0**-self._step_bits
+
+    def _certified(self) -> float:
+        """Return an upper bound on the square root of the largest eigenvalue.
+
+        M is exact; the Gram matrices are known up to the kernel's `error` an entry. The infinity
+        norm bounds the eigenvalue; to it are added the rounding errors of both products, at most
+        2 gamma_b + gamma_b**2 times |M||K||M|' (Higham 2002, section 3.5), those of the sum over
+        the scales, and what the error of K can do.
+        """
+        b = self._kernel.n_centers
+        scales = self._kernel.n_scales
+        unit = 2.0**-53
+        gamma = (b + 2) * unit / (1 - (b + 2) * unit)
+        product: Any = 0.0
+        spread: Any = 0.0
+        slack: Any = 0.0
+        for j, gram in enumerate(self._kernel.gram()):
+            m = self._matrix[:, j * b : (j + 1) * b] * 2.0**-self._bits  # exact
+            size = np.abs(m)
+            product = product + m @ gram @ m.T
+            spread = spread + (size @ np.abs(gram) @ size.T).sum(axis=1)
+            weight = size.sum(axis=1)
+            slack = slack + weight * weight.sum()
+        rows = np.abs(product).sum(axis=1) + self._kernel.error * slack
+        rows += (2.1 * gamma + (scales + 1) * unit) * spread
+        return math.sqrt(float(rows.max()) * scales * _ROUND_UP)
+
+    def apply(self, total: NDArray) -> NDArray:
+        """Return floor(M total) of an exact sum of images, in steps."""
+        exact = self._matrix.astype(object) @ total.astype(object)
+        shift = self._bits + _STEP_BITS - self._step_bits
+        # Python's shifts are exact, and to the right they round down.
+        whole = [int(v) >> shift if shift >= 0 else int(v) << -shift for v in exact]
+        large = any(abs(v) >= 2**62 for v in whole)
+        return np.array(whole, dtype=object if large else np.int64)
+
+    def sensitivity(self, adjacency: str) -> int:
+        """Return the L2 sensitivity of `apply` of the sum, in steps, rounded up.
+
+        A: bound, and what the steps of kernel values can add. R: sqrt(2) bound, and twice that.
+        Rounding down moves each of the r coordinates by less than a step.
+        """
+        replace = adjacency == stats.REPLACE_ONE
+        m = self._matrix * 2.0**-self._bits
+        entry = 2.0**-_STEP_BITS + self._kernel.error
+        lost = math.sqrt(self._kernel.n_dims) * entry * math.sqrt(np.sum(m * m))
+        size = math.sqrt(2) * self.bound + 2 * lost if replace else self.bound + lost
+        return math.ceil(size / self.step * _ROUND_UP + math.sqrt(len(m))) + 1
+
+
+# --- a user's map of one row -------------------------------------------------------------------
+
+
+def _features(transform: Callable[[Any], Any], X: Any) -> Floats | None:
+    """Return what the map makes of rows as a float array, or None where it fails."""
+    try:
+        made = transform(X)
+        if sparse.issparse(made):
+            made = made.toarray()
+        values, _ = _to_float(made)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  whatever a row makes the map do stays inside
+        return None
+    return values
+
+
+def _row_features(transform: Callable[[Any], Any], X: Any, view: Box | Ball) -> Floats:
+    """Apply the user's map to rows and clip; a row that fails becomes zeros, and it alone."""
+    length = X.shape[0]
+    values = _features(transform, X)
+    if values is None or values.shape != (length, view.n_dims):
+        if length == 1:
+            return np.zeros((1, view.n_dims))
+        # One bad row must not decide for the others: ask for each row alone.
+        parts = [_row_features(transform, _cut(X, i, i + 1), view) for i in range(length)]
+        return np.concatenate(parts)
+    finite: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(values), axis=1)
+    q = view.map(np.where(finite[:, None], values, 0.0))
+    q[~finite] = 0.0
+    return q
+
+
+# --- doors ------------------------------------------------------------------------------------
+
+
+class FeatureDoors(Doors):
+    """Doors that release means of features of the rows; `Session` inherits them."""
+
+    def _kernel_total(self, kernel: KernelMap) -> NDArray:
+        if kernel.n_features != self.n_features:
+            raise ValueError(
+                f"the centres have {kernel.n_features} features, the rows {self.n_features}"
+            )
+        return kernel.total(self._rows)
+
+    def kernel_mean(
+        self,
+        kernel: KernelMap,
+        matrix: ArrayLike,
+        share: Share = None,
+        *,
+        name: str = "kernel mean",
+    ) -> tuple[Release, float]:
+        """Release the mean of a public linear image M k(x) of the kernel values, and n.
+
+        Guarantee: the certified sensitivity of `LinearImage`: its bound c (A), sqrt(2) c (R), in
+        L2. R: the sum over the public n. A: (w n, sum) in one release, w = c / 3.
+
+        Parameters
+        ----------
+        matrix : array-like of shape (r, n_scales * b)
+            M, public. Whitened by the Gram matrices it has c = 1.
+
+        Returns
+        -------
+        mean : Release, value of shape (r,)
+        n : float
+            Exact under replace-one, noisy otherwise; at least 1.
+        """
+        image = LinearImage(kernel, matrix)
+        exact = image.apply(self._kernel_total(kernel))
+        size = image.sensitivity(self.adjacency)
+        weight = size // 3
+        if not self._replace:
+            size = isqrt_up(weight**2 + size**2)
+        total, std, n = self._with_count(
+            name, exact, self._rows._n, weight, size, share, image.step
+        )
+        return released(total / n * image.step, std / n * image.step), n
+
+    def feature_means(
+        self, kernel: KernelMap, share: Share = None, *, name: str = "feature means"
+    ) -> tuple[Release, float]:
+        """Release the mean of every k_j(x, c_l) with independent noise, and n.
+
+        Guarantee: `KernelMap.sensitivity`, in L1 (discrete Laplace) in a pure session, in L2
+        (rounded Gaussian) otherwise. R: the sum over the public n. A: (sum, w n) in one release;
+        the weight w adds to the L1 sensitivity, and its square to that of L2. w balances the noise
+        of sums and count for means of about 1/2: (S / 4)**(1/3) with the L1 sensitivity S,
+        (S2 / 4)**(1/4) with the squared L2 one.
+
+        Returns
+        -------
+        mean : Release, value of shape (b,)
+        n : float
+            Exact under replace-one, noisy otherwise; at least 1.
+        """
+        exact = self._kernel_total(kernel)
+        first, second = kernel.sensitivity(self.adjacency)
+        step = 2.0**-_STEP_BITS
+        n = float(self._rows._n)
+        if self._replace:
+            noisy, std = self.scalars(name, exact, first, second, share, unit=step)
+        else:
+            best = (first * step / 4) ** (1 / 3) if self.pure else (second * step**2 / 4) ** 0.25
+            weight = math.ceil(best * 2**_STEP_BITS)
+            both = np.concatenate([exact, np.array([weight * self._rows._n], dtype=object)])
+            noisy, std = self.scalars(
+                name, both, first + weight, second + weight**2, share, unit=step
+            )
+            noisy, n = noisy[:-1], float(noisy[-1]) / weight
+        n = max(1.0, n)
+        return released(noisy.astype(np.float64) / n * step, std / n * step), n
+
+    def basis_mean(
+        self,
+        transform: Callable[[Any], Any],
+        view: Box | Ball,
+        share: Share = None,
+        *,
+        exact_blocks: bool = False,
+        name: str = "basis mean",
+    ) -> tuple[Release, float]:
+        """Release the mean over rows of a user's features of one row, clipped by a view, and n.
+
+        The map gets one row at a time, as a slice of length one of the caller's own container, and
+        returns an array (dense, sparse or a table) of shape (1, b). Where it raises, or returns
+        another shape or anything that is not finite, the row counts as the view's centre. With
+        ``exact_blocks`` it gets blocks; one that fails is tried again row by row. That is sound
+        only for maps that give a row the same bits in every block: elementwise ufuncs do, BLAS
+        does not. The map must not remember rows that it has seen. Guarantee: as `Session.mean`.
+
+        Parameters
+        ----------
+        transform : callable
+            Public.
+        view : Box or Ball
+            Over the b features.
+
+        Returns
+        -------
+        mean : Release, value of shape (b,)
+        n : float
+            Exact under replace-one, noisy otherwise; at least 1.
+        """
+        rows = self._rows
+        dtype = stats.total_dtype(rows, int(view.half.max(initial=0.0)))
+        total: NDArray = np.zeros(view.n_dims, dtype=dtype)
+        width = max(self.n_features, view.n_dims)
+        step = min(4096, max(1, 2**20 // width)) if exact_blocks else 1
+        with quiet():
+            for X, _ in rows.slices(step):
+                q = _row_features(transform, X, view)
+                total += stats.as_total(np.ones(len(q)) @ q, dtype)
+        weight = max(1, view.norm // 3)
+        size = stats.sum_sensitivity(view, self.adjacency, weight=weight)
+        unit = float(view.grid.max())
+        sums, std, n = self._with_count(name, total, rows._n, weight, size, share, unit)
+        steps = np.clip(sums / n, -view.half, view.half)
+        return released(view.center + steps * view.grid, std / n * view.grid), n

@@ -1,0 +1,552 @@
+"""Kernel means: exact integers by row alone, certified sensitivities, and the doors' noise.
+
+Statistical tests use a seeded stream; each states the probability with which a correct sampler
+would have failed it under a random seed, and is shown to reject 2/3 and 3/2 of the right scale.
+"""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import optimize, sparse
+from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
+
+from skdp import PrivacyBudget, PrivacyLeakError, kernel
+from skdp.kernel import features, statistics, tape
+from skdp.kernel import rows as rows_module
+
+RELATIONS = ["replace_one", "add_or_remove_one"]
+DELTAS = [0.0, 1e-6]
+KERNELS = ["rbf", "laplacian"]
+MIXTURE = [0.5, 1.0, 3.0, 4.0]  # one chain of three scales, and one scale alone
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(700, 3))
+CENTERS = RNG.normal(size=(12, 3))
+ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+def rows_of(X) -> kernel.Rows:
+    return kernel.check_rows(np.asarray(X, dtype=float), estimator="T", allow_empty=True)
+
+
+def open_session(X=X, *, epsilon=1.0, delta=0.0, adjacency="replace_one", seed=None):
+    budget = None if seed is not None else PrivacyBudget(1e9, 0.5, adjacency=adjacency)
+    return kernel.open_session(
+        rows_of(X), estimator="T", epsilon=epsilon, delta=delta, budget=budget, random_state=seed
+    )
+
+
+def slow_value(k: kernel.KernelMap, q, c) -> float:
+    """One kernel value from integers, in the plainest way."""
+    step = Fraction(float(k.box.grid[0]))
+    apart = [abs(int(a) - int(b)) for a, b in zip(q, c, strict=True)]
+    if k.kernel == "rbf":
+        distance = Fraction(sum(v * v for v in apart)) * step**2
+    else:
+        distance = Fraction(sum(apart)) * step
+    return math.fsum(
+        w * math.exp(-float(Fraction(float(g)) * distance))
+        for g, w in zip(k.gammas, k.weights, strict=True)
+    )
+
+
+# --- exactness -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_the_image_is_the_truncated_kernel_value(kind):
+    k = kernel.KernelMap(CENTERS, MIXTURE, kernel=kind)
+    sample = X[:60]
+    image = k.map(sample)
+    for q, row in zip(k.box.map(sample), image, strict=True):
+        for c, value in zip(k._q, row, strict=True):
+            exact = slow_value(k, q, c) * 2**30
+            assert math.floor(exact - 1e-3) <= value <= math.floor(exact + 1e-3)
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("tolerance", [None, 0.3])
+def test_sums_do_not_depend_on_order_blocks_or_threads(kind, tolerance, monkeypatch):
+    k = kernel.KernelMap(CENTERS, MIXTURE, kernel=kind)
+    sample = np.vstack([X, CENTERS, CENTERS[:3] + 50, [[1e308, -1e308, 0]]])
+    reference = k.total(rows_of(sample))
+    if tolerance is not None:
+        k._tolerance = tolerance  # most entries are decided one at a time
+    image = k.map(sample)
+    alone = np.concatenate([k.map(sample[i : i + 1]) for i in range(len(sample))])
+    assert image.tobytes() == alone.tobytes()
+    assert reference.tolist() == [sum(int(v) for v in column) for column in image.T]
+    monkeypatch.setattr(rows_module, "_BLOCK_VALUES", 96)
+    monkeypatch.setattr(rows_module, "_LARGEST_BLOCK", 500)
+    monkeypatch.setattr(features, "_CHUNK", 70)
+    monkeypatch.setattr(statistics, "_PARALLEL_VALUES", 1)
+    monkeypatch.setattr(statistics.os, "cpu_count", lambda: 3)
+    shuffled = np.random.default_rng(1).permutation(sample)
+    np.testing.assert_array_equal(k.total(rows_of(shuffled)), reference)
+
+
+def test_near_integers_the_position_in_a_block_decides_nothing(monkeypatch):
+    """With an exp that errs differently at every position, within what is assumed of it."""
+    rng = np.random.default_rng(2)
+    calls = []
+
+    def erring(x):
+        np.exp(x, out=x)
+        x *= 1 + rng.uniform(-1, 1, x.shape) * 0.9 * features._EXP_ERROR
+
+    def counted(x, scalar=features._scalar_exp):
+        calls.append(x.size)
+        scalar(x)
+
+    sample = np.random.default_rng(3).normal(size=(40_000, 3))
+    for gammas in ([0.3], [0.25, 0.5, 1.0, 2.0]):
+        k = kernel.KernelMap(CENTERS, gammas)
+        reference = k.map(sample)
+        with monkeypatch.context() as patch:
+            patch.setattr(features, "_vector_exp", erring)
+            patch.setattr(features, "_scalar_exp", counted)
+            for _ in range(3):
+                assert k.map(sample).tobytes() == reference.tobytes()
+            assert sum(calls) > 0
+            # Without the second look some would differ: the test can fail.
+            patch.setattr(k, "_tolerance", 0.0)
+            assert k.map(sample).tobytes() != reference.tobytes()
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), d=st.integers(1, 6), b=st.integers(1, 5), kind=st.sampled_from(KERNELS))
+def test_bounds_hold_for_every_row_and_each_row_alone_decides(data, d, b, kind):
+    element = ANY_FLOAT | st.floats(-3, 3)
+    where = data.draw(arrays(float, (b, d), elements=st.floats(-3, 3) | st.just(1e12)))
+    gammas = data.draw(st.lists(st.sampled_from([1e-9, 0.1, 0.4, 1.6, 7.0, 1e9]), min_size=1,
+                                max_size=4))  # fmt: skip
+    k = kernel.KernelMap(where, gammas, kernel=kind)
+    sample = np.vstack([data.draw(arrays(float, (4, d), elements=element)), where, k.centers])
+    image = k.map(sample)
+    assert np.array_equal(image, np.trunc(image))
+    assert image.min() >= 0
+    assert np.all(image <= k.half)
+    first, second = k._row_l1, k._row_l2
+    for row in image:
+        assert sum(int(v) for v in row) <= first
+        assert sum(int(v) ** 2 for v in row) <= second <= k.norm**2
+    l1, l2_squared = k.sensitivity("replace_one")
+    for a in image[:3]:
+        for c in image[3:]:
+            change = [int(u) - int(v) for u, v in zip(a, c, strict=True)]
+            assert sum(map(abs, change)) <= l1
+            assert sum(v * v for v in change) <= l2_squared
+    alone = np.concatenate([k.map(sample[i : i + 1]) for i in range(len(sample))])
+    assert image.tobytes() == alone.tobytes()
+    values = k.evaluate(sample)
+    assert np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1
+    # Rounded centres keep their integers: what the attribute says is what the kernel uses.
+    np.testing.assert_array_equal(k.box.map(k.centers), k._q)
+    assert np.all(np.diag(k.gram()) >= float(k.weights.sum()) - 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    weights=arrays(float, st.integers(1, 9), elements=st.floats(1e-3, 1)),
+)
+def test_weights_never_sum_above_one(weights):
+    k = kernel.KernelMap(CENTERS, np.ones(weights.size), weights / weights.sum())
+    assert 1 - 1e-9 <= sum(map(Fraction, k.weights.tolist())) <= 1
+    equal = kernel.KernelMap(CENTERS, np.ones(weights.size))
+    assert sum(map(Fraction, equal.weights.tolist())) <= 1
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_evaluate_is_the_kernel_of_scikit_learn(kind):
+    reference = rbf_kernel if kind == "rbf" else laplacian_kernel
+    weights = [0.4, 0.3, 0.2, 0.1]
+    k = kernel.KernelMap(CENTERS, MIXTURE, weights, kernel=kind)
+    snapped = k.box.center + k.box.map(X) * k.box.grid
+    each = [reference(snapped, k.centers, gamma=g) for g in MIXTURE]
+    np.testing.assert_allclose(
+        k.evaluate(X), np.tensordot(k.weights, each, axes=1), atol=1e-12, rtol=1e-9
+    )
+    for j, values in enumerate(each):
+        np.testing.assert_allclose(k.evaluate(X, scale=j), values, atol=1e-12, rtol=1e-9)
+    np.testing.assert_allclose(k.evaluate(X, scale=1), reference(X, CENTERS, gamma=1.0), atol=2e-3)
+
+
+def test_powers_of_two_share_one_exponential():
+    k = kernel.KernelMap(CENTERS, 0.3 * 2.0 ** np.arange(6))
+    assert [[m for m, _ in links] for _, links in k._chains] == [[0, 1, 2, 3, 4], [0]]
+    other = kernel.KernelMap(CENTERS, MIXTURE)
+    assert sorted(len(links) for _, links in other._chains) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "centers, gammas, weights, kind, text",
+    [
+        (CENTERS, 1.0, None, "poly", "kernel must be"),
+        (CENTERS[0], 1.0, None, "rbf", "centers must be"),
+        (CENTERS * np.nan, 1.0, None, "rbf", "centers must be"),
+        (np.zeros((1, 9000)), 1.0, None, "rbf", "at most 8192"),
+        (CENTERS, 0.0, None, "rbf", "gammas must be positive"),
+        (CENTERS, np.inf, None, "rbf", "gammas must be positive"),
+        (CENTERS, [], None, "rbf", "gammas must have"),
+        (CENTERS, 1.0, [0.5, 0.5], "rbf", "one entry for each"),
+        (CENTERS, [1.0, 2.0], [1.5, -0.5], "rbf", "not negative"),
+        (CENTERS, [1.0, 2.0], [0.7, 0.7], "rbf", "at most 1"),
+    ],
+)
+def test_bad_kernels_are_refused(centers, gammas, weights, kind, text):
+    with pytest.raises(ValueError, match=text):
+        kernel.KernelMap(centers, gammas, weights, kind)
+
+
+def test_the_widest_rows_stay_exact():
+    """8192 features at opposite corners: squared distances of 2**51 steps."""
+    where = np.zeros((2, 8192))
+    where[1] = 1e6
+    k = kernel.KernelMap(where, 1e-9)
+    q = k.box.map(where)
+    exact = sum((int(a) - int(b)) ** 2 for a, b in zip(q[0], q[1], strict=True))
+    assert 2**45 < exact < 2**52
+    distance = k._distances(q)
+    assert distance[0, 1] == distance[1, 0] == exact
+    assert distance[0, 0] == distance[1, 1] == 0
+
+
+def test_memory_of_one_block():
+    sample = np.random.default_rng(0).normal(size=(100_000, 4))
+    k = kernel.KernelMap(sample[:300], [0.5, 1.0])
+    rows = rows_of(sample)
+    tracemalloc.start()
+    try:
+        k.total(rows)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16e6  # the image of all rows is 240 MB
+
+
+# --- sensitivity ---------------------------------------------------------------------------------
+
+
+def largest(objective, start, d):
+    """Return the largest value of an objective of d numbers that a few local searches find."""
+    best = 0.0
+    for s in start:
+        found = optimize.minimize(lambda v: -objective(v), s, method="Nelder-Mead",
+                                  options={"maxiter": 120 * d})  # fmt: skip
+        best = max(best, -found.fun)
+    return best
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("gammas", [[0.3], [0.25, 0.5, 1.0]])
+def test_sensitivities_bound_the_largest_change_that_a_search_finds(kind, gammas):
+    # The laplacian has long tails: two centres are orthogonal only far apart.
+    where = np.random.default_rng(4).normal(size=(8, 2)) * (8 if kind == "laplacian" else 1)
+    k = kernel.KernelMap(where, gammas, kernel=kind)
+    w = kernel.whitening(k)
+    m = w.matrix * 2.0**-w.bits
+    start = [*where[:4], np.array([0.1, 0.1])]
+    pairs = [np.concatenate([a, c]) for a in where[:3] for c in (where[5], where[6] + 20.0)]
+
+    def image(v):
+        return k.map(v.reshape(1, -1))[0]
+
+    def white(v):
+        return m @ image(v) * 2.0**-30
+
+    limit = {r: w.sensitivity(r) * 2.0**-20 for r in RELATIONS}
+    found = largest(lambda v: np.linalg.norm(white(v)), start, 2)
+    assert 0.99 * limit["add_or_remove_one"] <= found <= limit["add_or_remove_one"]
+    found = largest(lambda v: np.linalg.norm(white(v[:2]) - white(v[2:])), pairs, 4)
+    assert 0.9 * limit["replace_one"] <= found <= limit["replace_one"]
+
+    l1, l2_squared = k.sensitivity("add_or_remove_one")
+    found = largest(lambda v: image(v).sum(), start, 2)
+    assert 0.3 * l1 <= found <= l1
+    found = largest(lambda v: np.square(image(v)).sum(), start, 2)
+    assert 0.3 * l2_squared <= found <= l2_squared
+    l1, l2_squared = k.sensitivity("replace_one")
+    found = largest(lambda v: np.abs(image(v[:2]) - image(v[2:])).sum(), pairs, 4)
+    assert 0.3 * l1 <= found <= l1
+    found = largest(lambda v: np.square(image(v[:2]) - image(v[2:])).sum(), pairs, 4)
+    assert 0.3 * l2_squared <= found <= l2_squared
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_far_apart_centres_attain_their_sensitivity(kind):
+    k = kernel.KernelMap([[0.0], [100.0]], 1.0, kernel=kind)
+    assert k.sensitivity("add_or_remove_one") == pytest.approx((2.0**30, 2.0**60), rel=1e-8)
+    assert k.sensitivity("replace_one") == pytest.approx((2.0**31, 2.0**61), rel=1e-8)
+    image = k.map(np.array([[0.0], [100.0]]))
+    assert image.tolist() == [[2.0**30, 0.0], [0.0, 2.0**30]]
+
+
+def test_the_whitened_bound_is_certified_where_the_gram_matrix_is_nearly_singular():
+    near = np.concatenate([CENTERS, CENTERS + 1e-5, CENTERS, np.linspace(-3, 3, 60).reshape(20, 3)])
+    for rtol in (1e-6, 1e-9, 1e-12):
+        k = kernel.KernelMap(near, [0.05, 0.1])
+        w = kernel.whitening(k, rtol=rtol)
+        assert 1 <= w.bound <= 1.01
+        m = w.matrix * 2.0**-w.bits
+        assert np.linalg.eigvalsh(m @ k.gram() @ m.T).max() <= w.bound**2
+        norms = np.linalg.norm(k.evaluate(np.vstack([X, near])) @ m.T, axis=1)
+        assert norms.max() <= w.sensitivity("add_or_remove_one") * w.step
+        assert 1 <= w.sensitivity("add_or_remove_one") * w.step <= 1.02
+
+
+def test_rank_and_duplicates():
+    k = kernel.KernelMap(np.repeat(CENTERS, 2, axis=0), 0.5)
+    assert kernel.whitening(k).restore.shape == (24, 12)
+    w = kernel.whitening(k, rank=5)
+    assert w.matrix.shape == (5, 24)
+    assert np.all(np.diff(w.eigenvalues) <= 0)
+    for bad in ({"rank": 0}, {"rtol": 0.0}, {"rtol": 1.0}, {"rtol": math.nan}):
+        with pytest.raises(ValueError, match="must be at least"):
+            kernel.whitening(k, **bad)
+    single = kernel.whitening(kernel.KernelMap([[3.0]], 2.0))
+    assert single.restore.shape == (1, 1)
+
+
+def test_whitening_is_exact_in_integers():
+    k = kernel.KernelMap(CENTERS, 0.5)
+    w = kernel.whitening(k)
+    total = k.total(rows_of(X))
+    shift = w.bits + 10
+    expected = [
+        math.floor(Fraction(sum(int(a) * int(b) for a, b in zip(row, total, strict=True)),
+                            2**shift))
+        for row in w.matrix
+    ]  # fmt: skip
+    assert w.apply(total).tolist() == expected
+    huge = total.astype(object) * 2**40
+    assert all(isinstance(v, int) for v in w.apply(huge).tolist())
+
+
+# --- doors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_both_doors_reproduce_the_kernel_means(kind, adjacency, delta):
+    reference = rbf_kernel if kind == "rbf" else laplacian_kernel
+    k = kernel.KernelMap(CENTERS, [0.5, 1.0], kernel=kind)
+    w = kernel.whitening(k, rtol=1e-9)
+    snapped = k.box.center + k.box.map(X) * k.box.grid
+    exact = np.mean([reference(snapped, k.centers, gamma=g).mean(axis=0) for g in (0.5, 1.0)], 0)
+    session = open_session(epsilon=1e8, delta=delta, adjacency=adjacency)
+    white, n = session.kernel_mean(k, w, 0.5)
+    means, n_again = session.feature_means(k, 0.5)
+    tolerance = 1e-6 if delta == 0 else 1e-5
+    np.testing.assert_allclose(w.restore @ white.value, exact, atol=tolerance)
+    np.testing.assert_allclose(means.value, exact, atol=tolerance)
+    assert n == pytest.approx(700, rel=1e-5)
+    assert n_again == pytest.approx(700, rel=1e-5)
+    assert session.rest == 0
+
+
+def release_all(session):
+    k = kernel.KernelMap(CENTERS, [0.5, 1.0])
+    w = kernel.whitening(k)
+    a, n = session.kernel_mean(k, w, 0.25)
+    c, m = session.feature_means(k, 0.25)
+    e, p = session.basis_mean(lambda X: X**2, kernel.Box([0.0] * 3, [9.0] * 3), 0.25)
+    f, q = session.basis_mean(lambda X: X, kernel.Ball([0.0] * 3, 2.0), exact_blocks=True)
+    return np.concatenate([a.value, c.value, e.value, f.value, [n, m, p, q]])
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_replay_and_neighbours(adjacency, delta):
+    def run(data, recorded=None):
+        manager = tape.record() if recorded is None else tape.replay(recorded)
+        with manager as t, open_session(data, delta=delta, adjacency=adjacency) as session:
+            return release_all(session), t
+
+    first, recorded = run(X)
+    if adjacency == "replace_one":
+        unrelated = RNG.normal(5, 2, size=X.shape)
+        neighbours = [np.vstack([X[1:], row[None]]) for row in (CENTERS[0], np.full(3, 1e300))]
+    else:
+        unrelated = RNG.normal(5, 2, size=(30, 3))
+        neighbours = [X[1:], np.vstack([X, CENTERS[:1]]), np.vstack([X, np.full((1, 3), 3.0)])]
+    np.testing.assert_array_equal(run(unrelated, recorded)[0], first)
+    for other in neighbours:
+        entries = run(other, recorded)[1].entries
+        assert len(entries) == 4
+        for a, b in zip(recorded.entries, entries, strict=True):
+            assert a.sensitivity == b.sensitivity
+            assert a.distance(a.exact, b.exact) <= a.sensitivity
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_an_empty_private_table_is_a_table(delta):
+    session = open_session(np.zeros((0, 3)), delta=delta, adjacency="add_or_remove_one")
+    assert np.isfinite(release_all(session)).all()
+
+
+def test_noise_and_count_share_one_release_where_n_is_private():
+    session = open_session(adjacency="add_or_remove_one", delta=1e-6)
+    k = kernel.KernelMap(CENTERS, 0.5)
+    w = kernel.whitening(k)
+    with tape.record() as t:
+        session.kernel_mean(k, w, 0.5)
+        session.feature_means(k, 0.5)
+    for entry, size in zip(t.entries, (len(w.eigenvalues), 12), strict=True):
+        assert entry.exact.shape == (size + 1,)
+    assert t.entries[0].sensitivity == pytest.approx(2**20 * math.sqrt(1 + 1 / 9), rel=1e-4)
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("door", ["kernel_mean", "feature_means", "basis_mean"])
+def test_noise_has_the_stated_standard_deviation(door, delta):
+    """False-alarm rate about 1e-6 (z = 4.9) of the unit variance of noise over stated std."""
+    far = np.full((5, 3), 1e6)  # every kernel value is 0, and so is every statistic
+    k = kernel.KernelMap(CENTERS[:3], 0.5)
+    w = kernel.whitening(k)
+    values = []
+    for seed in range(700):
+        # At epsilon = 100 no noisy mean reaches the end of its box, where it would be clipped.
+        session = open_session(far, delta=delta, seed=seed, epsilon=100.0)
+        if door == "kernel_mean":
+            r, _ = session.kernel_mean(k, w)
+        elif door == "feature_means":
+            r, _ = session.feature_means(k)
+        else:
+            r, _ = session.basis_mean(lambda X: X * 0, kernel.Box([-1e3] * 3, [1e3] * 3), 1.0)
+        values.append(r.value / r.std)
+    values = np.ravel(values)
+
+    def fits(values):
+        squares = values**2
+        return abs(squares.mean() - 1) < 4.9 * squares.std() / math.sqrt(squares.size)
+
+    assert fits(values)
+    assert not fits(2 / 3 * values)
+    assert not fits(3 / 2 * values)
+
+
+def test_the_stated_std_follows_from_the_claim():
+    mu = kernel.gdp_mu(1.0, 1e-6)
+    k = kernel.KernelMap(CENTERS, 0.5)
+    w = kernel.whitening(k)
+    g = open_session(delta=1e-6)
+    r, n = g.kernel_mean(k, w, 0.25)
+    assert r.std == pytest.approx(math.sqrt(2) / (mu / 2) / n, rel=1e-4)
+    p = open_session()
+    r, n = p.kernel_mean(k, w, 0.25)
+    assert r.std == pytest.approx(math.sqrt(2) * 4 * math.sqrt(13) / n, rel=1e-4)
+    r, n = p.feature_means(k, 0.25)
+    l1 = k.sensitivity("replace_one")[0] * 2.0**-30
+    assert r.std == pytest.approx(math.sqrt(2) * 4 * l1 / n, rel=1e-4)
+
+
+def test_what_does_not_belong_together_is_refused():
+    session = open_session()
+    k, other = (kernel.KernelMap(CENTERS, 0.5) for _ in range(2))
+    with pytest.raises(PrivacyLeakError, match="another kernel"):
+        session.kernel_mean(k, kernel.whitening(other), 0.5)
+    with pytest.raises(ValueError, match="features"):
+        session.feature_means(kernel.KernelMap(CENTERS[:, :2], 0.5), 0.5)
+    assert session.rest == 1
+
+
+# --- a user's feature map ------------------------------------------------------------------------
+
+
+def bad_rows(X):
+    """Fail in every way that a map of one row can fail, by the row's first value."""
+    v = float(np.asarray(X)[0, 0])
+    if v > 1.5:
+        raise RuntimeError(f"a row that must not decide anything: {v}")
+    if v > 1.2:
+        return np.zeros((1, 5))
+    if v > 1.0:
+        return np.array([[v, np.nan]])
+    if v > 0.8:
+        return "text"
+    if v > 0.6:
+        return None
+    return np.array([[v, v * v]])
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_rows_that_fail_count_as_the_centre_and_decide_for_themselves(adjacency):
+    view = kernel.Box([-3.0, 0.0], [3.0, 9.0])
+    seen = []
+
+    def basis(X):
+        seen.append(len(X))
+        return bad_rows(X)
+
+    session = open_session(epsilon=1e7, adjacency=adjacency)
+    mean, n = session.basis_mean(basis, view)
+    v = X[:, 0]
+    good = v <= 0.6
+    clipped = np.clip(np.c_[v, v**2], view.low, view.high)
+    expected = np.where(good[:, None], clipped, view.center).mean(axis=0)
+    np.testing.assert_allclose(mean.value, expected, atol=1e-4)
+    assert n == pytest.approx(700, rel=1e-5)
+    assert set(seen) == {1}
+
+
+def test_blocks_equal_rows_one_at_a_time():
+    view = kernel.Box([-3.0, 0.0], [3.0, 9.0])
+
+    def basis(X):
+        if np.any(X[:, 0] > 1.5):
+            raise RuntimeError
+        features = np.c_[X[:, 0], X[:, 0] ** 2]
+        features[X[:, 0] > 1.0, 1] = np.inf
+        return features
+
+    exact = []
+    for blocks in (False, True):
+        with tape.record() as t:
+            open_session().basis_mean(basis, view, exact_blocks=blocks)
+        exact.append(t.entries[0].exact.tolist())
+    assert exact[0] == exact[1]
+
+
+def test_sparse_output_and_tables_are_taken():
+    pandas = pytest.importorskip("pandas")
+    view = kernel.Box([0.0] * 3, [9.0] * 3)
+    maps = [
+        lambda X: X**2,
+        lambda X: sparse.csr_matrix(X**2),
+        lambda X: sparse.coo_array(X**2),
+        lambda X: pandas.DataFrame(X**2),
+        lambda X: (X**2).tolist(),
+    ]
+    for blocks in (False, True):
+        exact = []
+        for basis in maps:
+            with tape.record() as t:
+                open_session(X[:50]).basis_mean(basis, view, exact_blocks=blocks)
+            exact.append(t.entries[0].exact.tolist())
+        assert all(e == exact[0] for e in exact)
+
+
+def test_the_map_gets_the_callers_own_container():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X[:40], columns=["a", "b", "c"])
+    rows = kernel.check_rows(table, estimator="T")
+    session = kernel.open_session(rows, estimator="T", epsilon=1e7)
+    mean, _ = session.basis_mean(lambda X: X[["b"]].to_numpy(), kernel.Box([-4.0], [4.0]))
+    assert mean.value[0] == pytest.approx(X[:40, 1].mean(), abs=1e-4)
+
+
+def test_the_users_interrupt_is_not_swallowed():
+    def basis(X):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        open_session().basis_mean(basis, kernel.Box([0.0], [1.0]))
