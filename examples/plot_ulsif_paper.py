@@ -38,10 +38,10 @@ from skdp.exceptions import PublishedRowsWarning
 
 parser = argparse.ArgumentParser(description="Reproduce the experiment on private uLSIF.")
 parser.add_argument(
-    "--draws", type=int, default=20, help="draws behind the table (paper goal: 200)"
+    "--draws", type=int, default=200, help="draws behind the table; 200 take minutes"
 )
 parser.add_argument("--output", type=Path, default=Path("plot_ulsif_paper.png"))
-arguments, _ = parser.parse_known_args()
+arguments = parser.parse_args()
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.1, 1.0, 10.0)
@@ -191,7 +191,7 @@ for name, reference in REFERENCE.items():
     print(f"{name:<26}" + "".join(cells))
 
 # %%
-# Is the default better than the others, or lucky? Draws are resampled as wholes (a paired bootstrap):
+# Is the default better than the others, or lucky? Draws are resampled as wholes (paired bootstrap):
 # the 95% quantile of its median minus theirs has to be below 0.
 
 print("\n95% quantile of the default's median minus that of the others (paired bootstrap)")

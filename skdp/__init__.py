@@ -3,7 +3,7 @@
 from skdp.budget import PrivacyBudget, PrivacyLoss
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
-from skdp.density_ratio import DPuLSIF
+from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.exceptions import (
     BudgetExceededError,
     LedgerError,
@@ -20,6 +20,7 @@ __all__ = [
     "DPPCA",
     "BudgetExceededError",
     "DPKMeans",
+    "DPLogisticRatio",
     "DPMinMaxScaler",
     "DPStandardScaler",
     "DPuLSIF",

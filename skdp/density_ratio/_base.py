@@ -8,6 +8,8 @@ result exactly. Weights are computed from what a fit released and from the calle
 from __future__ import annotations
 
 import hashlib
+import numbers
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,66 @@ from sklearn.utils.validation import validate_data
 
 from skdp import kernel
 from skdp.base import PrivateMixin
+from skdp.budget import exact
 
-__all__ = ["DensityRatio", "effective_sample_size"]
+__all__ = [
+    "DensityRatio",
+    "check_candidates",
+    "check_choice",
+    "check_rate",
+    "check_real",
+    "effective_sample_size",
+]
 
 Floats = NDArray[np.float64]
-LARGEST_WEIGHT = 1e300  # finite, and so are sums of many
+LARGEST_WEIGHT = 1e100  # finite, and so are squares and their sums
+
+
+def check_choice(value: Any, name: str, allowed: tuple[str, ...]) -> str:
+    """Return one of the allowed words, or raise with the name and what it may be."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+    return value
+
+
+def check_real(value: Any, name: str, low: float, high: float) -> float:
+    """Return a number of a closed range, or raise."""
+    text = f"{name} must be a number of at least {low:g} and at most {high:g}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{text}, got {type(value).__name__}")
+    number = float(value)
+    if not low <= number <= high:  # False for NaN too
+        raise ValueError(f"{text}, got {number!r}")
+    return number
+
+
+def check_candidates(value: Any, name: str) -> Floats | None:
+    """Return positive numbers to choose from, or None for ``"private"``."""
+    text = f"{name} must be 'private', a finite number above 0 or a sequence of such numbers"
+    if isinstance(value, str):
+        if value == "private":
+            return None
+        raise ValueError(f"{text}, got {value!r}")
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        candidates = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise TypeError(f"{text}, got {type(value).__name__}") from None
+    good = candidates.ndim == 1 and 0 < candidates.size <= 100
+    if not (good and np.isfinite(candidates).all() and np.all(candidates > 0)):
+        raise ValueError(text)
+    return candidates
+
+
+def check_rate(value: Any, name: str) -> Fraction | None:
+    """Return a public sampling rate as the fraction of its decimal, or None."""
+    if value is None:
+        return None
+    rate = check_real(value, name, 0.0, 1.0)
+    if rate < 2.0**-32:
+        raise ValueError(f"{name} must be None or a number from 2**-32 to 1, got {rate!r}")
+    return exact(rate)
 
 
 def effective_sample_size(weights: Floats) -> float:

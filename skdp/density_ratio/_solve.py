@@ -125,9 +125,11 @@ def criterion(moments: Moments, alphas: Floats, baseline: float) -> Floats:
 
 def median_distance(rows: Floats) -> float:
     """Return the median Euclidean distance of distinct rows; 1 if all are the same."""
+    unit = float(np.abs(rows).max(initial=0.0)) or 1.0
+    rows = rows / unit  # squares of huge rows would overflow
     square = np.einsum("ij,ij->i", rows, rows)
     distances = square[:, None] + square - 2.0 * (rows @ rows.T)
     scale = float(square.max(initial=0.0)) * 1e-12
     apart = distances[np.triu_indices(len(rows), 1)]
     apart = apart[apart > scale]
-    return float(np.sqrt(np.median(apart))) if apart.size else 1.0
+    return float(np.sqrt(np.median(apart))) * unit if apart.size else 1.0

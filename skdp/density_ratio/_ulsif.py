@@ -9,7 +9,6 @@ the release.
 from __future__ import annotations
 
 import math
-import numbers
 import warnings
 from fractions import Fraction
 from typing import Any, Self
@@ -26,9 +25,17 @@ from sklearn.preprocessing import (
 
 from skdp import kernel
 from skdp.base import check_bounds, check_integer
-from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.amounts import exact, round_up
-from skdp.density_ratio._base import LARGEST_WEIGHT, DensityRatio, effective_sample_size
+from skdp.budget import Cost, PrivacyBudget, exact
+from skdp.budget.amounts import round_up
+from skdp.density_ratio._base import (
+    LARGEST_WEIGHT,
+    DensityRatio,
+    check_candidates,
+    check_choice,
+    check_rate,
+    check_real,
+    effective_sample_size,
+)
 from skdp.density_ratio._features import (
     BasisValues,
     Features,
@@ -56,57 +63,6 @@ _MAX_CENTERS = 2000
 
 # Transformers that give a row the same bits in every block, which may therefore be mapped at once.
 _ELEMENTWISE = (KBinsDiscretizer, OneHotEncoder, PolynomialFeatures, SplineTransformer)
-
-
-# --- parameters -------------------------------------------------------------------------------
-
-
-def _check_choice(value: Any, name: str, allowed: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
-    return value
-
-
-def _check_candidates(value: Any, name: str) -> Floats | None:
-    """Return positive numbers to choose from, or None for ``"private"``."""
-    text = f"{name} must be 'private', a finite number above 0 or a sequence of such numbers"
-    if isinstance(value, str):
-        if value == "private":
-            return None
-        raise ValueError(f"{text}, got {value!r}")
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        numbers_ = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise TypeError(f"{text}, got {type(value).__name__}") from None
-    good = numbers_.ndim == 1 and 0 < numbers_.size <= 100
-    if not (good and np.isfinite(numbers_).all() and np.all(numbers_ > 0)):
-        raise ValueError(text)
-    return numbers_
-
-
-def _check_rate(value: Any) -> Fraction | None:
-    """Return the public sampling rate as the fraction of its decimal."""
-    if value is None:
-        return None
-    text = "sampling_rate must be None or a number in (0, 1]"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{text}, got {type(value).__name__}")
-    rate = float(value)
-    if not 0 < rate <= 1:
-        raise ValueError(f"{text}, got {rate!r}")
-    return exact(rate)
-
-
-def _check_baseline(value: Any) -> float:
-    text = "baseline must be a number of at least 0 and at most 1e6"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{text}, got {type(value).__name__}")
-    baseline = float(value)
-    if not (math.isfinite(baseline) and 0 <= baseline <= 1e6):
-        raise ValueError(f"{text}, got {baseline!r}")
-    return baseline
 
 
 # --- the estimator ----------------------------------------------------------------------------
@@ -158,7 +114,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         The weight of every row that a large ridge ends in: if there is nothing but noise, rows
         weigh the same. 0 is the source's model.
     nonnegative : {"weights", "coefficients"}, default="weights"
-        What is cut off at 0. ``"coefficients"`` is the source's (eq. 19), and was worse.
+        What is cut off at 0. ``"coefficients"`` is the source's (eq. 19); it was worse, and the
+        choice of `alpha` does not know of it: state `alpha` then.
     bounds : "public" or tuple (low, high), default="public"
         Box of noisy centres, from public knowledge; ``"public"`` takes the range of the public
         sample, outside of which no weights are needed.
@@ -310,17 +267,17 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     def _check_parameters(self) -> None:
         """Raise for a bad parameter that can be judged without the data."""
         check_integer(self.n_centers, "n_centers", low=1, high=_MAX_CENTERS)
-        _check_choice(self.kernel, "kernel", ("rbf", "laplacian"))
-        _check_choice(self.noise, "noise", ("correlated", "independent"))
-        _check_choice(self.nonnegative, "nonnegative", ("weights", "coefficients"))
-        _check_baseline(self.baseline)
-        gammas = _check_candidates(self.gamma, "gamma")
-        _check_candidates(self.alpha, "alpha")
+        check_choice(self.kernel, "kernel", ("rbf", "laplacian"))
+        check_choice(self.noise, "noise", ("correlated", "independent"))
+        check_choice(self.nonnegative, "nonnegative", ("weights", "coefficients"))
+        check_real(self.baseline, "baseline", 0.0, 1e6)
+        gammas = check_candidates(self.gamma, "gamma")
+        check_candidates(self.alpha, "alpha")
         if gammas is not None and gammas.size > 8:
             raise ValueError("gamma must be at most 8 numbers to choose from")
-        rate = _check_rate(self.sampling_rate)
+        rate = check_rate(self.sampling_rate, "sampling_rate")
         if isinstance(self.centers, str):
-            _check_choice(self.centers, "centers", ("public", "noisy", PUBLISHED))
+            check_choice(self.centers, "centers", ("public", "noisy", PUBLISHED))
         if isinstance(self.bounds, str) and self.bounds != "public":
             raise ValueError(f"bounds must be 'public' or a pair (low, high), got {self.bounds!r}")
         if (self.basis is None) != (self.basis_bounds is None):
@@ -343,7 +300,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """Return the delta that publishing rows costs, rounded up; refuse if delta is smaller."""
         if not self._publishes:
             return 0.0
-        rate = _check_rate(self.sampling_rate)
+        rate = check_rate(self.sampling_rate, "sampling_rate")
         if self._adjacency == "replace_one":
             rate = Fraction(min(self.n_centers, n_private), n_private)
         assert rate is not None
@@ -392,6 +349,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             rows, public, private = self._open_samples(X, y)
             stated = self._stated_centers(public.shape[1])
             box = self._box_of_centers(public)
+            gammas = self._gammas(public)
             container = kernel.public_part(X, private)
             basis = self._public_basis(container, len(public))
             apart = self._published_delta(int(private.sum()))
@@ -412,7 +370,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 np.errstate(all="ignore"),
             ):
                 if basis is None:
-                    self._fit_kernel(session, public, stated, box)
+                    self._fit_kernel(session, public, stated, box, gammas)
                 else:
                     self._fit_basis(session, container, public, basis)
                 self.privacy_ = session.certificate()
@@ -458,6 +416,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         public: Floats,
         stated: Floats | None,
         box: tuple[Floats, Floats],
+        gammas: Floats,
     ) -> None:
         """Choose centres, release the kernel means, and solve."""
         replace = session.adjacency == "replace_one"
@@ -467,7 +426,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if not replace and (correlated or needs_rate):
             n = max(1.0, float(session.count(_COUNT_SHARE).value))
         centers = self._centers(session, public, stated, box, n)
-        gammas = self._gammas(public)
         features = KernelValues(kernel.KernelMap(centers, gammas, kernel=self.kernel), gammas)
         moments = public_moments(features, None, public)
         if correlated:
@@ -503,7 +461,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if stated is not None:
             return stated
         size = self.n_centers
-        rate = _check_rate(self.sampling_rate)
+        rate = check_rate(self.sampling_rate, "sampling_rate")
         if self.centers == "public":
             if len(public) <= size:
                 return public
@@ -522,14 +480,13 @@ class DPuLSIF(DensityRatio, BaseEstimator):
 
     def _gammas(self, public: Floats) -> Floats:
         """Return the rates to choose from, in ascending order; they depend on public rows only."""
-        stated = _check_candidates(self.gamma, "gamma")
+        stated = check_candidates(self.gamma, "gamma")
         if stated is not None:
             return np.unique(stated)
         some = np.unique(np.linspace(0, len(public) - 1, min(len(public), 500)).astype(np.intp))
         typical = median_distance(public[some])
-        if self.kernel == "laplacian":
-            return np.array([1.0 / (scale * typical) for scale in _SCALES])
-        return np.array([0.5 / (scale * typical) ** 2 for scale in _SCALES])
+        rates = 1.0 / (np.array(_SCALES) * min(max(typical, 1e-100), 1e100))
+        return rates if self.kernel == "laplacian" else 0.5 * rates**2
 
     def _fit_basis(
         self, session: kernel.Session, container: Any, public: Floats, basis: BasisValues
@@ -556,8 +513,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         n_private: float,
     ) -> None:
         """Choose scale and ridge by the criterion, and set the fitted attributes."""
-        baseline = _check_baseline(self.baseline)
-        alphas = _check_candidates(self.alpha, "alpha")
+        baseline = check_real(self.baseline, "baseline", 0.0, 1e6)
+        alphas = check_candidates(self.alpha, "alpha")
         alphas = _ALPHAS if alphas is None else alphas
         matrix = plan.matrix
         second = matrix @ public.second @ matrix.T

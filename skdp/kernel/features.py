@@ -3,14 +3,15 @@
 Releases the mean over the rows of kernel values k_j(x, c_l) at several scales j: a public linear
 image of them (sensitivity 1, or sqrt(2) under replace-one, if the image is whitened by the Gram
 matrices, whatever the number of centres), or each with independent noise; and the mean of any
-clipped map of a row. Centres, kernels and maps are
-public. Kernel values are integers in steps of 2**-30, decided by a row alone, so that sums are
-exact like all statistics here. Proofs: kernel/README.md, "Kernel means".
+clipped map of a row. Centres, kernels and maps are public. Kernel values are integers in steps of
+2**-30, decided by a row alone, so that sums are exact like all statistics here. Proofs:
+kernel/README.md, "Kernel means".
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -80,9 +81,9 @@ def _vector_exp(x: Floats) -> None:
 class KernelMap:
     """Row map x -> trunc(k_j(x, c_l) / g), g = 2**-30, for all scales j and centres l.
 
-    k_j(x, c) = exp(-gammas_j dist(x, c)), scale by scale: column j b + l. Rows and centres are
-    clipped to a public box, beyond which every value is below one step, and rounded to a common
-    power-of-two grid, so that distances are exact integers.
+    k_j(x, c) = exp(-gammas_j dist(x, c)); scale by scale, in the order given: column j b + l. Rows
+    and centres are clipped to a public box, beyond which every value is below one step, and rounded
+    to a common power-of-two grid, so that distances are exact integers.
 
     Guarantee: as every view's map. An integer depends on its row alone: where the float value is so
     near an integer that another evaluation could fall on its other side, one at a time decides.
@@ -368,7 +369,7 @@ class LinearImage:
     ----------
     bound : float
     step : float
-        User units of one step of `apply`: a power of two, 2**19 to 2**21 steps to the bound.
+        User units of one step of `apply`: a power of two, 2**19 to 2**20 steps to the bound.
 
     Raises
     ------
@@ -419,10 +420,11 @@ class LinearImage:
 
     def apply(self, total: NDArray) -> NDArray:
         """Return floor(M total) of an exact sum of images, in steps."""
-        exact = self._matrix.astype(object) @ total.astype(object)
+        sums = [int(v) for v in total]
+        # Not negative: by the slack alone the bound is above 2**-22 of M's largest entry.
         shift = self._bits + _STEP_BITS - self._step_bits
         # Python's shifts are exact, and to the right they round down.
-        whole = [int(v) >> shift if shift >= 0 else int(v) << -shift for v in exact]
+        whole = [sum(map(operator.mul, row.tolist(), sums)) >> shift for row in self._matrix]
         large = any(abs(v) >= 2**62 for v in whole)
         return np.array(whole, dtype=object if large else np.int64)
 
@@ -534,7 +536,7 @@ class FeatureDoors(Doors):
 
         Returns
         -------
-        mean : Release, value of shape (b,)
+        mean : Release, value of shape (n_scales * b,)
         n : float
             Exact under replace-one, noisy otherwise; at least 1.
         """

@@ -58,8 +58,8 @@ _NOT_A_NUMBER = (
     "encode other columns from public knowledge first."
 )
 _NOT_MARKS = "y must mark every row of X: 1 for a private row, 0 for a public one."
-_NO_PUBLIC = "y marks no public row: at least one must be 0."
-_NO_PRIVATE = "y marks no private row: at least one must be 1."
+_NO_PUBLIC = "y marks no public row (one class only): at least one must be 0."
+_NO_PRIVATE = "y marks no private row (one class only): at least one must be 1."
 _NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
 

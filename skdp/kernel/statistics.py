@@ -113,7 +113,7 @@ def exact_sum(rows: Rows, view: View) -> tuple[NDArray, int]:
     def add(block: Floats, totals: list[NDArray]) -> None:
         totals[0] += as_total(np.ones(len(block)) @ view.map(block), dtype)
 
-    (total,) = fold(rows, add, lambda: [np.zeros(view.n_dims, dtype=dtype)])
+    (total,) = fold(rows, add, lambda: [np.zeros(view.n_dims, dtype=dtype)], width=view.n_dims)
     return total, rows._n
 
 
