@@ -27,6 +27,8 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import PrivacyBudget
@@ -34,7 +36,13 @@ from skdp.budget import Cost
 from skdp.budget import ledger as ledger_module
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
-from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+from skdp.density_ratio import DPuLSIF
+from skdp.exceptions import (
+    BudgetExceededError,
+    LedgerError,
+    PublishedRowsWarning,
+    SealedBudgetError,
+)
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 
 # Cells that no message may quote, and how they would look in one.
@@ -47,13 +55,51 @@ ESTIMATORS = {
     "pca": DPPCA(2),
     "kmeans": DPKMeans(3),
     "kmeans_lloyd": DPKMeans(3, algorithm="lloyd", max_iter=2),
+    "ulsif": DPuLSIF(n_centers=10),
 }
+# Other code for private rows of any values; what is refused before, is refused by the same code.
+VARIANTS = {
+    "ulsif_noisy": DPuLSIF("noisy", n_centers=5, noise="independent"),
+    "ulsif_basis": DPuLSIF(basis=PolynomialFeatures(2), basis_bounds=(-5, 5)),
+}
+# Of two samples: fitted with marks, y = 1 for a private row and y = 0 for a public one.
+MARKED = {name: e for name, e in ESTIMATORS.items() if get_tags(e).target_tags.required}
 BOUNDED = {name: e for name, e in ESTIMATORS.items() if hasattr(e, "bounds")}
 every_estimator = pytest.mark.parametrize("kind", ESTIMATORS)
+every_variant = pytest.mark.parametrize("kind", [*ESTIMATORS, *VARIANTS])
+every_estimator_of_two_samples = pytest.mark.parametrize("kind", MARKED)
 every_bounded_estimator = pytest.mark.parametrize("kind", BOUNDED)
 fitted_or_not = pytest.mark.parametrize("fitted", [False, True], ids=["unfitted", "fitted"])
 
 GOOD = np.random.default_rng(0).normal(size=(60, 4))
+
+
+def takes_marks(estimator):
+    return get_tags(estimator).target_tags.required
+
+
+def marks(X):
+    """Return marks of as many rows as X has, if it has any number: the odd rows are private."""
+    try:
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
+    except (TypeError, IndexError):
+        n = 2
+    return np.arange(n) % 2
+
+
+def fit(estimator, X):
+    """Fit the estimator on these rows, marked if need be."""
+    return estimator.fit(X, marks(X)) if takes_marks(estimator) else estimator.fit(X)
+
+
+def score(estimator, X):
+    return estimator.score(X, marks(X)) if takes_marks(estimator) else estimator.score(X)
+
+
+def answer(estimator, X):
+    """Return what the estimator says of rows."""
+    method = "predict" if hasattr(estimator, "predict") else "transform"
+    return getattr(estimator, method)(X)
 
 
 def chain(error):
@@ -73,7 +119,7 @@ def chain(error):
 def _shared(kind, fitted):
     """Return an estimator with a budget of its own; tests work on copies, and charge nothing."""
     estimator = clone(ESTIMATORS[kind]).set_params(budget=PrivacyBudget(100.0, 1e-3))
-    return estimator.fit(GOOD) if fitted else estimator
+    return fit(estimator, GOOD) if fitted else estimator
 
 
 def prepared(kind, fitted, own_budget=None, **parameters):
@@ -81,7 +127,7 @@ def prepared(kind, fitted, own_budget=None, **parameters):
     if own_budget is None:
         return copy.deepcopy(_shared(kind, fitted)).set_params(**parameters)
     estimator = clone(ESTIMATORS[kind]).set_params(budget=own_budget)
-    return (estimator.fit(GOOD) if fitted else estimator).set_params(**parameters)
+    return (fit(estimator, GOOD) if fitted else estimator).set_params(**parameters)
 
 
 def named(value):
@@ -134,6 +180,7 @@ def bad_rows():
     """Yield (name, X, error, text that the message must hold)."""
     nothing = "NaN or infinity"
     text = "numeric"
+    no_rows = "0 sample|no public row"  # of two samples there is none of either
     yield "nan", planted(np.nan), ValueError, nothing
     yield "infinity", planted(np.inf), ValueError, nothing
     yield "minus infinity", planted(-np.inf), ValueError, nothing
@@ -184,13 +231,13 @@ def bad_rows():
     yield "polars column", pl.Series("a", [NUMBER, 1.0]), ValueError, "2D array"
     yield "ragged", [[NUMBER, 1.0], [NUMBER]], ValueError, "X must be"
     yield "structured", np.zeros(4, dtype=[("a", float), ("b", float)]), ValueError, "X must"
-    yield "no rows", np.empty((0, 4)), ValueError, "0 sample"
+    yield "no rows", np.empty((0, 4)), ValueError, no_rows
     yield "no columns", np.empty((4, 0)), ValueError, "0 feature"
     yield "neither", np.empty((0, 0)), ValueError, "0 (sample|feature)"
     yield "empty list", [], ValueError, "2D array"
-    yield "pandas no rows", frame([]), ValueError, "0 sample"
+    yield "pandas no rows", frame([]), ValueError, no_rows
     yield "pandas no columns", pd.DataFrame(index=[0, 1]), ValueError, "0 feature"
-    yield "polars no rows", pl.DataFrame({"a": [], "b": []}), ValueError, "0 sample"
+    yield "polars no rows", pl.DataFrame({"a": [], "b": []}), ValueError, no_rows
     for form in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil"):
         for kind in ("array", "matrix"):
             X = getattr(sparse, f"{form}_{kind}")(planted(0.0))
@@ -204,7 +251,7 @@ BAD_ROWS = [pytest.param(*case[1:], id=case[0]) for case in bad_rows()]
 @pytest.mark.parametrize(("X", "errors", "match"), BAD_ROWS)
 @every_estimator
 def test_bad_rows(kind, X, errors, match, fitted):
-    refused(prepared(kind, fitted), lambda e: e.fit(X), errors, match)
+    refused(prepared(kind, fitted), lambda e: fit(e, X), errors, match)
 
 
 @pytest.mark.parametrize(("X", "errors", "match"), BAD_ROWS)
@@ -212,9 +259,11 @@ def test_bad_rows(kind, X, errors, match, fitted):
 def test_bad_rows_after_fit(kind, X, errors, match):
     """The caller's own argument may be private to the caller: the same texts."""
     estimator = prepared(kind, fitted=True)
-    for method in ("transform", "predict", "score", "inverse_transform"):
+    for method in ("transform", "predict", "inverse_transform"):
         if hasattr(estimator, method):
             refused(estimator, lambda e, m=method: getattr(e, m)(X), errors, match)
+    if hasattr(estimator, "score"):
+        refused(estimator, lambda e: score(e, X), errors, match)
 
 
 @every_estimator
@@ -222,12 +271,11 @@ def test_bad_rows_with_names(kind):
     """Names of columns are public; what stands in the columns is not."""
     estimator = prepared(kind, fitted=False)
     names = ["a", "b", "c", "d"]
-    estimator.fit(pd.DataFrame(GOOD, columns=names))
+    fit(estimator, pd.DataFrame(GOOD, columns=names))
     other = pd.DataFrame(GOOD, columns=names[::-1])
-    method = "predict" if hasattr(estimator, "predict") else "transform"
-    refused(estimator, lambda e: getattr(e, method)(other), ValueError, "feature names")
-    estimator.fit(GOOD)
-    refused(estimator, lambda e: getattr(e, method)(GOOD[:, :3]), ValueError, "features")
+    refused(estimator, lambda e: answer(e, other), ValueError, "feature names")
+    fit(estimator, GOOD)
+    refused(estimator, lambda e: answer(e, GOOD[:, :3]), ValueError, "features")
 
 
 @fitted_or_not
@@ -250,7 +298,7 @@ def test_arguments_that_fit_does_not_take(kind, name, fitted):
 def test_more_columns_than_the_kernel_takes():
     """Its norms are exact for 8192 columns; a table of more is refused before the charge."""
     X = np.full((3, 8193), NUMBER)
-    refused(prepared("pca", fitted=False), lambda e: e.fit(X), ValueError, "8192 features")
+    refused(prepared("pca", fitted=False), lambda e: fit(e, X), ValueError, "8192 features")
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -272,7 +320,7 @@ PARAMETERS = [
 @every_estimator
 def test_bad_privacy_parameters(kind, name, value, error, fitted):
     estimator = prepared(kind, fitted, **{name: value})
-    refused(estimator, lambda e: e.fit(np.full((20, 4), NUMBER)), error, name)
+    refused(estimator, lambda e: fit(e, np.full((20, 4), NUMBER)), error, name)
     if name in ("epsilon", "delta", "budget"):
         refused(estimator, lambda e: e.privacy_cost(), error, name)
 
@@ -308,10 +356,13 @@ BOUNDS = [
 )
 @every_bounded_estimator
 def test_bad_bounds(kind, bounds, error, fitted):
+    if kind in MARKED and bounds == "public":  # their default; they learn none
+        bounds = "private"
     estimator = prepared(kind, fitted, bounds=bounds)
-    refused(estimator, lambda e: e.fit(np.full((20, 4), NUMBER)), error, "bounds")
+    refused(estimator, lambda e: fit(e, np.full((20, 4), NUMBER)), error, "bounds")
 
 
+CANDIDATES = [("ulsif", "gamma"), ("ulsif", "alpha")]
 OWN = [
     *[("pca", "norm_bound", v, ValueError) for v in (0, -1.0, np.nan, np.inf, "big", 10**400)],
     *[("pca", "norm_bound", v, TypeError) for v in (True, None, [1.0, 2.0])],
@@ -330,6 +381,29 @@ OWN = [
     *[("minmax_scaler", "feature_range", v, ValueError) for v in ((1, 1), (0, np.nan), 5)],
     *[("minmax_scaler", "q", v, (TypeError, ValueError)) for v in ("low", 0, 0.7, None, True)],
     ("minmax_scaler", "clip", "no", TypeError),
+    *[("ulsif", "centers", v, ValueError) for v in ("private", "", 1, None, [1.0], [], object())],
+    *[("ulsif", "centers", v, ValueError) for v in (np.ones((3, 2)), np.full((3, 4), np.nan))],
+    ("ulsif", "centers", np.ones((2001, 4)), ValueError),
+    *[("ulsif", "n_centers", v, ValueError) for v in (0, -1, 2001)],
+    *[("ulsif", "n_centers", v, TypeError) for v in (2.0, "8", None, True)],
+    *[("ulsif", "kernel", v, ValueError) for v in ("gaussian", "", None, 1, [], np.exp)],
+    *[(k, n, v, ValueError) for k, n in CANDIDATES for v in (0, -1.0, np.nan, np.inf, "auto", "")],
+    *[(k, n, v, ValueError) for k, n in CANDIDATES for v in ([], [1.0, 0.0], [[1.0]], [1.0] * 101)],
+    *[
+        (k, n, v, (TypeError, ValueError))
+        for k, n in CANDIDATES
+        for v in (None, True, 1j, {}, 10**400)
+    ],
+    ("ulsif", "gamma", [1.0] * 9, ValueError),
+    *[("ulsif", "noise", v, ValueError) for v in ("gaussian", "", None, 1, [])],
+    *[("ulsif", "nonnegative", v, ValueError) for v in ("no", None, True)],
+    *[("ulsif", "baseline", v, ValueError) for v in (-1, np.nan, np.inf)],
+    *[("ulsif", "baseline", v, TypeError) for v in ("1", None, True)],
+    *[("ulsif", "sampling_rate", v, ValueError) for v in (0, -0.5, 1.5, np.nan)],
+    *[("ulsif", "sampling_rate", v, TypeError) for v in ("0.5", True, [0.5])],
+    # The noise is scaled to the stated bounds: a basis has none of its own.
+    ("ulsif", "basis", PolynomialFeatures(), ValueError),
+    ("ulsif", "basis_bounds", (0, 1), ValueError),
 ]
 
 
@@ -337,7 +411,110 @@ OWN = [
 @pytest.mark.parametrize(("kind", "name", "value", "error"), OWN, ids=named)
 def test_bad_parameters_of_their_own(kind, name, value, error, fitted):
     estimator = prepared(kind, fitted, **{name: value})
-    refused(estimator, lambda e: e.fit(np.full((20, 4), NUMBER)), error, name)
+    refused(estimator, lambda e: fit(e, np.full((20, 4), NUMBER)), error, name)
+
+
+@fitted_or_not
+@pytest.mark.parametrize(
+    "value",
+    [(0, np.inf), (-np.inf, 0), (0, np.nan), (1, 0), (None, 1), (0,), 5, "private", "public", {},
+     ([0] * 4, [1] * 4), ([], []), (np.zeros((1, 5)), np.ones((1, 5))), (0, 10**400), (0, 1j)],
+    ids=named,
+)  # fmt: skip
+def test_bounds_that_do_not_bound_a_basis(value, fitted):
+    estimator = prepared("ulsif", fitted, basis=PolynomialFeatures(1), basis_bounds=value)
+    refused(estimator, lambda e: fit(e, GOOD), (TypeError, ValueError), "basis_bounds")
+
+
+@fitted_or_not
+@pytest.mark.parametrize("value", [5, "poly", PolynomialFeatures, abs, {}], ids=named)
+def test_a_basis_that_is_no_transformer(value, fitted):
+    estimator = prepared("ulsif", fitted, basis=value, basis_bounds=(0, 1))
+    refused(estimator, lambda e: fit(e, GOOD), TypeError, "basis")
+
+
+@pytest.mark.parametrize(
+    "output", [lambda X: X[:1], lambda X: X[0], lambda X: X[:, :0]], ids=range(3)
+)
+def test_a_basis_that_gives_no_row_for_every_row(output):
+    transformer = FunctionTransformer(output)
+    estimator = prepared("ulsif", False, basis=transformer, basis_bounds=(-9, 9))
+    refused(estimator, lambda e: fit(e, GOOD), ValueError, "basis")
+
+
+# --- marks --------------------------------------------------------------------------------------
+
+TURNS = np.arange(60) % 2
+
+
+def bad_marks():
+    """Yield (name, y, text that the message must hold)."""
+    other = "y must mark every row.* 1 for a private row, 0 for a public one"
+    yield "none", None, "requires y to be passed"
+    yield "no private row", np.zeros(60), "y marks no private row"
+    yield "no public row", np.ones(60), "y marks no public row"
+    yield "codes 1 and 2", TURNS + 1, other
+    yield "codes -1 and 1", 2 * TURNS - 1, other
+    yield "a third value", np.where(np.arange(60) == 7, 2, TURNS), other
+    yield "a weight", np.where(np.arange(60) == 7, NUMBER, TURNS), other
+    yield "nan", np.where(np.arange(60) == 7, np.nan, TURNS), other
+    yield "words", np.where(TURNS == 1, WORD, "public"), other
+    yield "a word", np.where(np.arange(60) == 7, WORD, TURNS.astype(object)), other
+    yield "pandas words", pd.Series(np.where(TURNS == 1, WORD, "public")), other
+    yield "pandas na", pd.array([1, None, 0] * 20, "Int64"), other
+    yield "two columns", np.column_stack([TURNS, TURNS]), other
+    yield "a number", 1, other
+    yield "too short", TURNS[:59], "y must have as many entries as X has rows"
+    yield "too long", np.append(TURNS, 1), "y must have as many entries as X has rows"
+
+
+BAD_MARKS = [pytest.param(*case[1:], id=case[0]) for case in bad_marks()]
+
+
+@fitted_or_not
+@pytest.mark.parametrize(("y", "match"), BAD_MARKS)
+@every_estimator_of_two_samples
+def test_bad_marks(kind, y, match, fitted):
+    X = GOOD + NUMBER
+    refused(prepared(kind, fitted), lambda e: e.fit(X, y), ValueError, match)
+    if fitted:
+        refused(prepared(kind, fitted), lambda e: e.score(X, y), ValueError, match)
+
+
+@every_estimator_of_two_samples
+def test_marks_are_not_left_out(kind):
+    for call in (lambda e: e.fit(GOOD), lambda e: e.fit(GOOD, groups=TURNS)):
+        refused(prepared(kind, False), call, TypeError, "'y'|groups")
+
+
+@every_estimator_of_two_samples
+def test_a_bad_public_row_is_refused_like_a_private_one(kind):
+    for place in (4, 5):
+        X = GOOD + NUMBER
+        X[place, 1] = np.nan
+        refused(
+            prepared(kind, False), lambda e, X=X: e.fit(X, TURNS), ValueError, "NaN or infinity"
+        )
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_or_remove_one"])
+def test_published_rows_need_their_share_as_delta(adjacency):
+    """Variant C: refused before the warning and the charge, if delta is below what it publishes."""
+    budget = PrivacyBudget(100.0, 0.9, adjacency=adjacency)
+    estimator = DPuLSIF("published_private_rows", n_centers=6, budget=budget)
+    rate = 0.2  # 6 of 30 private rows
+    if adjacency == "add_or_remove_one":
+        # The share itself would tell the number of private rows.
+        estimator.set_params(delta=0.5)
+        refused(estimator, lambda e: e.fit(GOOD, TURNS), ValueError, "sampling_rate must be given")
+        estimator.set_params(sampling_rate=rate)
+    for delta in (0.0, 1e-6, np.nextafter(rate, 0)):
+        estimator.set_params(delta=delta)
+        refused(estimator, lambda e: e.fit(GOOD, TURNS), ValueError, "delta must be at least 0.2")
+    # A budget of less delta than that refuses as well.
+    estimator.set_params(delta=rate, budget=PrivacyBudget(100.0, 0.1, adjacency=adjacency))
+    with pytest.warns(PublishedRowsWarning):
+        refused(estimator, lambda e: e.fit(GOOD, TURNS), BudgetExceededError, "delta")
 
 
 # --- budgets and ledgers --------------------------------------------------------------------------
@@ -354,7 +531,7 @@ def test_budget_too_small(kind, fitted):
         (PrivacyBudget(1.0, 1e-6, accountant="gdp"), {"epsilon": 1.1, "delta": 1e-6}),
     ):
         first.set_params(budget=budget, **privacy)
-        text = refused(first, lambda e: e.fit(GOOD), BudgetExceededError, "budget")
+        text = refused(first, lambda e: fit(e, GOOD), BudgetExceededError, "budget")
         assert "Nothing was charged" in text
         assert budget.charges == []
 
@@ -371,7 +548,7 @@ def test_ledger_deleted(kind, fitted, tmp_path):
     estimator = ledgered(kind, fitted, path)
     path.unlink()
     refused(
-        estimator, lambda e: e.fit(GOOD), SealedBudgetError, "budget.*a\\.budget", charged=False
+        estimator, lambda e: fit(e, GOOD), SealedBudgetError, "budget.*a\\.budget", charged=False
     )
     assert estimator.budget.sealed
     assert not path.exists()  # and nothing made it anew
@@ -386,10 +563,9 @@ def test_budget_sealed(kind, fitted, tmp_path):
     path.rename(tmp_path / "elsewhere")
     estimator = pickle.loads(model)
     assert estimator.budget.sealed
-    refused(estimator, lambda e: e.fit(GOOD), SealedBudgetError, "budget", charged=False)
+    refused(estimator, lambda e: fit(e, GOOD), SealedBudgetError, "budget", charged=False)
     if fitted:
-        method = "predict" if hasattr(estimator, "predict") else "transform"
-        assert len(getattr(estimator, method)(GOOD)) == len(GOOD)
+        assert len(answer(estimator, GOOD)) == len(GOOD)
 
 
 @fitted_or_not
@@ -401,7 +577,7 @@ def test_ledger_of_another_kind(kind, fitted, tmp_path):
         path.write_bytes(content)
         refused(
             estimator,
-            lambda e: e.fit(GOOD),
+            lambda e: fit(e, GOOD),
             (LedgerError, SealedBudgetError),
             "ledger.*a\\.budget",
             charged=False,
@@ -413,7 +589,7 @@ def test_ledger_of_another_kind(kind, fitted, tmp_path):
     other.close()
     refused(
         estimator,
-        lambda e: e.fit(GOOD),
+        lambda e: fit(e, GOOD),
         (LedgerError, SealedBudgetError),
         "ledger.*a\\.budget",
         charged=False,
@@ -433,11 +609,11 @@ def test_ledger_locked(kind, fitted, tmp_path, monkeypatch):
     before = estimator.budget.charges
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    refused(estimator, lambda e: e.fit(GOOD), LedgerError, "ledger.*locked", charged=False)
+    refused(estimator, lambda e: fit(e, GOOD), LedgerError, "ledger.*locked", charged=False)
     holder.execute("ROLLBACK")
     holder.close()
     assert estimator.budget.charges == before
-    estimator.fit(GOOD)
+    fit(estimator, GOOD)
 
 
 @fitted_or_not
@@ -458,7 +634,7 @@ def test_disk_full(kind, fitted, tmp_path, monkeypatch):
         with pytest.raises(LedgerError, match="disk is full"):
             while True:
                 estimator.budget.charge(Cost(1.0), estimator="", note="x" * size)
-    refused(estimator, lambda e: e.fit(GOOD), LedgerError, "ledger.*disk is full")
+    refused(estimator, lambda e: fit(e, GOOD), LedgerError, "ledger.*disk is full")
 
 
 @pytest.fixture
@@ -487,7 +663,7 @@ def test_ledger_read_only(kind, fitted, open_folder):
                 os.setgroups([])
                 os.setgid(65534)
                 os.setuid(65534)
-            refused(estimator, lambda e: e.fit(GOOD), LedgerError, "ledger.*must be writable")
+            refused(estimator, lambda e: fit(e, GOOD), LedgerError, "ledger.*must be writable")
         except BaseException as error:
             verdict = "".join(traceback.format_exception(error))
         finally:
@@ -537,6 +713,18 @@ def private_tables():
     yield "int8", rng.integers(-128, 128, size=(50, 3)).astype(np.int8)
 
 
+def among_public(X):
+    """Return (X, y): these private rows among public ones."""
+    public = np.random.default_rng(2).normal(size=(8, X.shape[1]))
+    table = np.concatenate([public[:3], X, public[3:]])
+    return table, np.repeat([0, 1, 0], [3, len(X), 5])
+
+
+def fit_private(estimator, X):
+    """Fit the estimator on private rows that these are; there may be none of them."""
+    return estimator.fit(*(among_public(X) if takes_marks(estimator) else (X,)))
+
+
 def released(estimator):
     """Yield every fitted array or number of an estimator."""
     for name, value in vars(estimator).items():
@@ -550,13 +738,14 @@ def released(estimator):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
-@every_estimator
+@every_variant
 def test_private_values_never_raise(kind, X, adjacency):
     for privacy in ({"epsilon": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1e6}):
-        e = clone(ESTIMATORS[kind]).set_params(budget=UNMETERED[adjacency], **privacy)
+        e = clone({**ESTIMATORS, **VARIANTS}[kind])
+        e.set_params(budget=UNMETERED[adjacency], **privacy)
         if "n_components" in e.get_params():
             e.set_params(n_components=1)
-        e.fit(X)
+        fit_private(e, X)
         for name, value in released(e):
             assert np.all(np.isfinite(value)), name
         if hasattr(e, "transform"):
@@ -564,39 +753,69 @@ def test_private_values_never_raise(kind, X, adjacency):
         if hasattr(e, "predict"):
             assert e.predict(X).shape == (len(X),)
         if hasattr(e, "score"):
-            assert not np.isnan(e.score(X))
+            assert not np.isnan(e.score(*(among_public(X) if takes_marks(e) else (X,))))
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
-@every_bounded_estimator
+@pytest.mark.parametrize("kind", [*BOUNDED, "ulsif_noisy"])
 def test_private_values_never_raise_within_stated_bounds(kind, X, adjacency):
     """Bounds of zero width, bounds that hold no row, bounds that hold them all."""
     for bounds in ((0, 0), (1e6, 1e6 + 1), (-1e100, 1e100), (0, 1e-300)):
         for privacy in ({"epsilon": 0.1}, {"epsilon": 1.0, "delta": 1e-6}):
-            e = clone(ESTIMATORS[kind]).set_params(
-                budget=UNMETERED[adjacency], bounds=bounds, **privacy
-            )
-            e.fit(X)
+            e = clone({**ESTIMATORS, **VARIANTS}[kind])
+            e.set_params(budget=UNMETERED[adjacency], bounds=bounds, **privacy)
+            fit_private(e, X)
             for name, value in released(e):
                 assert np.all(np.isfinite(value)), name
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@every_estimator
+@every_variant
 def test_no_rows_are_rows_like_others_where_their_number_is_private(kind, delta):
     """An error, or no charge, would tell neighbours apart: a fold of a search may be empty."""
     budget = PrivacyBudget(10.0, 0.1, adjacency="add_or_remove_one")
     for n in (0, 1):
         X = np.zeros((n, 4))
-        e = clone(ESTIMATORS[kind]).set_params(budget=budget, epsilon=0.5, delta=delta).fit(X)
+        e = clone({**ESTIMATORS, **VARIANTS}[kind])
+        e.set_params(budget=budget, epsilon=0.5, delta=delta)
+        fit_private(e, X)
         for name, value in released(e):
             assert np.all(np.isfinite(value)), name
         for method in ("transform", "predict"):
             if hasattr(e, method):
                 assert len(getattr(e, method)(X)) == n
         if hasattr(e, "score"):
-            assert np.isfinite(e.score(X))
+            assert np.isfinite(e.score(*(among_public(X) if takes_marks(e) else (X,))))
     assert budget.spent.epsilon in (0.0, 1.0)  # nothing at all, or the same for both
+
+
+# --- what depends on the public sample ------------------------------------------------------------
+
+
+def public_tables():
+    """Yield (name, X): public rows that are awkward, but rows."""
+    for name, X in private_tables():
+        if X.shape[1] == 3:
+            yield name, X.astype(float)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("public", [pytest.param(X, id=name) for name, X in public_tables()])
+@pytest.mark.parametrize("kind", [*MARKED, *VARIANTS])
+def test_any_public_sample_gives_finite_weights(kind, public, adjacency):
+    private = np.random.default_rng(3).normal(size=(30, 3))
+    X, y = np.concatenate([private, public]), np.repeat([1, 0], [30, len(public)])
+    for privacy in ({"epsilon": 1.0}, {"epsilon": 1e-3, "delta": 1e-6}):
+        e = clone({**ESTIMATORS, **VARIANTS}[kind])
+        e.set_params(budget=UNMETERED[adjacency], **privacy).fit(X, y)
+        for name, value in released(e):
+            assert np.all(np.isfinite(value)), name
+        for rows in (X, np.sign(X) * 1e308, public[:1]):
+            weights = e.predict(rows)
+            assert np.all(np.isfinite(weights))
+            assert np.all(weights >= 0)
+        assert np.isfinite(e.score(X, y))

@@ -6,8 +6,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import PolynomialFeatures
 
 from skdp import DPPCA, DPKMeans, DPMinMaxScaler, DPStandardScaler
+from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 
 ROWS, COLUMNS = 300_000, 50  # 120 MB
 LIMIT = 32 * 2**20  # the promise is 128 MB at any size; blocks do not grow with the table
@@ -45,3 +47,35 @@ def test_a_fit_needs_blocks_only(table, estimator, form):
     finally:
         tracemalloc.stop()
     assert peak < LIMIT
+
+
+PUBLIC_ROWS = 1000
+CENTERS = 50
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DPuLSIF(n_centers=CENTERS),
+        DPuLSIF(n_centers=CENTERS, noise="independent", delta=1e-6),
+        DPuLSIF("noisy", n_centers=CENTERS, gamma=0.01),
+        DPuLSIF(basis=PolynomialFeatures(1), basis_bounds=(-5, 5)),
+        DPuLSIF(n_centers=CENTERS, gamma=0.01, random_state=0),
+        DPLogisticRatio(10.0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("places", ["interleaved", "one run"])
+def test_a_fit_on_two_samples_needs_blocks_and_the_public_rows(table, estimator, places):
+    """Marks and places of the rows are 17 bytes each; the private rows are never gathered."""
+    y = np.ones(ROWS, dtype=np.int8)
+    step = ROWS // PUBLIC_ROWS if places == "interleaved" else 1
+    y[: step * PUBLIC_ROWS : step] = 0
+    public = PUBLIC_ROWS * 8 * (COLUMNS + 8 * CENTERS)  # rows, and a few arrays of their features
+    tracemalloc.start()
+    try:
+        estimator.fit(table, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < LIMIT + public

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer
+from sklearn.utils.validation import validate_data
 
 from skdp import kernel
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
+from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -59,6 +62,93 @@ class Toy(TransformerMixin, PrivateMixin, BaseEstimator):
         return self._public_array(X) - self.mean_
 
 
+class ToyRatio(PrivateMixin, BaseEstimator):
+    """The smallest estimator of two samples: a private mean beside the public rows' own."""
+
+    def __init__(
+        self,
+        *,
+        bounds: Any = (-1.0, 1.0),
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> ToyRatio:
+        with self._all_or_nothing():
+            self._check_privacy_parameters()
+            rows, public = kernel.check_samples(
+                X, y, estimator=type(self).__name__, allow_empty=self._allow_empty
+            )
+            validate_data(self, X, skip_check_array=True)
+            self.low_, self.high_ = check_bounds(self.bounds, rows.n_features)
+            with self._session(rows) as session:
+                self.mean_ = session.mean(self._view(session)).value
+                self.privacy_ = session.certificate()
+            self.public_mean_ = np.clip(public, self.low_, self.high_).mean(axis=0)
+        return self
+
+    def _view(self, session: kernel.Session) -> kernel.Box:
+        return session.box(self.low_, self.high_)
+
+    def predict(self, X: Any) -> Any:
+        """Return weights: larger on the private mean's side."""
+        rows = np.clip(self._public_array(X), self.low_, self.high_)
+        return np.exp((rows * (self.mean_ - self.public_mean_)).sum(axis=1))
+
+    def score(self, X: Any, y: Any) -> float:
+        weights, private = self.predict(X), np.asarray(y) == 1
+        return float(weights[private].sum() - weights[~private].sum())
+
+
+class _Marked:
+    """Fits an estimator of two samples on whatever targets scikit-learn's checks bring.
+
+    Rows are marked in turn, public and private, because marks other than 0 and 1 are refused.
+    None and targets of another length go through as they are.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        try:
+            return super().fit(X, _in_turn(X, y))  # type: ignore[misc]
+        except ValueError as error:
+            if np.ndim(X) == 2 and np.shape(X)[0] == 1 and "y marks no" in str(error):
+                # The check of one row wants to hear of the number of rows, not of the marks.
+                raise ValueError(f"1 sample: {error}") from None
+            raise
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return super().score(X, _in_turn(X, y))  # type: ignore[misc]
+
+
+def _in_turn(X: Any, y: Any) -> Any:
+    n = np.shape(X)[0] if np.ndim(X) else 0
+    return np.arange(n) % 2 if np.ndim(y) and len(y) == n else y
+
+
+class MarkedToyRatio(_Marked, ToyRatio):
+    pass
+
+
+class MarkedDPuLSIF(_Marked, DPuLSIF):
+    pass
+
+
+class MarkedDPLogisticRatio(_Marked, DPLogisticRatio):
+    pass
+
+
 @dataclass(frozen=True)
 class Case:
     """An estimator as the contract meets it.
@@ -73,12 +163,45 @@ class Case:
         Whether scikit-learn's checks run on it; configurations of one class need them once.
     n_features : int
         Of the rows that it is tested on.
+    samples : bool
+        Whether it is fitted on two samples, of which the rows with y = 1 alone are private.
+    marked : type or None
+        Of two samples: the subclass that scikit-learn's checks run on, since they bring any y.
     """
 
     name: str
     make: Callable[..., Any]
     sklearn: bool = False
     n_features: int = 3
+    samples: bool = False
+    marked: type | None = None
+
+    def checked(self, **privacy: Any) -> Any:
+        """Return what scikit-learn's checks run on."""
+        return (self.marked or self.make)(**privacy)
+
+    def table(self, private: np.ndarray, places: int = 0) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return (X, y) of these private rows, with the same public ones wherever it has such."""
+        if not self.samples:
+            return private, None
+        return two_samples(private, rows(N_PUBLIC, self.n_features, 11), places)
+
+
+N_PUBLIC = 9
+
+
+def two_samples(
+    private: np.ndarray, public: np.ndarray, places: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (X, y): both samples in their order, y = 1 private, shuffled by the number `places`.
+
+    Tables of as many rows and of one `places` have the same y.
+    """
+    y = np.repeat([1, 0], [len(private), len(public)])
+    np.random.default_rng(places).shuffle(y)
+    X = np.empty((y.size, public.shape[1]))
+    X[y == 1], X[y == 0] = private, public
+    return X, y
 
 
 def _pipeline(**privacy: Any) -> Any:
@@ -88,6 +211,12 @@ def _pipeline(**privacy: Any) -> Any:
         DPKMeans(2, bounds=(-4, 4), **privacy),
     )
 
+
+def _ratio(name: str, **parameters: Any) -> Case:
+    return Case(name, lambda **p: DPuLSIF(**parameters, **p), samples=True)
+
+
+SPLINES = {"basis": SplineTransformer(4), "basis_bounds": (0.0, 1.0)}  # any row's lie in there
 
 CASES = (
     Case("toy", Toy, sklearn=True),
@@ -109,6 +238,15 @@ CASES = (
         n_features=13,
     ),
     Case("pipeline", _pipeline),
+    Case("toy_ratio", ToyRatio, sklearn=True, samples=True, marked=MarkedToyRatio),
+    Case("ulsif", DPuLSIF, sklearn=True, samples=True, marked=MarkedDPuLSIF),
+    _ratio("ulsif_b", noise="independent", gamma=0.5, baseline=0.0, nonnegative="coefficients"),
+    _ratio("ulsif_a", centers="noisy", noise="independent", n_centers=4, gamma=0.5, alpha=0.1),
+    _ratio("ulsif_a_rate", centers="noisy", n_centers=4, bounds=(-1, 1), sampling_rate=0.5),
+    _ratio("ulsif_stated", centers=np.eye(3), kernel="laplacian", gamma=(0.25, 1.0, 3.0)),
+    _ratio("ulsif_basis", **SPLINES),
+    Case("logistic", DPLogisticRatio, sklearn=True, samples=True, marked=MarkedDPLogisticRatio),
+    Case("logistic_stated", lambda **p: DPLogisticRatio(0.1, bounds=(-1, 1), **p), samples=True),
 )
 
 # Checks of scikit-learn that an estimator cannot pass and stay private, each with its reason.

@@ -11,17 +11,20 @@ together below 1e-4; seeds are fixed, so a result repeats itself until the noise
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
-from estimators import Door, Toy, _budget
+from estimators import Door, Toy, _budget, two_samples
 from sklearn.base import BaseEstimator
+from sklearn.preprocessing import PolynomialFeatures
 
 from skdp.audit import AuditResult, audit
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
+from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.kernel import sampling
 from skdp.kernel.tape import record, replay
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
@@ -39,10 +42,18 @@ class Taped(BaseEstimator):
     earlier releases, as adaptive composition has it.
     """
 
-    def __init__(self, estimator: Any, X: Any, X_neighbour: Any) -> None:
+    def __init__(
+        self, estimator: Any, X: Any, X_neighbour: Any, y: Any = None, y_neighbour: Any = None
+    ) -> None:
         self.estimator = estimator
         self.X = X
         self.X_neighbour = X_neighbour
+        self.y = y
+        self.y_neighbour = y_neighbour
+
+    def _marks(self, of_first: bool) -> list[Any]:
+        y = self.y if of_first else self.y_neighbour
+        return [] if y is None else [y]
 
     def privacy_cost(self) -> Any:
         return self.estimator.privacy_cost()
@@ -50,11 +61,11 @@ class Taped(BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> Taped:
         on_first = np.array_equal(X, self.X)
         with record() as tape:
-            self.estimator.fit(X)
+            self.estimator.fit(X, *self._marks(on_first))
         released = self.estimator.privacy_
         levels = {r.name: r.epsilon if r.mu is None else r.mu for r in released.releases}
         with replay(tape) as other:
-            self.estimator.fit(self.X_neighbour if on_first else self.X)
+            self.estimator.fit(self.X_neighbour if on_first else self.X, *self._marks(not on_first))
         first, second = (tape, other) if on_first else (other, tape)
         self.score_ = 0.0
         for a, b in zip(first.entries, second.entries, strict=True):
@@ -77,6 +88,8 @@ class Pair:
         likelihood ratio of releases.
     factor : float
         The twin's: how much more it loses than it claims.
+    public : ndarray or None
+        Public rows behind those of both tables, which are the private ones of two samples then.
     """
 
     name: str
@@ -86,6 +99,14 @@ class Pair:
     statistic: Any
     n_runs: int
     factor: float = 1.5
+    public: np.ndarray | None = None
+
+    def tables(self) -> tuple[Any, Any, Any, Any]:
+        """Return X, X_neighbour, y, y_neighbour."""
+        if self.public is None:
+            return self.X, self.X_neighbour, None, None
+        (X, y), (other, y_other) = (two_samples(x, self.public) for x in (self.X, self.X_neighbour))
+        return X, other, y, y_other
 
 
 A = {"budget": _budget("add_or_remove_one")}
@@ -118,6 +139,44 @@ def quartiles_below(scaler):
 
 QUARTILES = DPMinMaxScaler(q=0.25, epsilon=16.0)
 
+# Two samples. Stated parameters, and a baseline that no noise pushes below 0: then coef_ is linear
+# in what was released.
+KERNEL = {"gamma": 1.0, "alpha": 1.0, "baseline": 10.0}
+CENTERS = np.array([[0.0], [100.0]])
+MOVED = np.zeros((9, 1)), np.append(ZEROS, [[100.0]], axis=0)
+ADDED = MOVED[1], ZEROS
+VARIANT_B = DPuLSIF(noise="independent", **PURE, **KERNEL)
+VARIANT_A = DPuLSIF("noisy", n_centers=1, noise="independent", **BOX, **PURE, **KERNEL)
+PAIRED = np.array([[-1.0], [-1.0]]), np.array([[-1.0], [1.0]])
+OF_BASIS = DPuLSIF(
+    basis=PolynomialFeatures(1, include_bias=False), basis_bounds=(-1, 1), baseline=10.0, alpha=1.0,
+    **PURE,
+)  # fmt: skip
+LOGISTIC = DPLogisticRatio(10.0, epsilon=10.0, delta=0.05, **BOX)
+POLES = np.array([[1.0]]), np.array([[-1.0]])
+
+
+def centre_and_mean(fitted):
+    """Return the log-likelihood ratio of the two releases of variant A on `PAIRED`.
+
+    One of two rows is sampled, at epsilon / 2 amplified by 2; Laplace noise for a box of width 2.
+    The mean over two rows of one kernel value has Laplace noise at epsilon / 2.
+    """
+    half = fitted.epsilon / 2
+    amplified = math.log1p(2 * math.expm1(half))
+    c = float(fitted.centers_[0, 0])
+    at_public, left, right = (math.exp(-((c - x) ** 2)) for x in (0.0, -1.0, 1.0))
+    # From the coefficient, (h - baseline k) / (k**2 + alpha) with k at the public row, back to h.
+    h = float(fitted.coef_[0]) * (at_public**2 + fitted.alpha) + fitted.baseline * at_public
+    sampled = math.log(0.5 + 0.5 * math.exp(amplified * (abs(c + 1) - abs(c - 1)) / 2))
+    return sampled + 2 * half * (abs(h - left) - abs(h - (left + right) / 2))
+
+
+def lines(fitted):
+    """Return slope and intercept of the logarithm of the weights."""
+    return [fitted.coef_[0], fitted.intercept_]
+
+
 PAIRS = [
     Pair("min-max scaler R", QUARTILES, FIVE, FIVE_MOVED, quartiles_below, 2000, 4.0),
     Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 2000),
@@ -144,18 +203,33 @@ PAIRS = [
         600,
         4.0,
     ),
+    # Two samples: all private rows at one public centre, of which one moves to the other centre.
+    Pair("ulsif R, delta", DPuLSIF(**GAUSS, **KERNEL), *MOVED, "coef_", 1500, public=CENTERS),
+    # K-norm noise in three dimensions, and 2% of the allowance for a count of its own.
+    Pair("ulsif A", DPuLSIF(**PURE, **KERNEL, **A), *ADDED, None, 400, 4.0, public=CENTERS),
+    Pair("ulsif, variant B, R", VARIANT_B, *MOVED, "coef_", 2000, public=CENTERS[:1]),
+    # Two releases, of a sampled centre and of the mean there. Both show all of their loss only
+    # where the centre falls on the side of the row that moved.
+    Pair("ulsif, variant A, R", VARIANT_A, *PAIRED, centre_and_mean, 1000, 3.0, public=CENTERS[:1]),
+    Pair("ulsif of a basis, R", OF_BASIS, UP, DOWN, "coef_", 600, 2.0, public=UP),
+    # Output perturbation: the bound on the minimiser is for rows with a gradient of norm 1 each,
+    # which these have half of.
+    Pair("logistic R, delta", LOGISTIC, *POLES, lines, 800, 4.0, public=np.vstack(POLES)),
 ]
 
 
 def audited(pair: Pair, n_runs: int | None = None) -> AuditResult:
+    X, X_neighbour, y, y_neighbour = pair.tables()
     estimator = pair.estimator
     if pair.statistic is None:
-        estimator = Taped(estimator, pair.X, pair.X_neighbour)
+        estimator = Taped(estimator, X, X_neighbour, y, y_neighbour)
     return audit(
         estimator,
-        pair.X,
-        pair.X_neighbour,
+        X,
+        X_neighbour,
         pair.statistic or "score_",
+        y=y,
+        y_neighbour=y_neighbour,
         n_runs=n_runs or pair.n_runs,
         confidence=CONFIDENCE,
         random_state=0,

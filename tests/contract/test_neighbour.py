@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 import pytest
-from estimators import CASES, DELTAS, RELATIONS, Case, Door, make
+from estimators import CASES, DELTAS, RELATIONS, Case, Door, ToyRatio, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +51,15 @@ def neighbours(draw, relation, d):
     return X, other
 
 
+def check_neighbours(estimator, case, X, other):
+    """Check neighbouring private rows, among the same public ones where the case has such.
+
+    Tables of two lengths have their private rows at other places: nothing may be made of these.
+    """
+    (X, y), (other, y_other) = case.table(X), case.table(other, len(X) != len(other))
+    return neighbour_check(estimator, X, other, y=y, y_neighbour=y_other)
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -60,7 +69,7 @@ def test_drawn_neighbours(case, delta, relation):
     @settings(max_examples=25, deadline=None, database=None, derandomize=True)
     @given(pair=neighbours(relation, case.n_features))
     def check(pair):
-        neighbour_check(estimator, *pair)
+        check_neighbours(estimator, case, *pair)
 
     check()
 
@@ -104,11 +113,12 @@ def test_adversarial_neighbours(case, delta, relation):
     tables = itertools.cycle(
         itertools.product((0, 2, 3), (np.zeros((3, d)), np.full((3, d), -7.5), np.eye(3, d)))
     )
-    for x, other in worst_pairs(d).values():
-        for place, others in itertools.islice(tables, 4):
+    for x, moved in worst_pairs(d).values():
+        for place, others in itertools.islice(tables, 2 if case.samples else 4):
             X = np.insert(others, place, x, axis=0)
-            changed = np.insert(others, place, other, axis=0)
-            neighbour_check(estimator, X, changed if relation == "replace_one" else others)
+            changed = np.insert(others, place, moved, axis=0)
+            other = changed if relation == "replace_one" else others
+            check_neighbours(estimator, case, X, other)
 
 
 # --- every door on its worst pair -------------------------------------------------------------
@@ -347,6 +357,63 @@ def test_a_declared_sensitivity_read_from_rows_is_found():
     # The grid follows the radius, so both are declared in steps; the radii differ by a half.
     with pytest.raises(AssertionError, match="declared sensitivity depends on rows"):
         neighbour_check(door, *tables("replace_one", CORNERS[0], 1.5 * CORNERS[1]))
+
+
+CHANGED = np.ones((4, D)), np.vstack([np.ones((3, D)), -np.ones((1, D))])
+
+
+class NarrowsByNumber(ToyRatio):
+    """Divides by the exact number of private rows before the noise, as if it were public."""
+
+    def fit(self, X, y):
+        self._n = int(np.sum(y))
+        return super().fit(X, y)
+
+    def _view(self, session):
+        return session.box(self.low_, self.high_ / self._n)
+
+
+class AsksByPositions(ToyRatio):
+    """Asks twice if the first row of the table is private."""
+
+    def fit(self, X, y):
+        self._first = y[0]
+        return super().fit(X, y)
+
+    def _view(self, session):
+        if self._first:
+            session.count(0.1)
+        return super()._view(session)
+
+
+def test_the_number_of_private_rows_in_a_statistic_is_found():
+    case = Case("broken", NarrowsByNumber, samples=True)
+    broken = make(case, 0.0, "add_or_remove_one")
+    with pytest.raises(AssertionError, match="declared sensitivity depends on rows"):
+        check_neighbours(broken, case, np.ones((4, D)), np.ones((3, D)))
+    check_neighbours(make(case, 0.0), case, *CHANGED)
+
+
+def test_positions_of_private_rows_in_a_branch_are_found():
+    case = Case("broken", AsksByPositions, samples=True)
+    broken = make(case, 0.0, "add_or_remove_one")
+    public, y = np.zeros((3, D)), np.array([0, 0, 0])
+    with pytest.raises(AssertionError, match=r"(order|number) of releases"):
+        neighbour_check(
+            broken, np.vstack([public, np.ones((1, D))]), np.vstack([np.ones((2, D)), public]),
+            y=np.append(y, 1), y_neighbour=np.append([1, 1], y),
+        )  # fmt: skip
+    check_neighbours(make(case, 0.0), case, *CHANGED)
+
+
+def test_a_moved_private_row_attains_the_sensitivity_among_public_ones():
+    """A worst pair of private rows, at both relations; the public rows take no part in it."""
+    case = Case("toy", ToyRatio, samples=True)
+    for delta in DELTAS:
+        for relation, other in zip(RELATIONS, (CHANGED[1], CHANGED[0][:3]), strict=True):
+            found = check_neighbours(make(case, delta, relation), case, CHANGED[0], other)
+            assert len(found) == 1
+            assert found[0].distance >= 0.99 * found[0].sensitivity
 
 
 def test_a_number_of_releases_that_depends_on_rows_is_found():

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from estimators import CASES, DELTAS, RELATIONS, Case, Toy, make, rows
+from estimators import CASES, DELTAS, RELATIONS, Case, Toy, ToyRatio, make, rows, two_samples
 from sklearn.base import BaseEstimator
 
 from skdp.audit import replay_check
@@ -35,14 +35,30 @@ def _as_long(X, relation, length):
     return X[:length] if relation == "replace_one" else X[: length + 3]
 
 
+def check_replay(estimator, case, private, replaced, **public):
+    """Replace all private rows; where there are public ones too, these stay.
+
+    Tables of two lengths have their private rows at other places: nothing may be made of these.
+    """
+    X, y = case.table(private)
+    other, y_other = case.table(replaced, places=len(private) != len(replaced))
+    replay_check(estimator, X, other, y=y, y_other=y_other, **public)
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_fit_learns_from_releases_only(case, delta, relation):
     estimator = make(case, delta, relation)
-    public = rows(5, case.n_features, 7)
-    for X, other in unrelated(relation, case.n_features):
-        replay_check(estimator, X, other, X_public=public)
+    public = {
+        "X_public": rows(5, case.n_features, 7),
+        "y_public": [0, 1, 1, 0, 1] if case.samples else None,
+    }
+    pairs = unrelated(relation, case.n_features)
+    if case.samples and relation == "add_or_remove_one":
+        pairs.append((rows(3, case.n_features, 0), np.empty((0, case.n_features))))
+    for private, replaced in pairs:
+        check_replay(estimator, case, private, replaced, **public)
 
 
 def test_a_budget_is_not_charged_by_audits():
@@ -237,6 +253,136 @@ def test_a_charge_that_depends_on_rows_is_found():
                 del self.privacy_
 
     assert "charge" in str(found_in(ChargesByRows, "add_or_remove_one"))
+
+
+# --- two samples: what must be found of the private one ------------------------------------------
+
+
+class KeepsPrivateRow(ToyRatio):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.first_ = X[np.asarray(y) == 1][:1]
+        return self
+
+
+class ReadsPastTheDoor(ToyRatio):
+    """Takes all rows for the public ones, the commonest mistake."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.public_mean_ = np.clip(X, self.low_, self.high_).mean(axis=0)
+        return self
+
+
+class TakesTheOtherSample(ToyRatio):
+    """Protects the rows marked 0 and publishes those marked 1."""
+
+    def fit(self, X, y):
+        return super().fit(X, 1 - np.asarray(y))
+
+
+class ScoresByPrivateRows(ToyRatio):
+    """Keeps the rows outside of itself, so that only its score tells."""
+
+    kept: dict = {}
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.kept[self] = float(X[np.asarray(y) == 1].sum())
+        return self
+
+    def __hash__(self):
+        return id(self)
+
+    def score(self, X, y):
+        return super().score(X, y) + self.kept[self]
+
+
+class UsesExactNumber(ToyRatio):
+    """The ratio of the two samples' sizes, as probabilistic classifiers want it."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.prior_ = float(np.mean(y))
+        return self
+
+
+class DividesByExactNumber(ToyRatio):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.mean_ = self.mean_ * (1 + 1e-15 * np.sum(y))
+        return self
+
+
+class UsesPositions(ToyRatio):
+    """Keeps where the public rows stood in the table, so how many private ones came before."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.public_rows_ = np.flatnonzero(np.asarray(y) == 0)[:3]
+        return self
+
+
+class SeedsByPositions(ToyRatio):
+    """Fixes centres by a permutation of the table instead of one of its public rows."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        order = np.random.default_rng(0).permutation(len(X))
+        self.centre_ = X[next(i for i in order if y[i] == 0)].copy()
+        return self
+
+
+SAMPLE_LEAKS = {
+    KeepsPrivateRow: "first_",
+    ReadsPastTheDoor: "public_mean_",
+    TakesTheOtherSample: "public_mean_",
+    ScoresByPrivateRows: r"score\(X_public\)",
+}
+NUMBER_LEAKS = {
+    UsesExactNumber: "prior_",
+    DividesByExactNumber: "mean_",
+    UsesPositions: "public_rows_",
+    SeedsByPositions: "centre_",
+}
+
+
+def found_in_samples(leaky, relation):
+    case = Case("leaky", leaky, samples=True)
+    replaced = np.full((6 if relation == "replace_one" else 9, D), -SECRET)
+    with pytest.raises(AssertionError) as caught:
+        check_replay(
+            make(case, 0.0, relation), case, np.full((6, D), 0.5), replaced,
+            X_public=PUBLIC, y_public=[0, 1, 0, 1, 1],
+        )  # fmt: skip
+    return caught.value
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("leaky", SAMPLE_LEAKS, ids=lambda c: c.__name__)
+def test_a_leak_of_the_private_sample_is_found(leaky, relation):
+    error = found_in_samples(leaky, relation)
+    assert re.search(SAMPLE_LEAKS[leaky], str(error))
+    assert str(SECRET) not in f"{error} {error.__cause__}"
+
+
+@pytest.mark.parametrize("leaky", NUMBER_LEAKS, ids=lambda c: c.__name__)
+def test_what_is_made_of_the_marks_is_found_where_their_number_is_private(leaky):
+    assert NUMBER_LEAKS[leaky] in str(found_in_samples(leaky, "add_or_remove_one"))
+    # Under replace-one all of y is public.
+    case = Case("leaky", leaky, samples=True)
+    check_replay(make(case, 0.0), case, np.full((6, D), 0.5), np.zeros((6, D)))
+
+
+def test_the_score_is_asked_with_marks():
+    """Without y_public those of the other table go with its rows; a score that raises is none."""
+    public = rows(4, D, 2)
+    X, y = two_samples(np.full((6, D), 0.5), public)
+    other, y_other = two_samples(np.full((6, D), -0.5), public)
+    leaky = make(Case("leaky", ScoresByPrivateRows), 0.0)
+    with pytest.raises(AssertionError, match="score"):
+        replay_check(leaky, X, other, y=y, y_other=y_other)
+    replay_check(leaky, X, other, y=y, y_other=y_other, X_public=PUBLIC)
 
 
 # --- rows in places that a comparison by value does not reach -----------------------------------

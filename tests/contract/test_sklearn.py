@@ -12,7 +12,12 @@ def expected_failures(estimator):
 
 
 @parametrize_with_checks(
-    [case.make(delta=delta, random_state=0) for case in CASES if case.sklearn for delta in DELTAS],
+    [
+        case.checked(delta=delta, random_state=0)
+        for case in CASES
+        if case.sklearn
+        for delta in DELTAS
+    ],
     expected_failed_checks=expected_failures,
     xfail_strict=True,
 )
@@ -24,7 +29,7 @@ def test_scikit_learn_check(estimator, check, monkeypatch):
 
 def test_expected_failures_are_few_and_have_reasons():
     """Only checks that read labels_ or demand accuracy may fail, and each says why."""
-    names = {type(case.make()).__name__ for case in CASES if case.sklearn}
+    names = {type(case.checked()).__name__ for case in CASES if case.sklearn}
     assert set(EXPECTED_FAILURES) <= names
     for failures in EXPECTED_FAILURES.values():
         assert len(failures) <= 3
@@ -37,7 +42,7 @@ def test_a_broken_twin_fails_the_checks(case):
     """The checks can fail: a twin whose constructor changes a parameter does."""
     from sklearn.utils.estimator_checks import check_estimator
 
-    class Twin(type(case.make())):
+    class Twin(type(case.checked())):
         def __init__(self, *, epsilon=1.0, delta=0.0, budget=None, random_state=None):
             super().__init__(epsilon=epsilon, delta=delta, budget=budget, random_state=random_state)
             self.epsilon = epsilon + 1
