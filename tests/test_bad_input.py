@@ -36,7 +36,7 @@ from skdp.budget import Cost
 from skdp.budget import ledger as ledger_module
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
-from skdp.density_ratio import DPuLSIF
+from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.exceptions import (
     BudgetExceededError,
     LedgerError,
@@ -56,6 +56,7 @@ ESTIMATORS = {
     "kmeans": DPKMeans(3),
     "kmeans_lloyd": DPKMeans(3, algorithm="lloyd", max_iter=2),
     "ulsif": DPuLSIF(n_centers=10),
+    "logistic": DPLogisticRatio(),
 }
 # Other code for private rows of any values; what is refused before, is refused by the same code.
 VARIANTS = {
@@ -395,6 +396,12 @@ OWN = [
         for v in (None, True, 1j, {}, 10**400)
     ],
     ("ulsif", "gamma", [1.0] * 9, ValueError),
+    *[
+        ("logistic", "alpha", v, ValueError)
+        for v in (0, -1.0, 1e-7, 1e13, np.nan, np.inf, "private")
+    ],
+    *[("logistic", "alpha", v, TypeError) for v in (None, True, 1j, [1.0], {})],
+    ("logistic", "alpha", 10**400, (TypeError, ValueError)),
     *[("ulsif", "noise", v, ValueError) for v in ("gaussian", "", None, 1, [])],
     *[("ulsif", "nonnegative", v, ValueError) for v in ("no", None, True)],
     *[("ulsif", "baseline", v, ValueError) for v in (-1, np.nan, np.inf)],

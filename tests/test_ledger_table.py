@@ -25,9 +25,11 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
 
 from skdp import DPPCA, BudgetExceededError, DPKMeans, DPStandardScaler, PrivacyBudget
 from skdp.budget import Cost
+from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.kernel import release
 from skdp.model_selection import cross_val_cost, search_cost
 
@@ -45,6 +47,13 @@ def pca(budget):
 
 def kmeans(budget):
     return DPKMeans(2, epsilon=1.0, bounds=(0.0, 1.0), budget=budget)
+
+
+def ratio(budget):
+    return DPuLSIF(epsilon=1.0, n_centers=3, gamma=1.0, budget=budget)
+
+
+MARKS = np.arange(60) % 2  # both samples in every fold
 
 
 def row(situation, spends):
@@ -136,6 +145,63 @@ def _(budget, tmp_path):
 def _(budget, tmp_path):
     assert len(cross_val_score(kmeans(budget), X, cv=5, n_jobs=2)) == 5
     assert {charge.pid for charge in budget.charges} != {os.getpid()}
+
+
+# --- two samples ------------------------------------------------------------------------------
+
+
+@row("density ratios of two samples, cloned three times and fitted", 4)
+def _(budget, tmp_path):
+    for _ in range(3):
+        clone(ratio(budget)).fit(X, MARKS)
+    clone(DPLogisticRatio(epsilon=1.0, budget=budget)).fit(X, MARKS)
+
+
+@row("Pipeline of a scaler and a density ratio, and its clone", 4)
+def _(budget, tmp_path):
+    pipe = make_pipeline(scale(budget), ratio(budget))
+    for each in (pipe, clone(pipe)):
+        each.fit(X, MARKS)
+        assert np.isfinite(each.predict(X)).all()
+        assert np.isfinite(each.score(X, MARKS))
+
+
+def ratio_search(budget, n_jobs):
+    found = GridSearchCV(
+        ratio(budget), {"gamma": [0.3, 1.0, 3.0]}, cv=5, n_jobs=n_jobs, error_score="raise"
+    )
+    with budget.reserve(search_cost(found, len(X))):
+        assert budget.remaining.epsilon == 184.0
+        found.fit(X, MARKS)
+    assert np.isfinite(found.cv_results_["mean_test_score"]).all()
+    return {charge.pid for charge in budget.charges} - {os.getpid()}
+
+
+@row("GridSearchCV of a density ratio, 3 candidates x 5 folds + refit, n_jobs=1", 16)
+def _(budget, tmp_path):
+    assert not ratio_search(budget, 1)
+
+
+@row("GridSearchCV of a density ratio, 3 candidates x 5 folds + refit, n_jobs=2", 16)
+def _(budget, tmp_path):
+    assert ratio_search(budget, 2)
+
+
+@row("cross_val_score of a density ratio, 5 folds, n_jobs=1 and n_jobs=2", 10)
+def _(budget, tmp_path):
+    assert cross_val_cost(ratio(budget), 5).epsilon == 5
+    for n_jobs in (1, 2):
+        assert np.isfinite(cross_val_score(ratio(budget), X, MARKS, cv=5, n_jobs=n_jobs)).all()
+    assert {charge.pid for charge in budget.charges} != {os.getpid()}
+
+
+@row("marks that are none, a sample that is missing, a bad basis: refused, nothing charged", 0)
+def _(budget, tmp_path):
+    for y in (None, MARKS + 1, np.zeros(60), np.ones(60)):
+        with pytest.raises(ValueError, match="y"):
+            ratio(budget).fit(X, y)
+    with pytest.raises(ValueError, match="basis_bounds"):
+        ratio(budget).set_params(basis=PolynomialFeatures()).fit(X, MARKS)
 
 
 # --- one charge a step ------------------------------------------------------------------------

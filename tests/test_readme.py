@@ -47,7 +47,17 @@ def flights() -> np.ndarray:
 
 
 def test_readme(flights, tmp_path):
-    names = run("README.md", 2, {"flights": flights, "low": LOW, "high": HIGH})
+    names = run(
+        "README.md",
+        3,
+        {
+            "flights": flights,
+            "low": LOW,
+            "high": HIGH,
+            "january": flights[:4000, :2] / 100,
+            "july": flights[4000:, :2] / 100,
+        },
+    )
     first = PrivacyBudget(epsilon=1.0, delta=1e-6, ledger="flights.budget")  # opened again
     assert (tmp_path / "flights.budget").exists()
     assert [c.estimator for c in first.charges] == ["DPStandardScaler", "DPPCA", "DPKMeans"]
@@ -58,6 +68,8 @@ def test_readme(flights, tmp_path):
 
     # The numbers in the comment of the second block.
     search, budget = names["search"], names["budget"]
+    assert names["weights"].shape == (1000,)
+    assert len(names["ratio"].privacy_.releases) == 1
     assert len(budget.charges) == 6 + 6 + 1
     assert budget.spent.epsilon == 2.7
     assert set(search.best_params_.values()) <= {4, 8}
@@ -69,6 +81,14 @@ def test_get_started():
     assert names["kmeans"].cluster_centers_.shape == (3, 2)
     assert names["price"].epsilon == 2.7  # as the page computes it
     assert names["budget"].spent.epsilon == 2.7
+
+
+def test_density_ratio():
+    names = run("doc/density_ratio.md", 1, {})
+    assert names["weights"].shape == (2000,)
+    assert names["budget"].spent.epsilon == 0.5
+    assert 0 < names["ratio"].noise_std_ < 1
+    assert 10 < names["ratio"].effective_sample_size_ < 2000
 
 
 def test_add_an_estimator():
@@ -105,7 +125,7 @@ def test_readme_names_every_estimator():
         assert f"| `{name}` |" in text
 
 
-@pytest.mark.parametrize("module", ["", ".model_selection", ".inspection", ".audit"])
+@pytest.mark.parametrize("module", ["", ".density_ratio", ".model_selection", ".inspection", ".audit"])
 def test_api_page_names_everything_public(module):
     text = (ROOT / "doc" / "api.md").read_text(encoding="utf-8")
     documented = {line.strip().rpartition(".")[2] for line in text.splitlines()}

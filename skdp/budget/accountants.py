@@ -222,7 +222,8 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
             values = np.nan_to_num(log_delta(grid), nan=np.inf)
             best = int(np.argmin(values))
             grid = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, 128)], 129)
-    return min(1.0, float(np.exp(values[best])) * (1 + _REL) + math.ulp(0.0))  # upwards
+    exponent = min(float(values[best]), 1.0)  # above 0 the bound is 1 anyway
+    return min(1.0, math.exp(exponent) * (1 + _REL) + math.ulp(0.0))  # upwards
 
 
 class Accountant(ABC):

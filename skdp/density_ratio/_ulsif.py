@@ -47,7 +47,7 @@ from skdp.density_ratio._features import (
     nystroem_features,
     public_moments,
 )
-from skdp.density_ratio._solve import Moments, criterion, median_distance, solve
+from skdp.density_ratio._solve import CAUTION, Moments, criterion, median_distance, solve
 from skdp.exceptions import PublishedRowsWarning
 
 __all__ = ["DPuLSIF"]
@@ -535,7 +535,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             )
             every.append(moments)
             if len(alphas) > 1 or len(plan.restore) > 1:
-                values = criterion(moments, alphas, baseline)
+                loss, spread = criterion(moments, alphas, baseline)
+                values = loss + CAUTION * spread
                 k = int(np.argmin(values))
                 if values[k] < best[0]:
                     best = (float(values[k]), j, float(alphas[k]))

@@ -211,7 +211,7 @@ PAIRS = [
     # Two releases, of a sampled centre and of the mean there. Both show all of their loss only
     # where the centre falls on the side of the row that moved.
     Pair("ulsif, variant A, R", VARIANT_A, *PAIRED, centre_and_mean, 1000, 3.0, public=CENTERS[:1]),
-    Pair("ulsif of a basis, R", OF_BASIS, UP, DOWN, "coef_", 600, 2.0, public=UP),
+    Pair("ulsif of a basis, R", OF_BASIS, UP, DOWN, "coef_", 900, 2.0, public=UP),
     # Output perturbation: the bound on the minimiser is for rows with a gradient of norm 1 each,
     # which these have half of.
     Pair("logistic R, delta", LOGISTIC, *POLES, lines, 800, 4.0, public=np.vstack(POLES)),

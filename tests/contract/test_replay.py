@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from estimators import CASES, DELTAS, RELATIONS, Case, Toy, ToyRatio, make, rows, two_samples
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from skdp.audit import replay_check
+from skdp.density_ratio import DPuLSIF
 from skdp.exceptions import SeededNoiseWarning
+from skdp.kernel.tape import record
 
 D = 3
 PUBLIC = np.random.default_rng(7).normal(size=(5, D))
@@ -59,6 +61,50 @@ def test_fit_learns_from_releases_only(case, delta, relation):
         pairs.append((rows(3, case.n_features, 0), np.empty((0, case.n_features))))
     for private, replaced in pairs:
         check_replay(estimator, case, private, replaced, **public)
+
+
+class KeepsTable(TransformerMixin, BaseEstimator):
+    """A transformer that keeps what it was fitted on, as kernel methods do."""
+
+    def fit(self, X, y=None):
+        self.table_ = X
+        return self
+
+    def transform(self, X):
+        return np.clip(X, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_basis_may_keep_its_public_rows(relation):
+    """These alone: not as a window on the table that holds the private rows, too."""
+    public = rows(9, D, 11)
+    basis = {"basis": KeepsTable(), "basis_bounds": (0.0, 1.0)}
+    estimator = make(Case("basis", lambda **p: DPuLSIF(**basis, **p)), 0.0, relation)
+    for private_first in (True, False):
+        tables = []
+        for private in (rows(6, D, 0), rows(6 if relation == "replace_one" else 9, D, 1)):
+            parts = [(private, 1), (public, 0)][:: 1 if private_first else -1]
+            X = np.vstack([part for part, _ in parts])
+            tables.append((X, np.concatenate([np.full(len(part), mark) for part, mark in parts])))
+        (X, y), (other, y_other) = tables
+        replay_check(estimator, X, other, y=y, y_other=y_other, X_public=PUBLIC)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.samples], ids=lambda c: c.name)
+def test_seeded_fits_with_other_public_rows_share_no_noise(case):
+    """Or the difference of two releases would be the exact difference of their statistics."""
+    private, public = rows(30, D, 0), rows(9, D, 11)
+    noise = []
+    for others in (public, public + 1e-9):
+        estimator = case.make(epsilon=1.0, delta=0.0, random_state=3)
+        with record() as tape:
+            estimator.fit(*two_samples(private, others))
+        last = tape.entries[-1]
+        noise.append(np.asarray(last.released - last.exact, dtype=float))
+    if case.name == "toy_ratio":  # what it releases has nothing to do with public rows
+        assert (noise[0] == noise[1]).all()
+    else:
+        assert not np.any((noise[0] == noise[1]) & (np.abs(noise[0]) > 2**10))
 
 
 def test_a_budget_is_not_charged_by_audits():

@@ -419,6 +419,23 @@ def test_the_bound_is_above_that_of_a_slow_oracle_and_close(kind, gammas):
         assert slow_bound(w) <= w.bound <= slow_bound(w) * (1 + 1e-2)
 
 
+def test_every_rounding_error_is_in_the_bounds():
+    """Searches do not find rows at which these terms are needed; the README proves that they do."""
+    k = kernel.KernelMap(np.repeat(CENTERS, 2, axis=0), [0.001, 0.002])
+    w = kernel.LinearImage(k, whitened(k, rtol=1e-10)[0])
+    size = w._matrix * 2.0**-w._bits
+    steps = math.sqrt(48) * (2.0**-30 + k.error) * np.linalg.norm(size)
+    assert steps > 5 * w.step
+    for relation, c, times in (("add_or_remove_one", 1, 1), ("replace_one", math.sqrt(2), 2)):
+        least = (c * w.bound + times * steps) / w.step + math.sqrt(len(size))
+        assert least <= w.sensitivity(relation) <= least * (1 + 1e-8) + 3
+    # The product is zero: what is left of the bound are the errors of the kernel, then of BLAS.
+    null = np.array([[1.0, -1.0] + [0.0] * 46])
+    assert kernel.LinearImage(k, null).bound ** 2 >= 2 * 4 * k.error
+    k.error = 0.0
+    assert kernel.LinearImage(k, null).bound ** 2 >= 2 * 4 * 2 * 26 * 2.0**-53
+
+
 def test_whitened_images_have_bound_one_where_the_gram_matrix_is_nearly_singular():
     near = np.concatenate([CENTERS, CENTERS + 1e-5, CENTERS, np.linspace(-3, 3, 60).reshape(20, 3)])
     for gammas in ([0.05], [0.05, 0.2]):
