@@ -49,7 +49,7 @@ def test_a_fit_needs_blocks_only(table, estimator, form):
     assert peak < LIMIT
 
 
-PART, PUBLIC_ROWS, CENTERS = 60_000, 500, 10  # 24 MB of the table, because these fits take longer
+PART, PUBLIC_ROWS, CENTERS = 40_000, 500, 10  # 16 MB of the table, because these fits take longer
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
+from skdp import PrivacyBudget
 from skdp.budget import Cost, exact, gdp_delta, gdp_mu, pure_mu, zcdp_delta
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.amounts import Amount

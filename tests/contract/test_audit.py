@@ -207,14 +207,14 @@ PAIRS = [
     Pair("ulsif R, delta", DPuLSIF(**GAUSS, **KERNEL), *MOVED, "coef_", 1500, public=CENTERS),
     # K-norm noise in three dimensions, and 2% of the allowance for a count of its own.
     Pair("ulsif A", DPuLSIF(**PURE, **KERNEL, **A), *ADDED, None, 400, 4.0, public=CENTERS),
-    Pair("ulsif, variant B, R", VARIANT_B, *MOVED, "coef_", 2000, public=CENTERS[:1]),
+    Pair("ulsif, variant B, R", VARIANT_B, *MOVED, "coef_", 700, 2.0, public=CENTERS[:1]),
     # Two releases, of a sampled centre and of the mean there. Both show all of their loss only
     # where the centre falls on the side of the row that moved.
     Pair("ulsif, variant A, R", VARIANT_A, *PAIRED, centre_and_mean, 1000, 3.0, public=CENTERS[:1]),
-    Pair("ulsif of a basis, R", OF_BASIS, UP, DOWN, "coef_", 900, 2.0, public=UP),
+    Pair("ulsif of a basis, R", OF_BASIS, UP, DOWN, "coef_", 300, 3.0, public=UP),
     # Output perturbation: the bound on the minimiser is for rows with a gradient of norm 1 each,
     # which these have half of.
-    Pair("logistic R, delta", LOGISTIC, *POLES, lines, 800, 4.0, public=np.vstack(POLES)),
+    Pair("logistic R, delta", LOGISTIC, *POLES, lines, 700, 4.0, public=np.vstack(POLES)),
 ]
 
 

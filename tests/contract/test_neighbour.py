@@ -66,7 +66,9 @@ def check_neighbours(estimator, case, X, other):
 def test_drawn_neighbours(case, delta, relation):
     estimator = make(case, delta, relation)
 
-    @settings(max_examples=25, deadline=None, database=None, derandomize=True)
+    @settings(
+        max_examples=15 if case.samples else 25, deadline=None, database=None, derandomize=True
+    )
     @given(pair=neighbours(relation, case.n_features))
     def check(pair):
         check_neighbours(estimator, case, *pair)

@@ -98,7 +98,7 @@ def test_what_it_charges_is_what_it_leaks():
     estimator = DPuLSIF(
         PUBLISHED, n_centers=1, gamma=1.0, alpha=0.1, noise="independent", epsilon=0.01, delta=0.5
     )
-    options = {"y": y, "y_neighbour": y, "n_runs": 400, "confidence": CONFIDENCE, "random_state": 0}
+    options = {"y": y, "y_neighbour": y, "n_runs": 500, "confidence": CONFIDENCE, "random_state": 0}
     assert audit(estimator, first, second, sees, **options).passed
     assert not audit(estimator, first, second, sees, epsilon=0.01, delta=0.25, **options).passed
 
