@@ -210,11 +210,11 @@ PAIRS = [
     Pair("ulsif, variant B, R", VARIANT_B, *MOVED, "coef_", 700, 2.0, public=CENTERS[:1]),
     # Two releases, of a sampled centre and of the mean there. Both show all of their loss only
     # where the centre falls on the side of the row that moved.
-    Pair("ulsif, variant A, R", VARIANT_A, *PAIRED, centre_and_mean, 1000, 3.0, public=CENTERS[:1]),
+    Pair("ulsif, variant A, R", VARIANT_A, *PAIRED, centre_and_mean, 1000, 4.0, public=CENTERS[:1]),
     Pair("ulsif of a basis, R", OF_BASIS, UP, DOWN, "coef_", 300, 3.0, public=UP),
     # Output perturbation: the bound on the minimiser is for rows with a gradient of norm 1 each,
     # which these have half of.
-    Pair("logistic R, delta", LOGISTIC, *POLES, lines, 700, 4.0, public=np.vstack(POLES)),
+    Pair("logistic R, delta", LOGISTIC, *POLES, lines, 900, 4.0, public=np.vstack(POLES)),
 ]
 
 
