@@ -7,7 +7,9 @@ result exactly. Weights are computed from what a fit released and from the calle
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
 import numbers
 from fractions import Fraction
 from typing import Any
@@ -46,7 +48,9 @@ def check_real(value: Any, name: str, low: float, high: float) -> float:
     text = f"{name} must be a number of at least {low:g} and at most {high:g}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{text}, got {type(value).__name__}")
-    number = float(value)
+    number = math.nan
+    with contextlib.suppress(OverflowError):
+        number = float(value)
     if not low <= number <= high:  # False for NaN too
         raise ValueError(f"{text}, got {number!r}")
     return number
@@ -63,6 +67,8 @@ def check_candidates(value: Any, name: str) -> Floats | None:
         if isinstance(value, bool | np.bool_):
             raise TypeError
         candidates = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except OverflowError:
+        raise ValueError(text) from None
     except (TypeError, ValueError):
         raise TypeError(f"{text}, got {type(value).__name__}") from None
     good = candidates.ndim == 1 and 0 < candidates.size <= 100

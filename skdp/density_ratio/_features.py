@@ -77,10 +77,9 @@ class BasisValues:
     n_scales = 1
 
     def blocks(self, X: Any, values: Floats) -> Iterator[tuple[slice, Floats]]:
-        yield (
-            slice(0, len(values)),
-            np.clip(dense(self.transformer.transform(X)), self.low, self.high),
-        )
+        if len(values):  # transformers refuse an empty table
+            outputs = dense(self.transformer.transform(X))
+            yield slice(0, len(values)), np.clip(outputs, self.low, self.high)
 
 
 def dense(output: Any) -> Floats:

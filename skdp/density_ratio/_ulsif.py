@@ -8,6 +8,7 @@ the release.
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from fractions import Fraction
@@ -388,7 +389,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """Fit the basis on the public rows only and check its stated bounds."""
         if self.basis is None:
             return None
-        if not (hasattr(self.basis, "fit") and hasattr(self.basis, "transform")):
+        known = hasattr(self.basis, "fit") and hasattr(self.basis, "transform")
+        if isinstance(self.basis, type) or not known:
             raise TypeError(f"basis must be a transformer or None, got {type(self.basis).__name__}")
         with kernel.quiet():
             fitted = clone(self.basis).fit(container)
@@ -494,8 +496,11 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """Release the mean of the basis over the private rows and solve."""
         moments = public_moments(basis, container, public)
         view = kernel.Box(basis.low, basis.high, per_feature=True)
+        # A copy: whatever the transformer remembers of private rows goes with it.
         release, count = session.basis_mean(
-            basis.transformer.transform, view, exact_blocks=type(self.basis) in _ELEMENTWISE
+            copy.deepcopy(basis.transformer).transform,
+            view,
+            exact_blocks=type(self.basis) in _ELEMENTWISE,
         )
         self.centers_ = None
         plan = independent_features(1, len(basis.low))

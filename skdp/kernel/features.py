@@ -41,6 +41,7 @@ _EXP_ERROR = 2.0**-45
 _ROUND_UP = 1.0 + 2.0**-30  # far above every rounding error of the bounds it multiplies
 _CHUNK = 2**15  # kernel values at a time: three arrays of 256 KB stay in cache
 
+_NOISE_BITS = 48  # noise has at most about 2**48 steps; the samplers draw up to 2**52
 _IMAGE_BITS = 20  # a linear image is released in steps of about 2**-20 of its bound
 _MATRIX_BITS = 40  # its matrix has up to 2**40 steps
 
@@ -532,7 +533,8 @@ class FeatureDoors(Doors):
         (rounded Gaussian) otherwise. R: the sum over the public n. A: (sum, w n) in one release;
         the weight w adds to the L1 sensitivity, and its square to that of L2. w balances the noise
         of sums and count for means of about 1/2: (S / 4)**(1/3) with the L1 sensitivity S,
-        (S2 / 4)**(1/4) with the squared L2 one.
+        (S2 / 4)**(1/4) with the squared L2 one. Where noise would outgrow the samplers, sums are
+        rounded down to coarser steps, which adds one step a coordinate in L1, and its root in L2.
 
         Returns
         -------
@@ -542,13 +544,20 @@ class FeatureDoors(Doors):
         """
         exact = self._kernel_total(kernel)
         first, second = kernel.sensitivity(self.adjacency)
-        step = 2.0**-_STEP_BITS
+        # Public numbers only: the noise has first / level or sqrt(second) / level steps.
+        largest = max(first, isqrt_up(second)) if self.pure else isqrt_up(second)
+        shift = max(0, math.ceil(math.log2(largest / self.level(share))) - _NOISE_BITS)
+        step = 2.0 ** (shift - _STEP_BITS)
+        if shift:
+            exact = np.array([int(v) >> shift for v in exact], dtype=object)
+            first = (first >> shift) + 1 + len(exact)
+            second = ((isqrt_up(second) >> shift) + 1 + isqrt_up(len(exact))) ** 2
         n = float(self._rows._n)
         if self._replace:
             noisy, std = self.scalars(name, exact, first, second, share, unit=step)
         else:
             best = (first * step / 4) ** (1 / 3) if self.pure else (second * step**2 / 4) ** 0.25
-            weight = math.ceil(best * 2**_STEP_BITS)
+            weight = max(1, math.ceil(best / step))
             both = np.concatenate([exact, np.array([weight * self._rows._n], dtype=object)])
             noisy, std = self.scalars(
                 name, both, first + weight, second + weight**2, share, unit=step

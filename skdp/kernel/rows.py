@@ -86,6 +86,11 @@ def _take(X: Any, positions: NDArray[np.intp]) -> Any:
     """Return the rows at ascending positions of any supported container, as that container."""
     if positions.size and positions[-1] - positions[0] == positions.size - 1:
         return _cut(X, int(positions[0]), int(positions[-1]) + 1)
+    return _gather(X, positions)
+
+
+def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
+    """Return a copy of the rows at some positions, in a container of the same kind."""
     if _is_frame(X):
         return X.iloc[positions]
     if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
@@ -414,5 +419,8 @@ def opaque_rows(X: Any, y: Any = None) -> Rows:
 
 
 def public_part(X: Any, private: NDArray[np.bool_]) -> Any:
-    """Return the rows of X that are not marked private, in the caller's own container."""
-    return _take(_container(X, "X"), np.flatnonzero(~private))
+    """Return a copy of the rows of X that are not marked private, in the caller's own container.
+
+    Never a view: a transformer that keeps its rows would keep the private ones beneath them.
+    """
+    return _gather(_container(X, "X"), np.flatnonzero(~private))

@@ -120,13 +120,7 @@ class _Marked:
     """
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        try:
-            return super().fit(X, _in_turn(X, y))  # type: ignore[misc]
-        except ValueError as error:
-            if np.ndim(X) == 2 and np.shape(X)[0] == 1 and "y marks no" in str(error):
-                # The check of one row wants to hear of the number of rows, not of the marks.
-                raise ValueError(f"1 sample: {error}") from None
-            raise
+        return super().fit(X, _in_turn(X, y))  # type: ignore[misc]
 
     def score(self, X: Any, y: Any = None) -> float:
         return super().score(X, _in_turn(X, y))  # type: ignore[misc]
