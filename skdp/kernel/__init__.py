@@ -5,10 +5,12 @@ rows --protect--> bounded integers --statistic--> exact integers with a sensitiv
 this file. Estimators import from this page only.
 """
 
+from skdp.kernel.blocks import as_table, check_labelled, label_codes
 from skdp.kernel.calibration import gdp_mu, pure_epsilon_from_mu, pure_mu
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.kernel.features import KernelMap, LinearImage
 from skdp.kernel.protect import Ball, Box, Projection
+from skdp.kernel.quantiles import check_levels, rank_scale
 from skdp.kernel.release import Release
 from skdp.kernel.rows import (
     Rows,
@@ -37,11 +39,15 @@ __all__ = [
     "Session",
     "Tree",
     "UnitBall",
+    "as_table",
+    "check_labelled",
+    "check_levels",
     "check_marks",
     "check_public_array",
     "check_rows",
     "check_samples",
     "gdp_mu",
+    "label_codes",
     "opaque_rows",
     "open_session",
     "public_generator",
@@ -49,4 +55,5 @@ __all__ = [
     "pure_epsilon_from_mu",
     "pure_mu",
     "quiet",
+    "rank_scale",
 ]

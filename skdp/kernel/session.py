@@ -21,6 +21,7 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import bounds as _bounds
 from skdp.kernel import calibration
 from skdp.kernel import statistics as stats
+from skdp.kernel.blocks import BlockDoors
 from skdp.kernel.doors import quiet, released
 from skdp.kernel.features import FeatureDoors
 from skdp.kernel.protect import (
@@ -30,9 +31,11 @@ from skdp.kernel.protect import (
     Projection,
     View,
 )
+from skdp.kernel.quantiles import QuantileDoors
 from skdp.kernel.release import Release, Share, exact_fraction
 from skdp.kernel.rows import Rows
 from skdp.kernel.samples import SampleDoors
+from skdp.kernel.smooth import SmoothDoors
 from skdp.kernel.solve import SolveDoors
 
 __all__ = ["GramRelease", "Session", "Tree", "open_session", "quiet"]
@@ -83,7 +86,7 @@ class GramRelease:
     noise: str
 
 
-class Session(FeatureDoors, SampleDoors, SolveDoors):
+class Session(BlockDoors, FeatureDoors, QuantileDoors, SampleDoors, SmoothDoors, SolveDoors):
     """A metered conversation with one table of private rows; open it with `open_session`."""
 
     # --- views --------------------------------------------------------------------------------

@@ -222,10 +222,9 @@ def test_published_rows_are_published_and_charged():
     ratio = DPuLSIF(PUBLISHED, n_centers=30, delta=0.04, budget=ledger, gamma=0.5)
     with pytest.warns(PublishedRowsWarning, match="publishes raw private rows"):
         ratio.fit(X, y)
-    rows = {tuple(row) for row in np.round(private, 3)}
-    # To the kernel's grid, which is finer than the third decimal by far.
-    found = [tuple(row) in rows for row in np.round(ratio.centers_, 3)]
-    assert np.mean(found) > 0.9
+    # To the kernel's grid, which is finer than a thousandth by far.
+    gaps = np.abs(ratio.centers_[:, None] - private).max(axis=2).min(axis=1)
+    assert gaps.max() < 1e-3
     assert (ledger.spent.epsilon, ledger.spent.delta) == (1.0, 0.03)
     assert ledger.charges[0].mechanism == "approximate"
     assert "raw rows published" in [r.mechanism for r in ratio.privacy_.releases]

@@ -9,6 +9,8 @@ budget; the kernel's release does.
 `discrete_laplace`               pure epsilon for an integer statistic of known L1 sensitivity
 `rounded_gaussian`               Gaussian differential privacy, the rounding of the ideal Gaussian
 `k_norm`                         pure epsilon on an L2 ball
+`rounded_cauchy`                 pure epsilon under smooth sensitivity
+`rounded_student_t`              the same with lighter tails
 `symmetrized_wishart`            pure epsilon for a symmetric matrix of known nuclear sensitivity
 `exponential_mechanism`          a choice among public candidates
 `uniform_below`                  a uniform integer of any size
@@ -27,6 +29,7 @@ from skdp.kernel.sampling.entropy import Entropy, OSEntropy, SeededEntropy, publ
 from skdp.kernel.sampling.exact import uniform_below
 from skdp.kernel.sampling.exponential import exponential_mechanism
 from skdp.kernel.sampling.gaussian import rounded_gaussian
+from skdp.kernel.sampling.heavy_tails import rounded_cauchy, rounded_student_t
 from skdp.kernel.sampling.laplace import discrete_laplace
 from skdp.kernel.sampling.vectors import k_norm
 from skdp.kernel.sampling.wishart import symmetrized_wishart
@@ -39,7 +42,9 @@ __all__ = [
     "exponential_mechanism",
     "k_norm",
     "public_generator",
+    "rounded_cauchy",
     "rounded_gaussian",
+    "rounded_student_t",
     "symmetrized_wishart",
     "uniform_below",
 ]
