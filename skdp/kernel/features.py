@@ -25,7 +25,7 @@ from skdp.kernel import statistics as stats
 from skdp.kernel.doors import Doors, quiet, released
 from skdp.kernel.protect import Ball, Box, Floats, isqrt_up, power_of_two_grid
 from skdp.kernel.release import Release, Share
-from skdp.kernel.rows import MAX_FEATURES, Rows, _cut, _to_float
+from skdp.kernel.rows import MAX_FEATURES, Rows, _to_float
 
 __all__ = ["FeatureDoors", "KernelMap", "LinearImage"]
 
@@ -227,16 +227,24 @@ class KernelMap:
 
     def _decided(self, q: Floats, entries: NDArray[np.intp]) -> Floats:
         """Return the image of single entries of a block, evaluated one number at a time."""
-        i, column = np.divmod(entries, self.n_dims)
-        scale, j = np.divmod(column, self.n_centers)
-        difference = q[i] - self._q[j]
-        # Sums of integers below 2**52, exact in any order.
-        if self.kernel == "rbf":
-            distance = np.einsum("ij,ij->i", difference, difference)
-        else:
-            distance = np.abs(difference).sum(axis=1)
-        values = self._values(distance[:, None], _scalar_exp)[np.arange(len(scale)), scale]
-        return np.trunc(values * 2.0**_STEP_BITS)
+        decided = np.full(entries.size, 2.0**_STEP_BITS)  # what distance 0 gives: exp(-0) is 1
+        # In pieces: how many entries there are depends on the rows, the memory must not.
+        size = max(1, 2**18 // self.n_features)
+        for start in range(0, entries.size, size):
+            piece = slice(start, start + size)
+            i, column = np.divmod(entries[piece], self.n_dims)
+            scale, j = np.divmod(column, self.n_centers)
+            difference = q[i] - self._q[j]
+            # Sums of integers below 2**52, exact in any order.
+            if self.kernel == "rbf":
+                distance = np.einsum("ij,ij->i", difference, difference)
+            else:
+                distance = np.abs(difference).sum(axis=1)
+            apart = np.flatnonzero(distance)
+            values = self._values(distance[apart, None], _scalar_exp)
+            chosen = values[np.arange(apart.size), scale[apart]]
+            decided[piece][apart] = np.trunc(chosen * 2.0**_STEP_BITS)
+        return decided
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers in [0, 2**30], one a scale and centre."""
@@ -448,28 +456,30 @@ class LinearImage:
 
 def _features(transform: Callable[[Any], Any], X: Any) -> Floats | None:
     """Return what the map makes of rows as a float array, or None where it fails."""
+    values, stopped = None, False
     try:
         made = transform(X)
         if sparse.issparse(made):
             made = made.toarray()
         values, _ = _to_float(made)
     except KeyboardInterrupt:
-        raise
+        stopped = True
     except BaseException:  # noqa: BLE001  whatever a row makes the map do stays inside
-        return None
+        values = None
+    if stopped:
+        raise KeyboardInterrupt  # a new one: that of the map may quote a row
     return values
 
 
-def _row_features(transform: Callable[[Any], Any], X: Any, view: Box | Ball) -> Floats:
+def _row_features(transform: Callable[[Any], Any], X: Floats, view: Box | Ball) -> Floats:
     """Apply the user's map to rows and clip; a row that fails becomes zeros, and it alone."""
-    length = X.shape[0]
-    values = _features(transform, X)
+    length = len(X)
+    values = _features(transform, X.copy())  # a copy: the map may write into it, or keep it
     if values is None or values.shape != (length, view.n_dims):
         if length == 1:
             return np.zeros((1, view.n_dims))
         # One bad row must not decide for the others: ask for each row alone.
-        parts = [_row_features(transform, _cut(X, i, i + 1), view) for i in range(length)]
-        return np.concatenate(parts)
+        return np.concatenate([_row_features(transform, X[i : i + 1], view) for i in range(length)])
     finite: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(values), axis=1)
     q = view.map(np.where(finite[:, None], values, 0.0))
     q[~finite] = 0.0

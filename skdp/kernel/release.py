@@ -248,6 +248,8 @@ class Meter:
 
     def _take_apart(self, probability: Fraction, name: str) -> None:
         """Spend `delta_apart` on a publication that shows any one row with this probability."""
+        if not 0 < probability <= 1:
+            raise PrivacyLeakError(f"release {name!r} needs a probability in (0, 1]")
         with self._spending(name):
             if probability > as_charged(self.delta_apart):
                 raise PrivacyLeakError(

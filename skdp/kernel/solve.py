@@ -38,7 +38,7 @@ __all__ = ["SolveDoors", "UnitBall", "minimiser", "minimiser_sensitivity"]
 # A row's weight expit(t) is known to 2**-50: see kernel/README.md, "Certified minimiser".
 WEIGHT_ERROR = Fraction(1, 2**50)
 WEIGHT_BITS, LIMB_BITS, LIMBS = 54, 18, 3  # weights in integers of 18 bits: exact block sums
-NEWTON_STEPS, HALVINGS = 100, 30
+_SEARCH_STEPS = 200  # of one line search, by halving: far below the grid of theta
 
 ALPHAS = (1e-6, 1e12)
 TAUS = (1e-4, 1e-1)
@@ -177,11 +177,6 @@ def _pass(
     return total, curvature
 
 
-def _norm(gradient: list[Fraction]) -> float:
-    """Return the norm of a gradient as a float; it steers the search, it certifies nothing."""
-    return math.sqrt(math.fsum(float(g) ** 2 for g in gradient))
-
-
 def _certified(gradient: list[Fraction], error: Fraction, tau: Fraction) -> bool:
     """Decide, in exact arithmetic, whether norm + error <= tau."""
     room = tau - error
@@ -195,14 +190,49 @@ def _moved(k: NDArray, step: list[Fraction] | Floats, bits: int) -> NDArray:
     )
 
 
-def _newton_step(gradient: list[Fraction], hessian: Floats) -> Floats | None:
-    """Return -H^-1 g, or None where floats cannot give it."""
+def _slope(gradient: list[Fraction], step: Floats) -> float:
+    """Return the directional derivative, up to rounding that steers the search only."""
+    return math.fsum(float(g) * float(s) for g, s in zip(gradient, step, strict=True))
+
+
+def _descent(gradient: list[Fraction], hessian: Floats) -> Floats:
+    """Return Newton's step; the negative gradient where floats cannot give a descent direction."""
     g = np.array([float(v) for v in gradient])
     try:
         step = np.linalg.solve(hessian, -g)
     except np.linalg.LinAlgError:
-        return None
-    return step if np.isfinite(step).all() else None
+        step = -g
+    # Far above what rounding can do to the slope: what passes is a descent direction.
+    least = 1e-14 * float(np.linalg.norm(g)) * float(np.linalg.norm(step))
+    if not (np.isfinite(step).all() and _slope(gradient, step) < -least):
+        step = -g
+    return step
+
+
+def _along(
+    loss: _Loss, k: NDArray, step: Floats, slope: float, limit: Fraction
+) -> tuple[NDArray, tuple[list[Fraction], Fraction, Floats]]:
+    """Return a point along a descent direction, and the loss there.
+
+    The loss is convex, so its slope grows along the step: from `slope` < 0 to above 0. A length at
+    which it lies in [slope / 2, 0] is found by doubling and halving; the loss falls up to there.
+    """
+    low, high, length = 0.0, math.inf, 1.0
+    best: tuple[NDArray, tuple[list[Fraction], Fraction, Floats]] | None = None
+    for _ in range(_SEARCH_STEPS):
+        there = _moved(k, length * step, loss.bits)
+        found = loss.evaluate(there)
+        if _certified(*found[:2], limit):
+            return there, found
+        now = _slope(found[0], step)
+        if now <= 0.0:
+            low, best = length, (there, found)
+            if now >= slope / 2:
+                break
+        else:
+            high = length
+        length = (low + high) / 2 if high < math.inf else 2.0 * length
+    return best if best is not None else (there, found)
 
 
 def minimiser(
@@ -219,10 +249,9 @@ def minimiser(
     The loss is the sum over private rows of log(1 + exp(-theta . z)), plus public_weight times the
     sum over public rows of log(1 + exp(theta . z)), plus alpha / 2 ||theta||**2.
 
-    Newton's method, with halved steps until the norm of the gradient falls; where that does not
-    end, gradient descent, which does: kernel/README.md, "Certified minimiser". Nothing is released
-    here. How many steps it takes depends on the rows; nothing that is returned shows it but for
-    theta, which is within tau / alpha of the minimiser.
+    Newton's method with a line search on the slope, which ends: kernel/README.md, "Certified
+    minimiser". Nothing is released here. How many steps it takes depends on the rows; nothing that
+    is returned shows it but for theta, which is within tau / alpha of the minimiser.
 
     Returns
     -------
@@ -235,27 +264,9 @@ def minimiser(
     loss = _Loss(ball, private, public, Fraction(public_weight), Fraction(alpha), bits)
     k = np.array([0] * ball.n_dims, dtype=object)
     gradient, error, hessian = loss.evaluate(k)
-    steps = 0
-    while not _certified(gradient, error, limit) and steps < NEWTON_STEPS:
-        steps += 1
-        step = _newton_step(gradient, hessian)
-        if step is None:
-            break
-        size = _norm(gradient)
-        length = 1.0
-        for _ in range(HALVINGS):
-            there = _moved(k, length * step, bits)
-            found = loss.evaluate(there)
-            if _norm(found[0]) <= (1 - length / 4) * size or _certified(*found[:2], limit):
-                break
-            length /= 2
-        else:
-            break
-        k, (gradient, error, hessian) = there, found
-    smoothness = loss.mass / 4 + loss.alpha
     while not _certified(gradient, error, limit):
-        k = _moved(k, [-g / smoothness for g in gradient], bits)
-        gradient, error, _ = loss.evaluate(k)
+        step = _descent(gradient, hessian)
+        k, (gradient, error, hessian) = _along(loss, k, step, _slope(gradient, step), limit)
     return k, bits
 
 
