@@ -56,9 +56,11 @@ def check_real(value: Any, name: str, low: float, high: float) -> float:
     return number
 
 
-def check_candidates(value: Any, name: str) -> Floats | None:
+def check_candidates(
+    value: Any, name: str, low: float = 1e-300, high: float = 1e300
+) -> Floats | None:
     """Return positive numbers to choose from, or None for ``"private"``."""
-    text = f"{name} must be 'private', a finite number above 0 or a sequence of such numbers"
+    text = f"{name} must be 'private', a number from {low:g} to {high:g} or a sequence of such"
     if isinstance(value, str):
         if value == "private":
             return None
@@ -72,7 +74,7 @@ def check_candidates(value: Any, name: str) -> Floats | None:
     except (TypeError, ValueError):
         raise TypeError(f"{text}, got {type(value).__name__}") from None
     good = candidates.ndim == 1 and 0 < candidates.size <= 100
-    if not (good and np.isfinite(candidates).all() and np.all(candidates > 0)):
+    if not (good and np.all((candidates >= low) & (candidates <= high))):  # False for NaN
         raise ValueError(text)
     return candidates
 
@@ -127,10 +129,13 @@ class DensityRatio(PrivateMixin):
 
     def _context_of(self, public: Floats) -> str:
         """Return a digest of the public sample: seeded fits that differ in it share no noise."""
-        return hashlib.blake2b(np.ascontiguousarray(public).tobytes(), digest_size=16).hexdigest()
+        names = repr(list(getattr(self, "feature_names_in_", [])))
+        digest = hashlib.blake2b(names.encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(public).tobytes())
+        return digest.hexdigest()
 
-    def _weights(self, X: Any, values: Floats) -> Floats:
-        """Return the weights of the caller's rows: their container and the same as float64."""
+    def _weights(self, values: Floats) -> Floats:
+        """Return the weights of the caller's rows."""
         raise NotImplementedError
 
     def predict(self, X: ArrayLike) -> Floats:
@@ -144,9 +149,9 @@ class DensityRatio(PrivateMixin):
         Returns
         -------
         weights : ndarray of shape (n_samples,)
-            Finite and at least 0; their mean over the public sample is about 1.
+            Finite and at least 0; their mean over the public sample is about 1 where noise is weak.
         """
-        return self._weights(X, self._public_array(X))
+        return self._weights(self._public_array(X))
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return -J: the mean weight of the private rows minus half the mean square of the public.
@@ -172,6 +177,6 @@ class DensityRatio(PrivateMixin):
             estimator=type(self).__name__,
             allow_empty=self._allow_empty,
         )
-        weights = self._weights(X, values)
+        weights = self._weights(values)
         linear = float(weights[private].mean()) if private.any() else 0.0
         return linear - 0.5 * float(np.square(weights[~private]).mean())

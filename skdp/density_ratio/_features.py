@@ -12,7 +12,10 @@ noise of a pure release grows with the number of directions.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+)
 
 from skdp import kernel
 from skdp.density_ratio._solve import LEAST_SIGNAL
@@ -29,8 +40,11 @@ __all__ = [
     "Features",
     "KernelValues",
     "PublicMoments",
+    "as_table",
+    "copier",
     "dense",
     "independent_features",
+    "is_elementwise",
     "noise_std",
     "nystroem_features",
     "public_moments",
@@ -58,35 +72,122 @@ class KernelValues:
     def n_scales(self) -> int:
         return len(self.gammas)
 
-    def blocks(self, X: Any, values: Floats) -> Iterator[tuple[slice, Floats]]:
+    def blocks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Yield the features of the caller's rows, block by block."""
         step = max(1, _BLOCK_VALUES // self.map.n_dims)
         for start in range(0, len(values), step):
             part = slice(start, start + step)
             yield part, self.map.evaluate(values[part])
 
 
+# Transformers that give a row the same bits in every block, which may therefore be mapped at once.
+_ELEMENTWISE = (KBinsDiscretizer, OneHotEncoder, PolynomialFeatures, SplineTransformer)
+
+
+def is_elementwise(transformer: Any) -> bool:
+    """Say whether a transformer is made of those that give a row the same bits in every block."""
+    if type(transformer) is Pipeline:
+        return all(is_elementwise(step) for _, step in transformer.steps)
+    if type(transformer) is FeatureUnion:
+        return all(is_elementwise(step) for _, step in transformer.transformer_list)
+    if type(transformer) is ColumnTransformer:
+        steps = [step for _, step, _ in transformer.transformers]
+        return all(is_elementwise(step) for step in [*steps, transformer.remainder])
+    if isinstance(transformer, str):
+        return transformer in ("drop", "passthrough")
+    return type(transformer) in _ELEMENTWISE
+
+
 @dataclass
 class BasisValues:
-    """Outputs of a public transformer, clipped to their stated bounds."""
+    """Outputs of a public transformer, clipped to their stated bounds.
+
+    The transformer is fitted on the public rows and never used itself: every call gets a copy, so
+    that it remembers no row, and a table of float64 with nothing but the names of the columns, so
+    that types, categories or an index of the caller's table, which private rows have a part in,
+    do not reach it.
+
+    Attributes
+    ----------
+    transformer : transformer
+        Fitted.
+    low, high : ndarray of shape (b,)
+    columns : list of str or None
+        Names, if the caller's table is one of pandas.
+    """
 
     transformer: Any
     low: Floats
     high: Floats
+    columns: list[str] | None
 
     gammas = np.array([math.nan])
     n_scales = 1
 
-    def blocks(self, X: Any, values: Floats) -> Iterator[tuple[slice, Floats]]:
-        if len(values):  # transformers refuse an empty table
-            outputs = dense(self.transformer.transform(X))
-            yield slice(0, len(values)), np.clip(outputs, self.low, self.high)
+    def transforming(self) -> Callable[[Floats], Any]:
+        """Return a function that maps rows with a fresh copy of the transformer each time."""
+        fresh = copier(self.transformer)
+        return lambda values: fresh().transform(as_table(values, self.columns))
+
+    def blocks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Yield the features of the caller's rows; as private rows are mapped, so are these."""
+        transform = self.transforming()
+        step = max(1, _BLOCK_VALUES // max(len(self.low), values.shape[1]))
+        with kernel.quiet():
+            for start in range(0, len(values), step):
+                part = slice(start, start + step)
+                yield part, self._outputs(transform, values[part])
+
+    def _outputs(self, transform: Callable[[Floats], Any], values: Floats) -> Floats:
+        """Return clipped features; a row that fails has the middle of the bounds."""
+        outputs = None
+        with contextlib.suppress(Exception):
+            outputs = dense(transform(values.copy()))
+        if outputs is None or outputs.shape != (len(values), len(self.low)):
+            if len(values) > 1:
+                parts = [self._outputs(transform, values[i : i + 1]) for i in range(len(values))]
+                return np.concatenate(parts)
+            outputs = np.full((len(values), len(self.low)), math.nan)
+        failed = ~np.isfinite(outputs).all(axis=1)
+        outputs = np.clip(outputs, self.low, self.high)
+        outputs[failed] = self.low / 2 + self.high / 2
+        return outputs
+
+
+def copier(transformer: Any) -> Callable[[], Any]:
+    """Return a function that gives a fresh copy of a fitted transformer.
+
+    Raises
+    ------
+    TypeError
+        If it can be neither pickled nor copied.
+    """
+    try:
+        pickled = pickle.dumps(transformer)
+        pickle.loads(pickled)
+    except Exception:  # noqa: BLE001  a lambda inside, or whatever a class refuses with
+        with contextlib.suppress(Exception):
+            copy.deepcopy(transformer)
+            return lambda: copy.deepcopy(transformer)
+        raise TypeError("basis must be a transformer that can be pickled or copied") from None
+    return lambda: pickle.loads(pickled)
+
+
+def as_table(values: Floats, columns: list[str] | None) -> Any:
+    """Return rows as a new array or, with names, as a new pandas table; all float64."""
+    values = np.array(values, dtype=np.float64, order="C")
+    if columns is None:
+        return values
+    import pandas as pd  # the caller's table is one of pandas
+
+    return pd.DataFrame(values, columns=columns)
 
 
 def dense(output: Any) -> Floats:
-    """Return a transformer's output as a float array of two dimensions, its infinities included."""
+    """Return a transformer's output as a float array."""
     if sparse.issparse(output):
         output = output.toarray()
-    return np.nan_to_num(np.asarray(output, dtype=np.float64), nan=0.0)
+    return np.array(output, dtype=np.float64)
 
 
 @dataclass
@@ -99,14 +200,14 @@ class PublicMoments:
     n: int
 
 
-def public_moments(features: KernelValues | BasisValues, X: Any, values: Floats) -> PublicMoments:
+def public_moments(features: KernelValues | BasisValues, values: Floats) -> PublicMoments:
     """Return moments of the public rows' features in blocks, and the features of some rows."""
     n = len(values)
     tried = np.unique(np.linspace(0, n - 1, min(n, _TRIED_ROWS)).astype(np.intp))
     second: Any = 0.0
     first: Any = 0.0
     kept = []
-    for part, block in features.blocks(X, values):
+    for part, block in features.blocks(values):
         second = second + block.T @ block
         first = first + block.sum(axis=0)
         inside = tried[(tried >= part.start) & (tried < part.stop)] - part.start

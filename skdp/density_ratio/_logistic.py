@@ -212,7 +212,10 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
             stated = _check_alpha(self.alpha)
             rows, public, _ = self._open_samples(X, y)
             view = self._view(public)
-            with self._session(rows, context=self._context_of(public)) as session:
+            with (
+                self._session(rows, context=self._context_of(public)) as session,
+                np.errstate(all="ignore"),
+            ):
                 if session.adjacency == "replace_one":
                     n = float(session.n_rows)
                 else:
@@ -223,7 +226,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
                 self.alpha_ = alpha if stated is None else stated
                 release = session.logistic(view, public, self.alpha_, public_weight=n / len(public))
                 self.privacy_ = session.certificate()
-            self._set(view, public, release)
+            with np.errstate(all="ignore"):
+                self._set(view, public, release)
         return self
 
     def _view(self, public: Floats) -> kernel.Box:
@@ -261,12 +265,13 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         linear = features @ self._theta
         # Their mean over the public sample is 1; sums of exponentials without overflow.
         self._log_mean = float(logsumexp(linear)) - math.log(len(public))
-        weights = self._weights(public, public)
+        weights = self._weights(public)
         self.effective_sample_size_ = effective_sample_size(weights)
         shares = weights / max(float(weights.sum()), 1e-300)
-        reach = np.sqrt(np.square(features - shares @ features).sum(axis=1))
-        std = float(release.std)
-        self.noise_std_ = min(std * float(np.sqrt(np.mean((weights * reach) ** 2))), LARGEST_WEIGHT)
+        self._mean = shares @ features
+        self._std = float(release.std)
+        std = self._noise(weights, features)
+        self.noise_std_ = min(float(np.sqrt(np.mean(std**2))), LARGEST_WEIGHT)
         # In the user's units; a column of (nearly) no width has no slope.
         slope = np.zeros(view.n_dims)
         with np.errstate(all="ignore"):
@@ -279,11 +284,41 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
             float(self._theta[-1]) * self._ball.scale * self._ball.norm - self._log_mean
         )
 
-    def _weights(self, X: Any, values: Floats) -> Floats:
+    def _noise(self, weights: Floats, features: Floats) -> Floats:
+        """Return the standard deviation of weights, to first order in that of theta."""
+        reach = np.sqrt(np.square(features - self._mean).sum(axis=1))
+        return np.minimum(weights * reach * self._std, LARGEST_WEIGHT)
+
+    def _weights(self, values: Floats) -> Floats:
         """Return exp(theta . z - log mean), capped where it would overflow."""
-        exponents = self._ball.features(values) @ self._theta - self._log_mean
-        weights: Floats = np.exp(np.minimum(exponents, _LARGEST_EXPONENT))
+        with np.errstate(all="ignore"):
+            exponents = self._ball.features(values) @ self._theta - self._log_mean
+            weights: Floats = np.exp(np.minimum(exponents, _LARGEST_EXPONENT))
         return weights
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """Return the density ratio p_private / p_public at the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Usually the public sample, whose weights these are.
+        return_std : bool, default=False
+            Return how much of the weights is noise as well.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_samples,)
+            Finite and at least 0; their mean over the public sample is 1.
+        std : ndarray of shape (n_samples,)
+            With ``return_std=True``: the standard deviation that the noise of theta gives a weight,
+            to first order. The errors of sampling and of the model are not in it.
+        """
+        values = self._public_array(X)
+        weights = self._weights(values)
+        if not return_std:
+            return weights
+        return weights, self._noise(weights, self._ball.features(values))
 
     def expected_error(self, n_samples: int, X_public: ArrayLike) -> float:
         """Return the standard error that noise will give the logarithm of a weight.

@@ -70,9 +70,10 @@ def solve(moments: Moments, alpha: float, baseline: float) -> tuple[Floats, Floa
     noise : ndarray of shape (b, r)
         The noise in coef is noise @ z, z of mean 0 and covariance I.
     """
-    ridge = moments.second + alpha * np.eye(len(moments.second))
+    values, basis = np.linalg.eigh(moments.second)  # a ridge on top of it is never singular
+    inverse = 1.0 / (np.maximum(values, 0.0) + alpha)
     sides = np.column_stack([moments.private - baseline * moments.first, moments.noise])
-    solved = np.asarray(np.linalg.solve(ridge, sides), dtype=np.float64)
+    solved = basis @ (inverse[:, None] * (basis.T @ sides))
     return solved[:, 0], solved[:, 1:]
 
 

@@ -8,7 +8,6 @@ the release.
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from fractions import Fraction
@@ -17,16 +16,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.preprocessing import (
-    KBinsDiscretizer,
-    OneHotEncoder,
-    PolynomialFeatures,
-    SplineTransformer,
-)
 
 from skdp import kernel
 from skdp.base import check_bounds, check_integer
-from skdp.budget import Cost, PrivacyBudget, exact
+from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.amounts import round_up
 from skdp.density_ratio._base import (
     LARGEST_WEIGHT,
@@ -42,8 +35,11 @@ from skdp.density_ratio._features import (
     Features,
     KernelValues,
     PublicMoments,
+    as_table,
+    copier,
     dense,
     independent_features,
+    is_elementwise,
     noise_std,
     nystroem_features,
     public_moments,
@@ -57,14 +53,11 @@ Floats = NDArray[np.float64]
 
 PUBLISHED = "published_private_rows"
 _SCALES = (1.0, 0.5)  # private choice of the bandwidth: these times the median public distance
+_RIDGES = (1e-8, 1e8)
 _ALPHAS = np.logspace(-4, 2, 13)  # private choice of the ridge
 _COUNT_SHARE = 0.02  # where the number of private rows is private: what planning needs of it
 _CENTERS_SHARE = 0.5  # as the source: half for the noisy centres, half for the means
 _MAX_CENTERS = 2000
-
-# Transformers that give a row the same bits in every block, which may therefore be mapped at once.
-_ELEMENTWISE = (KBinsDiscretizer, OneHotEncoder, PolynomialFeatures, SplineTransformer)
-
 
 # --- the estimator ----------------------------------------------------------------------------
 
@@ -93,27 +86,33 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     kernel : {"rbf", "laplacian"}, default="rbf"
         ``exp(-gamma * squared Euclidean distance)`` or ``exp(-gamma * L1 distance)``.
     gamma : "private", float or sequence of floats, default="private"
-        Rate of the kernel, above 0. Of several (at most 8) the criterion chooses one, from the
-        release itself and so at no further cost. ``"private"`` lets it choose between two
-        bandwidths: the median distance of public rows, and half of it.
+        Rate of the kernel, 1e-300 to 1e300. Of several (at most 8) the criterion chooses one,
+        from the release itself: that costs no privacy, but noise grows with the root of their
+        number. ``"private"`` lets it choose between two bandwidths: the median distance of public
+        rows, and half of it.
     alpha : "private", float or sequence of floats, default="private"
-        Ridge, above 0. Of several (at most 100) the criterion chooses one, at no further cost;
+        Ridge, 1e-8 to 1e8. Of several (at most 100) the criterion chooses one, at no further cost;
         ``"private"`` offers 1e-4 to 100.
     basis : transformer or None, default=None
         The parametric variant: features instead of kernels, such as
         ``PolynomialFeatures`` on bounded columns, ``SplineTransformer`` or ``OneHotEncoder``. A
-        clone is fitted on the public rows only; the transformer itself must not know private
-        rows. A row that it fails on counts as the middle of the bounds.
+        clone is fitted on the public rows only, and every use of it is one of a fresh copy, so
+        that it cannot remember rows; itself it must not know private rows nor spend a budget. It
+        gets arrays of float64 (with names: pandas tables of float64), private rows one at a time
+        (a millisecond each; those named here, pipelines and column transformers of them, in
+        blocks). A row that it fails on, or gives something that is not finite, counts as the middle
+        of the bounds.
     basis_bounds : tuple (low, high) or None, default=None
-        Bounds of the outputs of `basis`, from public knowledge, as numbers or arrays of one number
-        for each output. Outputs beyond are clipped; the noise is scaled to them.
+        Bounds of the outputs of `basis`, within 1e9 of 0, from public knowledge, as numbers or
+        arrays of one number for each output. Outputs beyond are clipped; the noise is scaled to
+        them.
     noise : {"correlated", "independent"}, default="correlated"
         ``"correlated"``: noise of the covariance of the kernel, whose size does not depend on the
         number of centres. ``"independent"``: the same noise on each mean, as in the source, which
         grows with the number of centres.
     baseline : float, default=1.0
         The weight of every row that a large ridge ends in: if there is nothing but noise, rows
-        weigh the same. 0 is the source's model.
+        weigh the same. 0 is the source's model, and what ``nonnegative="coefficients"`` needs.
     nonnegative : {"weights", "coefficients"}, default="weights"
         What is cut off at 0. ``"coefficients"`` is the source's (eq. 19); it was worse, and the
         choice of `alpha` does not know of it: state `alpha` then.
@@ -150,8 +149,9 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     effective_sample_size_ : float
         (sum w)**2 / sum w**2 over the public rows: so many equally weighted rows are as good.
     noise_std_ : float
-        Root mean square over public rows of the standard deviation that noise gives a weight. Of
-        the order of 1 or more: the weights are noise.
+        Root mean square over public rows of the standard deviation that noise gives a weight, as
+        `predict` returns it (for the chosen `gamma_` and `alpha_`). Of the order of 1 or more: the
+        weights are noise.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -188,7 +188,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     delta = 0, else rounded Gaussian noise; K-norm noise on centres. *Charged*: (epsilon, delta),
     once, before any noise, to `budget`; where private rows are published, (epsilon, n_centers /
     n), under ``"add_or_remove_one"`` (epsilon, sampling_rate). H, the second moment of the
-    features, depends on public rows only, so the choice of gamma and alpha is post-processing.
+    features, depends on public rows and, with private centres, on what has been released of these,
+    so the choice of gamma and alpha is post-processing.
 
     `predict` and `score` compute from what was released and from the caller's rows; a score of
     private rows is exact, and so as private as they are. Under ``"replace_one"`` the number of
@@ -273,7 +274,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         check_choice(self.nonnegative, "nonnegative", ("weights", "coefficients"))
         check_real(self.baseline, "baseline", 0.0, 1e6)
         gammas = check_candidates(self.gamma, "gamma")
-        check_candidates(self.alpha, "alpha")
+        check_candidates(self.alpha, "alpha", *_RIDGES)
         if gammas is not None and gammas.size > 8:
             raise ValueError("gamma must be at most 8 numbers to choose from")
         rate = check_rate(self.sampling_rate, "sampling_rate")
@@ -281,6 +282,14 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             check_choice(self.centers, "centers", ("public", "noisy", PUBLISHED))
         if isinstance(self.bounds, str) and self.bounds != "public":
             raise ValueError(f"bounds must be 'public' or a pair (low, high), got {self.bounds!r}")
+        if self.nonnegative == "coefficients" and self.baseline != 0:
+            raise ValueError(
+                "baseline must be 0 with nonnegative='coefficients': no weight could be below it"
+            )
+        if self.basis is not None and not (
+            isinstance(self.centers, str) and self.centers == "public"
+        ):
+            raise ValueError("centers must be 'public', its default, with a basis: it has none")
         if (self.basis is None) != (self.basis_bounds is None):
             raise ValueError(
                 "basis_bounds must be a pair (low, high) that bounds the outputs of basis, and "
@@ -305,7 +314,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if self._adjacency == "replace_one":
             rate = Fraction(min(self.n_centers, n_private), n_private)
         assert rate is not None
-        if exact(float(self.delta)) < rate:
+        # The nearest float to the share is enough; what is charged is rounded up all the same.
+        if float(self.delta) < float(rate):
             raise ValueError(
                 f"delta must be at least {round_up(rate)!r}, the share of the private rows that "
                 f"centers={PUBLISHED!r} publishes, got {float(self.delta)!r}"
@@ -351,8 +361,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             stated = self._stated_centers(public.shape[1])
             box = self._box_of_centers(public)
             gammas = self._gammas(public)
-            container = kernel.public_part(X, private)
-            basis = self._public_basis(container, len(public))
+            basis = self._public_basis(X, public)
+            moments = None if basis is None else public_moments(basis, public)
             apart = self._published_delta(int(private.sum()))
             if self._publishes:
                 warnings.warn(
@@ -370,45 +380,49 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 ) as session,
                 np.errstate(all="ignore"),
             ):
-                if basis is None:
+                if basis is None or moments is None:
                     self._fit_kernel(session, public, stated, box, gammas)
                 else:
-                    self._fit_basis(session, container, public, basis)
+                    self._fit_basis(session, public, basis, moments)
                 self.privacy_ = session.certificate()
         return self
 
     def _box_of_centers(self, public: Floats) -> tuple[Floats, Floats]:
         """Return the public box in which noisy centres lie."""
         if isinstance(self.bounds, str):
-            return public.min(axis=0), public.max(axis=0)
+            far = 1e100  # the noise has a scale of its own beyond
+            return public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
         stated = check_bounds(self.bounds, public.shape[1])
-        assert stated is not None
+        if stated is None or max(np.abs(side).max() for side in stated) > 1e100:
+            raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
         return stated
 
-    def _public_basis(self, container: Any, n_public: int) -> BasisValues | None:
+    def _public_basis(self, X: Any, public: Floats) -> BasisValues | None:
         """Fit the basis on the public rows only and check its stated bounds."""
         if self.basis is None:
             return None
         known = hasattr(self.basis, "fit") and hasattr(self.basis, "transform")
         if isinstance(self.basis, type) or not known:
             raise TypeError(f"basis must be a transformer or None, got {type(self.basis).__name__}")
+        if _spends(self.basis):
+            raise ValueError("basis must be a transformer that spends no privacy budget")
+        columns = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else None
         with kernel.quiet():
-            fitted = clone(self.basis).fit(container)
-            outputs = dense(fitted.transform(container))
-        if outputs.ndim != 2 or len(outputs) != n_public or outputs.shape[1] == 0:
+            fitted = clone(self.basis).fit(as_table(public, columns))
+            outputs = dense(copier(fitted)().transform(as_table(public, columns)))
+        if outputs.ndim != 2 or len(outputs) != len(public) or outputs.shape[1] == 0:
             raise ValueError("basis must give one row of features for every row")
-        bounds = self.basis_bounds
-        if isinstance(bounds, str):
-            raise ValueError("basis_bounds must be a pair (low, high) of numbers or of arrays")
+        text = (
+            "basis_bounds must be a pair (low, high) of numbers within 1e9 of 0, or of one number "
+            f"for each of the {outputs.shape[1]} outputs of basis, low <= high"
+        )
         try:
-            pair = check_bounds(bounds, outputs.shape[1])
+            pair = check_bounds(self.basis_bounds, outputs.shape[1])
         except (TypeError, ValueError):
-            raise ValueError(
-                "basis_bounds must be a pair (low, high) of finite numbers, or of one number for "
-                f"each of the {outputs.shape[1]} outputs of basis, low <= high"
-            ) from None
-        assert pair is not None
-        return BasisValues(fitted, *pair)
+            raise ValueError(text) from None
+        if pair is None or max(np.abs(side).max() for side in pair) > 1e9:
+            raise ValueError(text)
+        return BasisValues(fitted, *pair, columns)
 
     # --- releases -----------------------------------------------------------------------------
 
@@ -423,13 +437,14 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """Choose centres, release the kernel means, and solve."""
         replace = session.adjacency == "replace_one"
         correlated = self.noise == "correlated"
-        needs_rate = self.centers_source == "noisy" and self.sampling_rate is None
+        noisy = isinstance(self.centers, str) and self.centers == "noisy"
+        needs_rate = noisy and self.sampling_rate is None
         n = float(session.n_rows) if replace else math.nan
         if not replace and (correlated or needs_rate):
             n = max(1.0, float(session.count(_COUNT_SHARE).value))
         centers = self._centers(session, public, stated, box, n)
         features = KernelValues(kernel.KernelMap(centers, gammas, kernel=self.kernel), gammas)
-        moments = public_moments(features, None, public)
+        moments = public_moments(features, public)
         if correlated:
             plan = nystroem_features(
                 features.map.gram(),
@@ -444,12 +459,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             release, count = session.feature_means(features.map)
         self.centers_ = features.map.centers
         self._solve(features, plan, moments, release, count)
-        self._report(moments, None, public)
-
-    @property
-    def centers_source(self) -> str:
-        """Where centres come from: ``"public"``, ``"noisy"``, ... or ``"stated"``."""
-        return self.centers if isinstance(self.centers, str) else "stated"
+        self._report(moments, public)
 
     def _centers(
         self,
@@ -491,21 +501,21 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         return rates if self.kernel == "laplacian" else 0.5 * rates**2
 
     def _fit_basis(
-        self, session: kernel.Session, container: Any, public: Floats, basis: BasisValues
+        self,
+        session: kernel.Session,
+        public: Floats,
+        basis: BasisValues,
+        moments: PublicMoments,
     ) -> None:
         """Release the mean of the basis over the private rows and solve."""
-        moments = public_moments(basis, container, public)
         view = kernel.Box(basis.low, basis.high, per_feature=True)
-        # A copy: whatever the transformer remembers of private rows goes with it.
         release, count = session.basis_mean(
-            copy.deepcopy(basis.transformer).transform,
-            view,
-            exact_blocks=type(self.basis) in _ELEMENTWISE,
+            basis.transforming(), view, exact_blocks=is_elementwise(self.basis)
         )
         self.centers_ = None
         plan = independent_features(1, len(basis.low))
         self._solve(basis, plan, moments, release, count)
-        self._report(moments, container, public)
+        self._report(moments, public)
 
     # --- post-processing ------------------------------------------------------------------------
 
@@ -515,12 +525,14 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         plan: Features,
         public: PublicMoments,
         release: kernel.Release,
-        n_private: float,
+        n_private: kernel.Release,
     ) -> None:
         """Choose scale and ridge by the criterion, and set the fitted attributes."""
         baseline = check_real(self.baseline, "baseline", 0.0, 1e6)
-        alphas = check_candidates(self.alpha, "alpha")
+        alphas = check_candidates(self.alpha, "alpha", *_RIDGES)
         alphas = _ALPHAS if alphas is None else alphas
+        n = float(n_private.value)
+        relative = float(n_private.std) / n  # a mean over a noisy n errs by as much
         matrix = plan.matrix
         second = matrix @ public.second @ matrix.T
         first = matrix @ public.first
@@ -535,8 +547,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 rows=tried @ restore.T,
                 n_public=public.n,
                 private=restore @ release.value,
-                noise=restore * std,
-                n_private=max(1.0, n_private),
+                noise=np.column_stack([restore * std, relative * (restore @ release.value)]),
+                n_private=n,
             )
             every.append(moments)
             if len(alphas) > 1 or len(plan.restore) > 1:
@@ -556,23 +568,24 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         self.baseline_ = baseline
         self.coef_ = back @ coef
         self._noise_coef = back @ noise
-        raw = self.baseline_ + public.tried @ self.coef_
-        if not np.isfinite(self.coef_).all() or not np.any(raw > 0):
+
+    def _report(self, public: PublicMoments, values: Floats) -> None:
+        """Say how many public rows the weights amount to, and how much of them is noise."""
+        weights = self._weights(values)
+        if not np.isfinite(self.coef_).all() or not weights.any():
             # Nothing but noise, which has pushed every weight below 0: all rows alike.
             self.baseline_, self.coef_ = 1.0, np.zeros_like(self.coef_)
+            self._noise_coef = np.zeros_like(self._noise_coef)
+            weights = np.ones(len(values))
+        self.effective_sample_size_ = effective_sample_size(weights)
+        square = np.mean(np.square(public.tried @ self._noise_coef).sum(axis=1))
+        self.noise_std_ = min(float(np.sqrt(np.nan_to_num(square))), LARGEST_WEIGHT)
 
-    def _report(self, public: PublicMoments, X: Any, values: Floats) -> None:
-        """Say how many public rows the weights amount to, and how much of them is noise."""
-        self.effective_sample_size_ = effective_sample_size(self._weights(X, values))
-        self.noise_std_ = float(
-            np.sqrt(np.mean(np.square(public.tried @ self._noise_coef).sum(axis=1)))
-        )
-
-    def _weights(self, X: Any, values: Floats) -> Floats:
+    def _weights(self, values: Floats) -> Floats:
         """Return max(0, w0 + f(x).coef), block by block."""
         weights = np.empty(len(values))
         with np.errstate(all="ignore"):
-            for part, block in self._features.blocks(X, values):
+            for part, block in self._features.blocks(values):
                 weights[part] = self.baseline_ + block @ self.coef_
         return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, LARGEST_WEIGHT)
 
@@ -589,18 +602,20 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Returns
         -------
         weights : ndarray of shape (n_samples,)
-            Finite and at least 0; their mean over the public sample is about 1.
+            Finite and at least 0; their mean over the public sample is about 1 where noise is weak.
         std : ndarray of shape (n_samples,)
-            With ``return_std=True``: the standard deviation that the noise of the release gives a
-            weight before it is cut off at 0. The errors of sampling and of the model are not in it.
+            With ``return_std=True``: the standard deviation that the noise of the released means
+            gives a weight before it is cut off at 0, for the `gamma_`, `alpha_` and `centers_` of
+            this fit. Not in it are what noise does to that choice, the errors of sampling, and
+            those of the model.
         """
         values = self._public_array(X)
-        weights = self._weights(X, values)
+        weights = self._weights(values)
         if not return_std:
             return weights
         std = np.empty(len(values))
         with np.errstate(all="ignore"):
-            for part, block in self._features.blocks(X, values):
+            for part, block in self._features.blocks(values):
                 std[part] = np.sqrt(np.square(block @ self._noise_coef).sum(axis=1))
         return weights, np.clip(np.nan_to_num(std, nan=0.0), 0.0, LARGEST_WEIGHT)
 
@@ -624,10 +639,11 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         return Cost(epsilon=cost.epsilon, delta=cost.delta, delta_apart=cost.delta)
 
     def expected_error(self, n_samples: int, X_public: ArrayLike) -> float:
-        """Return the standard error that noise will give the mean of a kernel over private rows.
+        """Return the standard error that noise will give a mean over the private rows.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. Such a mean lies
-        in [0, 1]; for public centres and the default noise.
+        Nothing is fitted, read or charged: it answers whether epsilon is enough. The mean is one of
+        kernel values, which lies in [0, 1], or with a basis one of its outputs. Private centres
+        are taken to lie where the public rows do.
 
         Parameters
         ----------
@@ -653,20 +669,35 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         self._check_parameters()
         cost = self.privacy_cost()
         public = kernel.check_public_array(X_public, estimator=type(self).__name__)
+        pure, replace = cost.mu is None, self._adjacency == "replace_one"
+        share = 1.0 if replace or self.noise == "independent" else 1.0 - _COUNT_SHARE
+        if isinstance(self.centers, str) and self.centers == "noisy":
+            share *= 1.0 - _CENTERS_SHARE
+        level = cost.epsilon * share if cost.mu is None else cost.mu * math.sqrt(share)
+
+        def noise(size: int) -> float:
+            return noise_std(level, n, size, pure=pure, replace=replace)
+
+        basis = self._public_basis(X_public, public)
+        if basis is not None:
+            radius = float(np.linalg.norm(basis.high - basis.low)) / 2
+            # The sensitivity of features of norm 1 is sqrt(2) or 1, that of a box 2 or 1 radii.
+            return noise(len(basis.low)) * radius * (math.sqrt(2.0) if replace else 1.0)
         gammas = self._gammas(public)
         some = np.linspace(0, len(public) - 1, min(len(public), self.n_centers)).astype(np.intp)
         stated = self._stated_centers(public.shape[1])
         centers = public[np.unique(some)] if stated is None else stated
         values = KernelValues(kernel.KernelMap(centers, gammas, kernel=self.kernel), gammas)
-        pure, replace = cost.mu is None, self._adjacency == "replace_one"
-        level = cost.epsilon if cost.mu is None else cost.mu
-        if not replace:
-            part = 1.0 - _COUNT_SHARE
-            level *= part if pure else math.sqrt(part)
-
-        def noise(size: int) -> float:
-            return noise_std(level, n, size, pure=pure, replace=replace)
-
-        moments = public_moments(values, None, public)
+        if self.noise == "independent":
+            first, second = values.map.sensitivity(self._adjacency)
+            size = math.sqrt(2.0) * first if pure else math.sqrt(second)
+            return size * float(values.map.grid[0]) / (level * n)
+        moments = public_moments(values, public)
         plan = nystroem_features(values.map.gram(), moments.second, noise)
         return noise(len(plan.matrix)) * math.sqrt(len(gammas))
+
+
+def _spends(estimator: Any) -> bool:
+    """Say whether an estimator, or one inside it, has a budget or a price."""
+    inside = [estimator, *getattr(estimator, "get_params", dict)().values()]
+    return any(hasattr(part, "privacy_cost") or isinstance(part, PrivacyBudget) for part in inside)

@@ -75,6 +75,10 @@ class Doors(Meter):
         steps = np.clip(total / count, -view.half, view.half)
         return released(view.center + steps * view.grid, std / count * view.grid)
 
+    def _count_of(self, n: float, std: float, weight: int) -> Release:
+        """Return the number of rows as a release, from the noise of `weight` times itself."""
+        return released(n, 0.0 if self._replace else std / weight)
+
     def _with_count(
         self,
         name: str,

@@ -506,7 +506,7 @@ class FeatureDoors(Doors):
         share: Share = None,
         *,
         name: str = "kernel mean",
-    ) -> tuple[Release, float]:
+    ) -> tuple[Release, Release]:
         """Release the mean of a public linear image M k(x) of the kernel values, and n.
 
         Guarantee: the certified sensitivity of `LinearImage`: its bound c (A), sqrt(2) c (R), in
@@ -520,8 +520,8 @@ class FeatureDoors(Doors):
         Returns
         -------
         mean : Release, value of shape (r,)
-        n : float
-            Exact under replace-one, noisy otherwise; at least 1.
+        n : Release
+            Number of rows: exact under replace-one, noisy otherwise; at least 1.
         """
         image = LinearImage(kernel, matrix)
         exact = image.apply(self._kernel_total(kernel))
@@ -532,11 +532,12 @@ class FeatureDoors(Doors):
         total, std, n = self._with_count(
             name, exact, self._rows._n, weight, size, share, image.step
         )
-        return released(total / n * image.step, std / n * image.step), n
+        mean = released(total / n * image.step, std / n * image.step)
+        return mean, self._count_of(n, std, weight)
 
     def feature_means(
         self, kernel: KernelMap, share: Share = None, *, name: str = "feature means"
-    ) -> tuple[Release, float]:
+    ) -> tuple[Release, Release]:
         """Release the mean of every k_j(x, c_l) with independent noise, and n.
 
         Guarantee: `KernelMap.sensitivity`, in L1 (discrete Laplace) in a pure session, in L2
@@ -549,8 +550,8 @@ class FeatureDoors(Doors):
         Returns
         -------
         mean : Release, value of shape (n_scales * b,)
-        n : float
-            Exact under replace-one, noisy otherwise; at least 1.
+        n : Release
+            Number of rows: exact under replace-one, noisy otherwise; at least 1.
         """
         exact = self._kernel_total(kernel)
         first, second = kernel.sensitivity(self.adjacency)
@@ -574,7 +575,8 @@ class FeatureDoors(Doors):
             )
             noisy, n = noisy[:-1], float(noisy[-1]) / weight
         n = max(1.0, n)
-        return released(noisy.astype(np.float64) / n * step, std / n * step), n
+        mean = released(noisy.astype(np.float64) / n * step, std / n * step)
+        return mean, self._count_of(n, std, 1 if self._replace else weight)
 
     def basis_mean(
         self,
@@ -584,41 +586,45 @@ class FeatureDoors(Doors):
         *,
         exact_blocks: bool = False,
         name: str = "basis mean",
-    ) -> tuple[Release, float]:
+    ) -> tuple[Release, Release]:
         """Release the mean over rows of a user's features of one row, clipped by a view, and n.
 
-        The map gets one row at a time, as a slice of length one of the caller's own container, and
-        returns an array (dense, sparse or a table) of shape (1, b). Where it raises, or returns
-        another shape or anything that is not finite, the row counts as the view's centre. With
+        The map gets one row at a time, as a float64 array of shape (1, d) of its own, and returns
+        an array (dense, sparse or a table) of shape (1, b). Where it raises, or returns another
+        shape or anything that is not finite, the row counts as the view's centre. With
         ``exact_blocks`` it gets blocks; one that fails is tried again row by row. That is sound
         only for maps that give a row the same bits in every block: elementwise ufuncs do, BLAS
-        does not. The map must not remember rows that it has seen. Guarantee: as `Session.mean`.
+        does not. Every call must start from the same state: a map that remembers rows would let
+        one of them move the features of others. Guarantee: as `Session.mean`.
 
         Parameters
         ----------
         transform : callable
-            Public.
+            Public; without memory.
         view : Box or Ball
             Over the b features.
 
         Returns
         -------
         mean : Release, value of shape (b,)
-        n : float
-            Exact under replace-one, noisy otherwise; at least 1.
+        n : Release
+            Number of rows: exact under replace-one, noisy otherwise; at least 1.
         """
         rows = self._rows
         dtype = stats.total_dtype(rows, int(view.half.max(initial=0.0)))
         total: NDArray = np.zeros(view.n_dims, dtype=dtype)
         width = max(self.n_features, view.n_dims)
-        step = min(4096, max(1, 2**20 // width)) if exact_blocks else 1
         with quiet():
-            for X, _ in rows.slices(step):
-                q = _row_features(transform, X, view)
-                total += stats.as_total(np.ones(len(q)) @ q, dtype)
+            for start, stop in rows.spans(width=width):
+                block = rows.block(start, stop)
+                parts = [block] if exact_blocks else [block[i : i + 1] for i in range(len(block))]
+                for part in parts:
+                    q = _row_features(transform, part, view)
+                    total += stats.as_total(np.ones(len(q)) @ q, dtype)
         weight = max(1, view.norm // 3)
         size = stats.sum_sensitivity(view, self.adjacency, weight=weight)
         unit = float(view.grid.max())
         sums, std, n = self._with_count(name, total, rows._n, weight, size, share, unit)
         steps = np.clip(sums / n, -view.half, view.half)
-        return released(view.center + steps * view.grid, std / n * view.grid), n
+        mean = released(view.center + steps * view.grid, std / n * view.grid)
+        return mean, self._count_of(n, std, weight)

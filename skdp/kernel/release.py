@@ -174,7 +174,8 @@ class Meter:
             key = hashlib.blake2b(rows.digest(), digest_size=32)
             claim = (estimator, self.epsilon, self.delta, self.adjacency, context)
             key.update(repr(claim if not self.delta_apart else (*claim, noise_delta)).encode())
-            entropy = sampling.SeededEntropy(self._seed, key.digest())
+            self._key = key.digest()
+            entropy = sampling.SeededEntropy(self._seed, self._key)
         self._entropy = entropy
         if budget is not None:
             if self.seeded:
@@ -300,6 +301,7 @@ class Meter:
         tape = current_tape()
         released = None if tape is None else tape.next_released(name, shape)
         if released is None:
+            self._reseed(name, exact, sensitivity)
             released = make()
             _failpoint("after_noise")
         if tape is not None:
@@ -307,6 +309,23 @@ class Meter:
         self._history.update(name.encode())
         self._history.update(repr(released.tolist()).encode())
         return released
+
+    def _reseed(self, name: str, exact: NDArray, sensitivity: float) -> None:
+        """Key the noise of a seeded release by what is released, too.
+
+        Rows and parameters do not tell everything: a function among the parameters may read what no
+        digest of it shows. The same value under the same noise says nothing new; two values under
+        one noise would give their difference away.
+        """
+        if self._seed is None:
+            return
+        key = hashlib.blake2b(self._key, digest_size=32)
+        key.update(self._history.digest())
+        key.update(repr((name, exact.shape, float(sensitivity))).encode())
+        if not (exact.size == 1 and isinstance(exact.flat[0], np.ndarray | None)):
+            # Not the holder of a whole table (samples.py): its rows are in the key already.
+            key.update(repr(exact.tolist()).encode())
+        self._entropy = sampling.SeededEntropy(self._seed, key.digest())
 
     def _record(
         self,

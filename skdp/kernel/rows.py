@@ -29,7 +29,6 @@ __all__ = [
     "check_rows",
     "check_samples",
     "opaque_rows",
-    "public_part",
 ]
 
 # Two limits on a block: half a megabyte of float64, so that a handful of temporaries stay in
@@ -327,7 +326,7 @@ def check_marks(
     try:
         marks = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
         marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
-        bad = marks.ndim != 1 or marks.dtype.kind not in "biuf"
+        bad = marks.ndim != 1 or marks.dtype.kind not in "biufO"
         if bad or not np.all((marks == 0) | (marks == 1)):
             problem = _NOT_MARKS
         elif marks.size != n_rows:
@@ -416,11 +415,3 @@ def opaque_rows(X: Any, y: Any = None) -> Rows:
         labels[:] = list(y)
         y = labels
     return Rows(X, y, numeric=False)
-
-
-def public_part(X: Any, private: NDArray[np.bool_]) -> Any:
-    """Return a copy of the rows of X that are not marked private, in the caller's own container.
-
-    Never a view: a transformer that keeps its rows would keep the private ones beneath them.
-    """
-    return _gather(_container(X, "X"), np.flatnonzero(~private))

@@ -513,8 +513,9 @@ def test_both_doors_reproduce_the_kernel_means(kind, adjacency, delta):
     tolerance = 1e-6 if delta == 0 else 2e-5
     np.testing.assert_allclose(restore @ white.value, exact, atol=tolerance)
     np.testing.assert_allclose(means.value, exact, atol=tolerance)
-    assert n == pytest.approx(700, rel=1e-5)
-    assert n_again == pytest.approx(700, rel=1e-5)
+    assert n.value == pytest.approx(700, rel=1e-5)
+    assert n_again.value == pytest.approx(700, rel=1e-5)
+    assert (n.std == 0) == (adjacency == "replace_one")
     assert session.rest == 0
 
 
@@ -524,7 +525,9 @@ def release_all(session):
     c, m = session.feature_means(k, 0.25)
     e, p = session.basis_mean(lambda X: X**2, kernel.Box([0.0] * 3, [9.0] * 3), 0.25)
     f, q = session.basis_mean(lambda X: X, kernel.Ball([0.0] * 3, 2.0), exact_blocks=True)
-    return np.concatenate([a.value, c.value, e.value, f.value, [n, m, p, q]])
+    return np.concatenate(
+        [a.value, c.value, e.value, f.value, [n.value, m.value, p.value, q.value]]
+    )
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
@@ -605,13 +608,13 @@ def test_the_stated_std_follows_from_the_claim():
     matrix = 7.0 * whitened(k)[0]
     g = open_session(delta=1e-6)
     r, n = g.kernel_mean(k, matrix, 0.25)
-    assert r.std == pytest.approx(7 * math.sqrt(2) / (mu / 2) / n, rel=1e-4)
+    assert r.std == pytest.approx(7 * math.sqrt(2) / (mu / 2) / n.value, rel=1e-4)
     p = open_session()
     r, n = p.kernel_mean(k, matrix, 0.25)
-    assert r.std == pytest.approx(7 * math.sqrt(2) * 4 * math.sqrt(13) / n, rel=1e-4)
+    assert r.std == pytest.approx(7 * math.sqrt(2) * 4 * math.sqrt(13) / n.value, rel=1e-4)
     r, n = p.feature_means(k, 0.25)
     l1 = k.sensitivity("replace_one")[0] * 2.0**-30
-    assert r.std == pytest.approx(math.sqrt(2) * 4 * l1 / n, rel=1e-4)
+    assert r.std == pytest.approx(math.sqrt(2) * 4 * l1 / n.value, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -678,7 +681,7 @@ def test_rows_that_fail_count_as_the_centre_and_decide_for_themselves(adjacency)
     clipped = np.clip(np.c_[v, v**2], view.low, view.high)
     expected = np.where(good[:, None], clipped, view.center).mean(axis=0)
     np.testing.assert_allclose(mean.value, expected, atol=1e-4)
-    assert n == pytest.approx(700, rel=1e-5)
+    assert n.value == pytest.approx(700, rel=1e-5)
     assert set(seen) == {1}
 
 
@@ -719,13 +722,47 @@ def test_sparse_output_and_tables_are_taken():
         assert all(e == exact[0] for e in exact)
 
 
-def test_the_map_gets_the_callers_own_container():
+def test_the_map_gets_float64_arrays_of_its_own():
+    """Whatever the caller's container: no type, index or memory that other rows have a part in."""
     pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame(X[:40], columns=["a", "b", "c"])
-    rows = kernel.check_rows(table, estimator="T")
-    session = kernel.open_session(rows, estimator="T", epsilon=1e7)
-    mean, _ = session.basis_mean(lambda X: X[["b"]].to_numpy(), kernel.Box([-4.0], [4.0]))
-    assert mean.value[0] == pytest.approx(X[:40, 1].mean(), abs=1e-4)
+    table = pandas.DataFrame(X[:40].astype(np.float32), columns=["a", "b", "c"])
+    table["c"] = pandas.Categorical(np.arange(40) % 3)
+    kept = []
+
+    def basis(rows):
+        kept.append(rows)
+        rows[:] = np.nan  # writing into it is nobody's loss
+        return [[1.0]]
+
+    for source in (table, table.to_numpy(np.float64), table.to_numpy(np.float64).tolist()):
+        before = repr(source)
+        rows = kernel.check_rows(source, estimator="T")
+        session = kernel.open_session(rows, estimator="T", epsilon=1e7)
+        session.basis_mean(basis, kernel.Box([0.0], [1.0]))
+        assert repr(source) == before
+    assert {(type(k), k.dtype, k.shape) for k in kept} == {(np.ndarray, np.dtype(float), (1, 3))}
+    assert all(k.base is None for k in kept)
+
+
+def test_an_interrupt_in_the_map_leaves_without_its_text():
+    def basis(rows):
+        raise KeyboardInterrupt(f"cell {rows[0, 0]}")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        open_session().basis_mean(basis, kernel.Box([0.0], [1.0]))
+    assert caught.value.args == ()
+    assert caught.value.__context__ is None
+
+
+def test_the_memory_of_undecided_entries_does_not_depend_on_the_rows():
+    """Entries at distance 0 and at tiny gammas are undecided; they take 64 MB at most."""
+    k = kernel.KernelMap(np.ones((16, 4096)), [1.0, 1e-9])
+    tracemalloc.start()
+    for value in (0.0, 1.0, 1.001):
+        k.map(np.full((64, 4096), value))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**26
 
 
 def test_the_users_interrupt_is_not_swallowed():
