@@ -13,6 +13,7 @@ from skdp.exceptions import (
     SeededNoiseWarning,
 )
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 
 __version__ = "0.1.0"
 
@@ -21,7 +22,11 @@ __all__ = [
     "BudgetExceededError",
     "DPKMeans",
     "DPLogisticRatio",
+    "DPMedian",
     "DPMinMaxScaler",
+    "DPQuantile",
+    "DPQuantileTransformer",
+    "DPRobustScaler",
     "DPStandardScaler",
     "DPuLSIF",
     "LedgerError",

@@ -86,7 +86,7 @@ def check_bounds(bounds: Any, n_features: int) -> tuple[NDArray, NDArray] | None
     return low_array, high_array
 
 
-_NOT_CONTEXT = ("budget", "random_state")
+_NOT_CONTEXT = ("budget", "n_jobs", "random_state")
 
 
 def public_context(estimator: BaseEstimator) -> str:

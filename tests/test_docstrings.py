@@ -11,7 +11,7 @@ from numpydoc.validate import validate
 
 import skdp
 
-MODULES = ["skdp", "skdp.density_ratio", "skdp.model_selection", "skdp.inspection", "skdp.audit"]
+MODULES = ["skdp", "skdp.density_ratio", "skdp.quantile", "skdp.model_selection", "skdp.inspection", "skdp.audit"]
 
 # What numpydoc calls them: no docstring; sections out of order, unknown or misspelt; parameters
 # missing, unknown, out of order or without type; summary that does not end in a full stop; no

@@ -16,6 +16,7 @@ import contextlib
 import copy
 import math
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -178,9 +179,8 @@ def as_table(values: Floats, columns: list[str] | None) -> Any:
     values = np.array(values, dtype=np.float64, order="C")
     if columns is None:
         return values
-    import pandas as pd  # the caller's table is one of pandas
-
-    return pd.DataFrame(values, columns=columns)
+    # Nobody holds a table of pandas that has not been imported.
+    return sys.modules["pandas"].DataFrame(values, columns=columns)
 
 
 def dense(output: Any) -> Floats:

@@ -9,6 +9,7 @@ from skdp.kernel.blocks import as_table, check_labelled, label_codes
 from skdp.kernel.calibration import gdp_mu, pure_epsilon_from_mu, pure_mu
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.kernel.features import KernelMap, LinearImage
+from skdp.kernel.order import smooth_sensitivity
 from skdp.kernel.protect import Ball, Box, Projection
 from skdp.kernel.quantiles import check_levels, rank_scale
 from skdp.kernel.release import Release
@@ -19,10 +20,10 @@ from skdp.kernel.rows import (
     check_rows,
     check_samples,
     opaque_rows,
-    public_part,
 )
 from skdp.kernel.sampling import public_generator
 from skdp.kernel.session import GramRelease, Session, Tree, open_session, quiet
+from skdp.kernel.smooth import cauchy_kappa, laplace_kappa, student_kappa
 from skdp.kernel.solve import UnitBall
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Tree",
     "UnitBall",
     "as_table",
+    "cauchy_kappa",
     "check_labelled",
     "check_levels",
     "check_marks",
@@ -48,12 +50,14 @@ __all__ = [
     "check_samples",
     "gdp_mu",
     "label_codes",
+    "laplace_kappa",
     "opaque_rows",
     "open_session",
     "public_generator",
-    "public_part",
     "pure_epsilon_from_mu",
     "pure_mu",
     "quiet",
     "rank_scale",
+    "smooth_sensitivity",
+    "student_kappa",
 ]

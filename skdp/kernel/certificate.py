@@ -38,7 +38,8 @@ class ReleaseRecord:
     epsilon, mu : float or None
         What the release may lose: epsilon in a pure fit, mu in a Gaussian one.
     delta : float, default=0.0
-        Probability with which a publication of rows shows any one row; 0 for noisy releases.
+        What the release needs of it apart from other noise: the probability with which a
+        publication of rows shows any one row, or that of Laplace noise of smooth scale.
     """
 
     name: str

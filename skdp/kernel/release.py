@@ -6,9 +6,9 @@ refunded. A release takes a *share* of the session's allowance, kept as an exact
 never sum above one. In a pure session (delta = 0) a share s may lose s * epsilon (basic
 composition). In a Gaussian session the whole is mu-GDP with the largest mu that implies
 (epsilon, delta), and a share s may lose sqrt(s) * mu (mu**2 adds up, adaptively chosen releases
-included: Smith & Thakurta 2022). A door that publishes rows as they are, each with a probability,
-takes nothing of this: it has a delta of its own, `delta_apart`, and adds it to the claim. Proofs:
-kernel/README.md.
+included: Smith & Thakurta 2022). A release that is not private but for a small probability has a
+delta of its own, `delta_apart`, which adds to the claim: the publication of rows, each with a
+probability, and Laplace noise of smooth scale. Proofs: kernel/README.md.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class Meter:
     epsilon, delta : float
         Already validated.
     delta_apart : float
-        Probability with which a publication of rows may show the one in question; the claim is
+        For one release with a delta of its own: the probability with which a publication of rows
+        shows the one in question, or the delta of Laplace noise of smooth scale. The claim is
         (epsilon, delta + delta_apart).
     budget : PrivacyBudget or None
     random_state : None, int or RandomState
@@ -248,17 +249,17 @@ class Meter:
         return fraction, Fraction(calibration.pure_epsilon_from_mu(self.level(fraction)))
 
     def _take_apart(self, probability: Fraction, name: str) -> None:
-        """Spend `delta_apart` on a publication that shows any one row with this probability."""
+        """Spend `delta_apart` on one release that needs a delta of its own, of this size."""
         if not 0 < probability <= 1:
             raise PrivacyLeakError(f"release {name!r} needs a probability in (0, 1]")
         with self._spending(name):
             if probability > as_charged(self.delta_apart):
                 raise PrivacyLeakError(
-                    f"release {name!r} shows a row with probability {float(probability):g}; the "
+                    f"release {name!r} needs a delta of its own of {float(probability):g}; the "
                     f"session has set delta_apart={self.delta_apart:g} aside for that"
                 )
             if self._published:
-                raise PrivacyLeakError(f"release {name!r}: the session has published rows already")
+                raise PrivacyLeakError(f"release {name!r}: delta_apart has been spent already")
             self._published = True
 
     # --- mechanisms ---------------------------------------------------------------------------

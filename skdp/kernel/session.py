@@ -525,8 +525,8 @@ def open_session(
     epsilon, delta : float
         Valid (`skdp.base` checks them for estimators).
     delta_apart : float, default=0.0
-        For a door that publishes rows as they are (`SampleDoors.published_rows`); noise has none
-        of it.
+        For one release with a delta of its own (`SampleDoors.published_rows`, or Laplace noise in
+        `SmoothDoors`); other noise has none of it.
     budget : PrivacyBudget or None
         Shared ledger; None means the fit stands alone, under replace-one.
     random_state : None, int or RandomState

@@ -280,4 +280,4 @@ def test_the_basic_accountant_has_no_delta_apart():
 def test_a_zcdp_budget_of_huge_epsilon_warns_of_nothing():
     """Warnings of numpy are errors here; the curve was once evaluated where exp overflows."""
     assert zcdp_delta(1.0, 1e6) == 1.0
-    assert PrivacyBudget(1e8, 1e-6, accountant="zcdp").remaining.epsilon == 1e8
+    assert 0.99e8 < PrivacyBudget(1e8, 1e-6, accountant="zcdp").remaining.epsilon <= 1e8

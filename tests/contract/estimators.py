@@ -7,13 +7,15 @@ for the worst pairs of `test_neighbour` and `test_audit`, which are theirs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, is_classifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import validate_data
 
 from skdp import kernel
@@ -22,7 +24,9 @@ from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
+from skdp.ensemble import DPSubsampleAggregate
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 DELTAS = (0.0, 1e-5)
@@ -143,6 +147,44 @@ class MarkedDPLogisticRatio(_Marked, DPLogisticRatio):
     pass
 
 
+class CheckedAggregate(DPSubsampleAggregate):
+    """States what is public from the rows that scikit-learn's checks bring, whatever they are."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        stated = self.classes, self.public, self.bounds
+        try:
+            self.public, self.bounds, self.classes = np.zeros((5, 1)), (-1.0, 1.0), [0, 1]
+            try:
+                table, targets = np.asarray(X), np.asarray(y)
+                if np.iscomplexobj(table) or np.iscomplexobj(targets):
+                    raise TypeError
+                self.public = table.astype(float)
+                if is_classifier(self.estimator):
+                    found = np.unique(targets)
+                    self.classes = found if len(found) > 1 else [0, 1]
+                elif self.output == "predictions":
+                    self.bounds = float(np.min(targets)), float(np.max(targets))
+                else:
+                    self.bounds = (-100.0, 100.0)
+            except (TypeError, ValueError):
+                pass  # bad input, which the fit has to refuse
+            return super().fit(X, y)
+        finally:
+            self.classes, self.public, self.bounds = stated
+
+
+class CheckedVote(CheckedAggregate):
+    pass
+
+
+class CheckedPrediction(CheckedAggregate):
+    pass
+
+
+class CheckedParameters(CheckedAggregate):
+    pass
+
+
 @dataclass(frozen=True)
 class Case:
     """An estimator as the contract meets it.
@@ -159,8 +201,10 @@ class Case:
         Of the rows that it is tested on.
     samples : bool
         Whether it is fitted on two samples, of which the rows with y = 1 alone are private.
-    marked : type or None
-        Of two samples: the subclass that scikit-learn's checks run on, since they bring any y.
+    marked : callable or None
+        Of two samples, and of labels: what scikit-learn's checks run on, since they bring any y.
+    labels : callable or None
+        From rows to their private labels, each decided by its row.
     """
 
     name: str
@@ -168,7 +212,8 @@ class Case:
     sklearn: bool = False
     n_features: int = 3
     samples: bool = False
-    marked: type | None = None
+    marked: Callable[..., Any] | None = None
+    labels: Callable[[np.ndarray], np.ndarray] | None = None
 
     def checked(self, **privacy: Any) -> Any:
         """Return what scikit-learn's checks run on."""
@@ -176,6 +221,8 @@ class Case:
 
     def table(self, private: np.ndarray, places: int = 0) -> tuple[np.ndarray, np.ndarray | None]:
         """Return (X, y) of these private rows, with the same public ones wherever it has such."""
+        if self.labels is not None:
+            return private, self.labels(private)
         if not self.samples:
             return private, None
         return two_samples(private, rows(N_PUBLIC, self.n_features, 11), places)
@@ -210,7 +257,42 @@ def _ratio(name: str, **parameters: Any) -> Case:
     return Case(name, lambda **p: DPuLSIF(**parameters, **p), samples=True)
 
 
+def _smooth(**privacy: Any) -> Any:
+    noise = "laplace" if privacy.get("delta", 0.0) > 0 else "student"
+    return DPMedian(bounds=(-1, 1), mechanism="smooth", noise=noise, **privacy)
+
+
 SPLINES = {"basis": SplineTransformer(4), "basis_bounds": (0.0, 1.0)}  # any row's lie in there
+
+
+def _two(X: np.ndarray) -> np.ndarray:
+    return np.where(X[:, 0] > 0.1, "yes", "no")
+
+
+def _three(X: np.ndarray) -> np.ndarray:
+    return (X[:, 0] > 0.1) + 1 * (X[:, 1] > 0.0) + 4 * (X[:, 2] > 1.0)  # the last is no class
+
+
+def _aggregate(name: str, model: Any, labels: Any, **parameters: Any) -> Case:
+    options = {
+        "public": np.random.default_rng(11).normal(0, 0.7, (6, 3)),
+        "n_blocks": 3,
+        **parameters,
+    }
+    return Case(name, lambda **p: DPSubsampleAggregate(model, **options, **p), labels=labels)
+
+
+def _checked(name: str, cls: type, model: Any, labels: Any, **options: Any) -> Case:
+    """Return a case whose checks, which demand accuracy at n = 100, have hardly any noise."""
+    case = _aggregate(name, model, labels, **options)
+    return replace(
+        case,
+        sklearn=True,
+        marked=lambda **p: cls(
+            model, epsilon=1e5, output=options.get("output", "predictions"), **p
+        ),
+    )
+
 
 CASES = (
     Case("toy", Toy, sklearn=True),
@@ -232,6 +314,22 @@ CASES = (
         n_features=13,
     ),
     Case("pipeline", _pipeline),
+    Case("median", DPMedian, sklearn=True),
+    Case("median_step", lambda **p: DPMedian(bounds=(-1, 1), step=0.25, **p)),
+    Case("median_smooth", lambda **p: DPMedian(mechanism="smooth", **p), sklearn=True),
+    Case("median_smooth_stated", _smooth),
+    Case("median_global", lambda **p: DPMedian(bounds=(-1, 1), mechanism="global", **p)),
+    Case("quantile", DPQuantile, sklearn=True),
+    Case("quantile_stated", lambda **p: DPQuantile((0, 0.5, 0.9, 1), bounds=(-1, 1), **p)),
+    Case("quantile_log", lambda **p: DPQuantile(0.3, prior="log", **p)),
+    Case("robust_scaler", DPRobustScaler, sklearn=True),
+    Case("quantile_transformer", DPQuantileTransformer, sklearn=True),
+    Case(
+        "quantile_normal",
+        lambda **p: DPQuantileTransformer(
+            n_quantiles=6, bounds=(-1, 1), step=0.1, output_distribution="normal", **p
+        ),
+    ),
     Case("toy_ratio", ToyRatio, sklearn=True, samples=True, marked=MarkedToyRatio),
     Case("ulsif", DPuLSIF, sklearn=True, samples=True, marked=MarkedDPuLSIF),
     _ratio("ulsif_b", noise="independent", gamma=0.5, baseline=0.0, nonnegative="coefficients"),
@@ -241,6 +339,49 @@ CASES = (
     _ratio("ulsif_basis", **SPLINES),
     Case("logistic", DPLogisticRatio, sklearn=True, samples=True, marked=MarkedDPLogisticRatio),
     Case("logistic_stated", lambda **p: DPLogisticRatio(0.1, bounds=(-1, 1), **p), samples=True),
+    _checked("vote", CheckedVote, LogisticRegression(), _two, classes=["no", "yes"]),
+    _aggregate(
+        "vote_of_three",
+        DecisionTreeClassifier(max_depth=2),
+        _three,
+        classes=[0, 1, 2],
+        student=LogisticRegression(),
+        n_blocks="auto",
+        n_queries=4,
+    ),
+    _checked(
+        "prediction",
+        CheckedPrediction,
+        Ridge(),
+        lambda X: X[:, 0],
+        bounds=(-1, 1),
+        n_blocks="auto",
+        n_queries="auto",
+    ),
+    _aggregate(
+        "median_prediction",
+        Ridge(),
+        lambda X: X[:, 0],
+        bounds=(-1, 1),
+        aggregate="median",
+    ),
+    _checked(
+        "parameters",
+        CheckedParameters,
+        LogisticRegression(),
+        _two,
+        classes=["no", "yes"],
+        bounds=(-5, 5),
+        output="parameters",
+    ),
+    _aggregate(
+        "median_parameters",
+        LinearRegression(),
+        lambda X: X[:, 0],
+        bounds=(-5, 5),
+        output="parameters",
+        aggregate="median",
+    ),
 )
 
 # Checks of scikit-learn that an estimator cannot pass and stay private, each with its reason.

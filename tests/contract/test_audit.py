@@ -28,6 +28,7 @@ from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.kernel import sampling
 from skdp.kernel.tape import record, replay
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from skdp.quantile import DPMedian, DPQuantile
 
 CONFIDENCE = 1 - 3e-6
 PURE = {"epsilon": 4.0}
@@ -132,12 +133,26 @@ FIVE = np.repeat([-1.0, -0.5, 0.0, 0.5, 1.0], [49, 1, 99, 1, 50])[:, None]
 FIVE_MOVED = np.append(FIVE[:-1], [[-1.0]], axis=0)
 
 
-def quartiles_below(scaler):
+def quartiles_below(fitted):
     """Return how many of the released quartiles lie in the lower of their two regions."""
-    return float((scaler.data_min_[0] < -0.5) + (scaler.data_max_[0] < 0.5))
+    if hasattr(fitted, "quantiles_"):
+        return float((fitted.quantiles_[0, 0] < -0.5) + (fitted.quantiles_[2, 0] < 0.5))
+    return float((fitted.data_min_[0] < -0.5) + (fitted.data_max_[0] < 0.5))
 
 
+THREE = DPQuantile(epsilon=8.0, **BOX)
 QUARTILES = DPMinMaxScaler(q=0.25, epsilon=16.0)
+
+# Of two gaps between rows the one is a rank nearer to the median than the other, then a rank
+# further (R), or as near (A). Their widths are such that the upper one is neither rare nor common.
+GAPS = np.array([[-1.0], [0.8], [1.0], [1.0]]), np.array([[-1.0], [-1.0], [0.8], [1.0]])
+GAPS_A = np.array([[-1.0], [-1.0], [0.1], [1.0]]), np.array([[-1.0], [0.1], [1.0]])
+
+
+def beyond_gap(fitted):
+    """Return 1 if a private median lies in the upper gap."""
+    return float(fitted.median_[0] > (0.8 if fitted.budget is None else 0.1))
+
 
 # Two samples. Stated parameters, and a baseline that no noise pushes below 0: then coef_ is linear
 # in what was released.
@@ -179,6 +194,12 @@ def lines(fitted):
 
 PAIRS = [
     Pair("min-max scaler R", QUARTILES, FIVE, FIVE_MOVED, quartiles_below, 2000, 4.0),
+    # Choices: an event that shows all of the loss is rare, so few runs show it in part.
+    Pair("median R", DPMedian(**PURE, **BOX), *GAPS, beyond_gap, 2000, 2.0),
+    Pair("median A", DPMedian(**PURE, **BOX, **A), *GAPS_A, beyond_gap, 2000, 2.0),
+    Pair("median R, delta", DPMedian(**GAUSS, **BOX), *GAPS, beyond_gap, 2000, 2.0),
+    # Three quartiles: two rounds with half of epsilon each, of which one shows.
+    Pair("quartiles R", THREE, FIVE, FIVE_MOVED, quartiles_below, 1500, 5.0),
     Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 2000),
     # K-norm noise in two dimensions and Wishart noise: their log-likelihood ratio is the full
     # epsilon only in the direction of the change, so few runs show it. Hence factor 2.

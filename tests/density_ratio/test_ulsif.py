@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import make_column_transformer
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
@@ -58,6 +59,10 @@ VARIANTS = {
     "noisy, independent": {"centers": "noisy", "noise": "independent", "n_centers": 40},
     "splines": {"basis": SplineTransformer(5), "basis_bounds": (0, 1)},
     "one-hot": {"basis": KBinsDiscretizer(4), "basis_bounds": (0, 1)},
+    "random features": {
+        "basis": RBFSampler(gamma=0.5, n_components=200, random_state=0),
+        "basis_bounds": (-0.1, 0.1),
+    },
     "stated numbers": {"gamma": 0.5, "alpha": 0.01},
     "candidates": {"gamma": [0.1, 0.7], "alpha": [0.001, 0.1]},
     "source's model": {"baseline": 0.0, "nonnegative": "coefficients", "gamma": 2.0, "alpha": 0.1},

@@ -1,0 +1,468 @@
+"""User code on disjoint blocks of rows: sample and aggregate.
+
+Released: a vote among the answers that code of any kind (a fit of some estimator) gives on each of
+m disjoint blocks, or the mean or the median of vectors that it returns, clipped to a public box. A
+row is in one block, so whatever the code does, a row changes one of m votes or vectors. Nothing
+else leaves a block: an exception, or anything but finite numbers of the stated shape, is an
+abstention (votes) or the box's centre (vectors), and warnings and output are silenced.
+
+Under replace-one a row's block is decided by its place, and the numbers of rows are public. Under
+add-or-remove-one each row draws its block independently, from the operating system's entropy.
+Proofs: kernel/README.md, "Disjoint blocks".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+
+from skdp.kernel import sampling
+from skdp.kernel.doors import Doors, quiet, released
+from skdp.kernel.protect import Box, Floats, isqrt_up
+from skdp.kernel.release import Release, Share
+from skdp.kernel.rows import Rows, _is_frame, _take, _to_float, check_rows
+
+__all__ = ["BlockDoors", "as_table", "check_labelled", "label_codes"]
+
+Task = Callable[[Any, NDArray, int], Any]  # (X, y, seed) of a block -> numbers
+Positions = NDArray[np.intp]
+
+_STEP_BITS = 12  # a vote has so many steps, so that square roots lose less than 1/8000
+_NO_LABELS = "requires y to be passed, but the target y is None."
+_OTHER_LENGTH = "X and y must have the same number of rows."
+_NOT_FLAT = "y must be one-dimensional, of shape (n_samples,)."
+_NOT_FINITE = "Input y contains NaN or infinity, or is missing an entry; y must be finite."
+_NOT_REAL = "Input y must be real numbers."
+
+
+# --- rows with labels -------------------------------------------------------------------------
+
+
+class LabelledRows(Rows):
+    """Rows with a number each: a code (-1 for a label that is none of the classes), or a target."""
+
+    def digest(self) -> bytes:
+        """Return a hash of rows and labels; it keys the noise of seeded fits and nothing else."""
+        labels = np.ascontiguousarray(self._y).tobytes()
+        return hashlib.blake2b(super().digest() + labels, digest_size=32).digest()
+
+
+def _flat(y: Any) -> tuple[NDArray, str]:
+    """Return labels as an array of one dimension, and a fixed text if they are none."""
+    try:
+        if hasattr(y, "to_numpy"):
+            labels = np.asarray(y.to_numpy())
+        elif hasattr(y, "dtype") or hasattr(y, "__array__"):
+            labels = np.asarray(y)
+        else:
+            # Objects: a common dtype would be decided by all labels, one could turn the others to
+            # text.
+            items = list(y)
+            labels = np.empty(len(items), dtype=object)
+            labels[:] = items
+    except Exception:  # noqa: BLE001  a label's own conversion may raise anything
+        return np.empty(0), _NOT_FLAT
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels.reshape(-1)
+    if labels.ndim != 1 or any(np.ndim(v) for v in labels[:1] if not isinstance(v, str)):
+        return np.empty(0), _NOT_FLAT
+    return labels, ""
+
+
+def _is_missing(label: Any) -> bool:
+    """Say whether a label of any type is missing: None, NaN, NaT, NA."""
+    if label is None or type(label).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(label, float | np.floating) and not math.isfinite(label)
+
+
+def label_codes(labels: NDArray, classes: NDArray) -> NDArray[np.int64]:
+    """Return the position of each label in the sorted classes, -1 for one that is not there.
+
+    Guarantee: an entry depends on its label only, and nothing raises.
+    """
+    if labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf":
+        place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        return np.where(classes[place] == labels, place, -1)
+    known = {label: code for code, label in enumerate(classes.tolist())}
+    with contextlib.suppress(Exception):  # a label's own hash or comparison
+        return np.array([known.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+    codes = np.full(len(labels), -1, dtype=np.int64)
+    for i, label in enumerate(labels.tolist()):
+        with contextlib.suppress(Exception):
+            codes[i] = known.get(label, -1)
+    return codes
+
+
+def check_labelled(
+    X: Any,
+    y: Any,
+    *,
+    estimator: str,
+    classes: NDArray | None = None,
+    allow_empty: bool = False,
+) -> Rows:
+    """Validate private rows with their private labels or targets.
+
+    Guarantee: as `check_rows`, for X and y.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        Labels of any type, or (without `classes`) finite numbers.
+    estimator : str
+        Name for error messages.
+    classes : ndarray of shape (n_classes,), default=None
+        Public, sorted. Other labels are allowed; their rows are in no fit.
+    allow_empty : bool, default=False
+
+    Returns
+    -------
+    rows : Rows
+        With codes of the classes, or float targets.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `check_rows`; if y is None, has another length, is not one-dimensional or has entries
+        that are missing or (without `classes`) no finite numbers. The texts are fixed.
+    """
+    rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
+    if y is None:
+        raise ValueError(f"{estimator} {_NO_LABELS}")
+    labels, problem = _flat(y)
+    if not problem and len(labels) != rows._n:
+        problem = _OTHER_LENGTH
+    numbers: NDArray | None = None
+    if not problem and classes is not None:
+        if labels.dtype.kind in "f":
+            missing = not np.isfinite(labels).all()
+        else:
+            missing = labels.dtype.kind in "OmM" and any(map(_is_missing, labels.tolist()))
+        problem = _NOT_FINITE if missing else ""
+        numbers = label_codes(labels, classes)
+    elif not problem:
+        numbers, failed = _to_float(labels)
+        if failed or labels.dtype.kind in "USmM":
+            problem = _NOT_REAL
+        elif numbers is not None and not np.isfinite(numbers).all():
+            problem = _NOT_FINITE
+    if problem:
+        raise ValueError(problem)
+    return LabelledRows(rows._X, numbers)
+
+
+def as_table(values: Floats, like: Any) -> Any:
+    """Return float rows as a pandas or polars table with the columns of another, or as they are.
+
+    Nothing else of the other table is taken over: neither its index, which counts private rows, nor
+    the types of its columns, which may be decided by all rows.
+    """
+    if _is_frame(like):
+        return type(like)(values, columns=list(like.columns))
+    if hasattr(like, "get_columns"):  # polars
+        return type(like)(values, schema=list(like.columns), orient="row")
+    return values
+
+
+# --- user code --------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Drop warnings and what is printed: both may quote rows."""
+    sink = io.StringIO()
+    with quiet(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+        yield
+
+
+def _answer(task: Task, X: Any, y: NDArray, seed: int, width: int) -> Floats:
+    """Return what the task makes of one block; NaN for what is no finite number, or fails."""
+    nothing = np.full(width, np.nan)
+    try:
+        with np.errstate(all="ignore"):  # belongs to the thread, unlike the warnings' filters
+            values, _ = _to_float(task(X, y, seed))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  whatever a block makes the task do stays inside
+        return nothing
+    if values is None or values.shape != (width,):
+        return nothing
+    # A new array: a subclass, or the base of a view, could carry rows along.
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _work(task: Task, X: Any, y: NDArray, seed: int, width: int, pid: int) -> Floats:
+    """Run `_answer`, silenced where the caller's silence does not reach: in another process."""
+    if os.getpid() == pid:
+        return _answer(task, X, y, seed, width)
+    with _silent():
+        return _answer(task, X, y, seed, width)
+
+
+def _apart(call: tuple) -> Floats:
+    """Run a block in a process of its own; if that dies, the block has no answer."""
+    try:
+        # Two jobs, because one would run here.
+        (answer,) = Parallel(n_jobs=2, backend="loky", max_nbytes=None)([call])
+    except BrokenProcessPool:
+        return np.full(call[1][4], np.nan)
+    except Exception:  # noqa: BLE001  the task, which is public, cannot be sent to a process
+        return _work(*call[1])
+    return answer
+
+
+def _in_parallel(calls: Callable[[], Iterator[tuple]], n_jobs: int | None) -> list[Floats]:
+    """Run all blocks; the death of a process counts for the block that caused it only."""
+    try:
+        # No memory maps: they would write the blocks to a disk.
+        return Parallel(n_jobs=n_jobs, max_nbytes=None)(calls())
+    except Exception:  # noqa: BLE001  of the backend: tasks themselves raise none
+        return [_apart(call) for call in calls()]
+
+
+# --- the blocks -------------------------------------------------------------------------------
+
+
+def _by_content(rows: Rows, key: bytes) -> NDArray[np.uint64]:
+    """Return one keyed hash a row, of its content and of how many equal rows came before."""
+    seen: Counter[bytes] = Counter()
+    words = np.empty(rows._n, dtype=np.uint64)
+    for start, stop in rows.spans():
+        labels = np.asarray(rows._y[start:stop], dtype=np.float64)
+        both = np.ascontiguousarray(np.column_stack([rows.block(start, stop), labels]))
+        for i, row in enumerate(both, start):
+            content = row.tobytes()
+            count = seen[content].to_bytes(8, "little")
+            seen[content] += 1
+            digest = hashlib.blake2b(content + count, digest_size=8, key=key).digest()
+            words[i] = int.from_bytes(digest, "little")
+    return words
+
+
+def _dealt(words: NDArray[np.uint64], n_blocks: int) -> NDArray[np.int64]:
+    """Return the block that each word stands for, from its upper half."""
+    upper = words >> np.uint64(32)
+    return ((upper * np.uint64(n_blocks)) >> np.uint64(32)).astype(np.int64)
+
+
+def _split(order: Positions, blocks: NDArray[np.int64], n_blocks: int) -> list[Positions]:
+    """Return the positions of each block; `blocks` belongs to `order`, and ascends."""
+    edges = np.searchsorted(blocks, np.arange(1, n_blocks))
+    return np.split(order, edges)
+
+
+class BlockDoors(Doors):
+    """Doors that release what user code makes of disjoint blocks; `Session` inherits them."""
+
+    def _blocks(self, n_blocks: int, rng: np.random.Generator) -> list[Positions]:
+        """Return the positions of the rows of each block: every row is in exactly one.
+
+        R: a public random permutation, dealt out in turn; sizes differ by at most one. A: by an
+        independent word a row. Under a seed that word is a hash of the row's content, so that the
+        blocks of two tables that differ in one row do so too, which audits compare; and rows are
+        in the order of their words, as their places differ.
+        """
+        n = self._rows._n
+        if self._replace:
+            order = rng.permutation(n)
+            return [np.sort(order[k::n_blocks]) for k in range(n_blocks)]
+        if self._seed is not None:
+            key = hashlib.blake2b(repr(self._seed).encode() + self._history.digest()).digest()
+            words = _by_content(self._rows, key)
+            blocks = _dealt(words, n_blocks)
+            order = np.lexsort((words, blocks))
+        else:
+            words = sampling.OSEntropy().words(n)
+            blocks = _dealt(words, n_blocks)
+            order = np.argsort(blocks, kind="stable")
+        return _split(order, blocks[order], n_blocks)
+
+    def _part(self, positions: Positions) -> tuple[Any, NDArray]:
+        """Return copies of a block's rows, as float64 in the caller's kind of table, and labels."""
+        table = self._rows._X
+        ascending = np.sort(positions)
+        values, _ = _to_float(_take(table, ascending))
+        assert values is not None  # check_rows has converted every block once
+        back = np.searchsorted(ascending, positions)
+        values = np.array(values[back], dtype=np.float64, order="C", subok=False)
+        np.copyto(values, 0.0, where=~np.isfinite(values))  # rows that changed after the check
+        return as_table(values, table), self._rows._y[positions]
+
+    def _block_outputs(
+        self, task: Task, n_blocks: int, width: int, n_jobs: int | None
+    ) -> NDArray[np.float64]:
+        """Return the answers of all blocks, shape (n_blocks, width), NaN for none; private."""
+        if isinstance(n_blocks, bool) or not isinstance(n_blocks, (int, np.integer)):
+            raise TypeError("n_blocks must be an integer")
+        if n_blocks < 1 or width < 1:
+            raise ValueError("n_blocks must be at least 1, and so the numbers that a block returns")
+        rng = self.post_processing_rng()
+        seeds = rng.integers(0, 2**31 - 1, size=n_blocks).tolist()
+        blocks = self._blocks(int(n_blocks), rng)
+        pid = os.getpid()
+
+        def calls() -> Iterator[tuple]:
+            for positions, seed in zip(blocks, seeds, strict=True):
+                X, y = self._part(positions)
+                yield delayed(_work)(task, X, y, seed, width, pid)
+
+        with _silent():
+            return np.vstack(_in_parallel(calls, n_jobs))
+
+    def block_votes(
+        self,
+        task: Task,
+        n_blocks: int,
+        n_queries: int,
+        n_classes: int,
+        share: Share = None,
+        *,
+        n_jobs: int | None = None,
+        name: str = "votes of blocks",
+    ) -> tuple[NDArray[np.int64], Release | None]:
+        """Release the winner of each of several votes that disjoint blocks take part in.
+
+        A block has one vote in each; a number that is no class is an abstention. Guarantee: one
+        row changes one block, which changes at most one vote a query into another, under both
+        relations: L2 sensitivity of all queries' counts sqrt(2 n_queries). With two classes, the
+        difference of the counts is released (sensitivity 2 sqrt(n_queries)); with more, all
+        counts under Gaussian noise, or in a pure session the winners by the exponential mechanism
+        at an equal part of epsilon each, a count moving by at most 1.
+
+        Parameters
+        ----------
+        task : callable
+            ``task(X, y, seed)`` of a block returns n_queries numbers, the codes of classes. It
+            must not pass anything from one block to another. Public.
+        n_blocks, n_queries, n_classes : int
+            Public.
+        share : float, default=None
+        n_jobs : int, default=None
+            Blocks that are run at the same time.
+        name : str
+
+        Returns
+        -------
+        winners : ndarray of shape (n_queries,)
+            Codes.
+        counts : Release or None
+            Of shape (n_queries, n_classes), up to the same number for all classes of a query;
+            None after the exponential mechanism.
+        """
+        codes = self._block_outputs(task, n_blocks, n_queries, n_jobs)
+        votes = np.stack([(codes == k).sum(axis=0) for k in range(n_classes)], axis=1)
+        if n_classes == 2:
+            exact = (votes[:, 1] - votes[:, 0]).astype(np.int64) << _STEP_BITS
+            size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))
+            step = 2.0**-_STEP_BITS
+            noisy, std = self.vector(name, exact, size, share, unit=step)
+            half = noisy.astype(np.float64) * step / 2
+            winners = (half > 0).astype(np.int64)
+            return winners, released(np.stack([-half, half], axis=1), std * step / 2)
+        if self.pure:
+            return self.choices(name, -votes, 1, share), None
+        noisy, std = self.scalars(name, votes, 2 * n_queries, 2 * n_queries, share)
+        return noisy.argmax(axis=1), released(noisy.astype(np.float64), std)
+
+    def block_mean(
+        self,
+        task: Task,
+        n_blocks: int,
+        view: Box,
+        share: Share = None,
+        *,
+        n_jobs: int | None = None,
+        name: str = "mean of blocks",
+    ) -> Release:
+        """Release the mean over disjoint blocks of a vector that each returns, clipped to a box.
+
+        Guarantee: one row changes the vector of one block, to any other in the box, under both
+        relations: L2 sensitivity of the sum 2 norm. The number of blocks is public.
+
+        Parameters
+        ----------
+        task : callable
+            As of `block_votes`; returns ``view.n_dims`` numbers. One that is not finite counts as
+            the centre's.
+        n_blocks : int
+            Public.
+        view : Box
+        share : float, default=None
+        n_jobs : int, default=None
+        name : str
+
+        Returns
+        -------
+        mean : Release, value and std of shape (view.n_dims,)
+            The std is of the noise before the mean is clipped to the box.
+        """
+        q = self._clipped(task, n_blocks, view, n_jobs)
+        exact = q.astype(np.int64).sum(axis=0)
+        size = max(1, 2 * view.norm)
+        noisy, std = self.vector(name, exact, size, share, unit=float(view.grid.max()))
+        steps = np.clip(noisy.astype(np.float64) / n_blocks, -view.half, view.half)
+        return released(view.center + steps * view.grid, std / n_blocks * view.grid)
+
+    def block_median(
+        self,
+        task: Task,
+        n_blocks: int,
+        view: Box,
+        share: Share = None,
+        *,
+        n_cells: int = 1024,
+        n_jobs: int | None = None,
+        name: str = "median of blocks",
+    ) -> Release:
+        """Release the median over disjoint blocks of each coordinate of a vector in a box.
+
+        Exponential mechanism over n_cells equal cells of each coordinate's interval, as
+        `Session.quantile`. Guarantee: under both relations one of the n_blocks values is replaced,
+        which moves a rank by at most 1; each coordinate takes an equal part of the share.
+
+        Parameters
+        ----------
+        task, n_blocks, view, share, n_jobs, name
+            As of `block_mean`.
+        n_cells : int, default=1024
+            Public.
+
+        Returns
+        -------
+        median : Release, value of shape (view.n_dims,)
+            Midpoints of cells.
+        """
+        q = self._clipped(task, n_blocks, view, n_jobs)
+        # Exact: integers of at most 2**18 times n_cells.
+        cells = (q + view.half) * n_cells // (2 * view.half + 1)
+        where = cells.astype(np.int64) + np.arange(view.n_dims) * n_cells
+        counts = np.bincount(where.ravel(), minlength=view.n_dims * n_cells)
+        counts = counts.reshape(view.n_dims, n_cells)
+        up_to = np.cumsum(counts, axis=1)
+        # Twice the distance of n_blocks / 2 to the ranks of the cell's values.
+        scores = np.maximum(np.maximum(2 * (up_to - counts) - n_blocks, n_blocks - 2 * up_to), 0)
+        chosen = self.choices(name, scores.astype(np.int64), 2, share)
+        width = 2 * view.half * view.grid / n_cells
+        value = view.center - view.half * view.grid + (chosen + 0.5) * width
+        return released(value, np.full(view.n_dims, np.nan))
+
+    def _clipped(self, task: Task, n_blocks: int, view: Box, n_jobs: int | None) -> Floats:
+        """Return the blocks' vectors as integers in the box; private."""
+        vectors = self._block_outputs(task, n_blocks, view.n_dims, n_jobs)
+        finite = np.isfinite(vectors)
+        with np.errstate(all="ignore"):
+            q = view.map(np.where(finite, vectors, view.center))
+        return np.where(finite, q, 0.0)

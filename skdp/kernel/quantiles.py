@@ -1,0 +1,571 @@
+"""Quantiles of every feature: the exponential mechanism over all points of a public lattice.
+
+What is released: for each feature and level a point of a public lattice (the grid of a box, the
+multiples of a step, or a grid that is finer near 0), chosen with probability proportional to
+exp(-eta * distance of q n to the ranks of the rows there). Points between two neighbouring values
+of the rows have one score, so a sorted column gives a short list of candidates with multiplicities;
+the choice itself is exact. Many levels are found by recursion: the middle one first, then those to
+its left among the rows to its left, and so on. Proofs: kernel/README.md, "Quantiles".
+
+References
+----------
+A. Smith (2011), "Privacy-preserving statistical estimation with optimal convergence rates", STOC,
+algorithm 2; H. Kaplan, S. Schnapp, U. Stemmer (2022), "Differentially private approximate
+quantiles", ICML, algorithm 1; J. Dong, D. Durfee, R. Rogers (2020), "Optimal differential privacy
+composition for exponential mechanisms", ICML, section 3 (bounded range).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdp.kernel import calibration, sampling
+from skdp.kernel.doors import Doors, released
+from skdp.kernel.protect import Box, Floats
+from skdp.kernel.release import Release, Share, exact_fraction
+from skdp.kernel.statistics import REPLACE_ONE
+from skdp.kernel.tape import current_tape
+
+__all__ = ["PRIORS", "QuantileDoors", "check_levels", "rank_scale"]
+
+Ints = NDArray[np.int64]
+PRIORS = ("uniform", "log")
+
+SPREAD_BITS = 16  # rows of one lattice point are spread over 2**16 places of it, see `spread`
+_LEVEL_BITS = 20  # levels of long decimals are rounded to so many bits: half a row in a million
+_LARGEST_LATTICE = 2**40  # points; with the places below 2**57
+_LOG_OCTAVES = 10  # the log prior is flat below 2**-10 of the largest bound
+_COLUMN_VALUES = 2**22  # values that are read from the rows at once: 32 MB
+
+
+# --- levels -----------------------------------------------------------------------------------
+
+
+def check_levels(levels: ArrayLike) -> list[Fraction]:
+    """Return strictly increasing levels in [0, 1] as exact fractions of their decimals.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are none, not numbers, outside of [0, 1] or not strictly increasing.
+    """
+    try:
+        array = np.atleast_1d(np.asarray(levels))
+    except ValueError:
+        array = np.zeros(0, dtype=object)
+    if array.dtype.kind not in "iuf":
+        raise TypeError("q must be a number in [0, 1] or several of them, strictly increasing")
+    good = array.ndim == 1 and array.size > 0 and bool(np.all((array >= 0) & (array <= 1)))
+    if not good or np.any(np.diff(array) <= 0):
+        raise ValueError("q must be a number in [0, 1] or several of them, strictly increasing")
+    return [exact_fraction(float(q)) for q in array]
+
+
+def rounded_level(level: Fraction) -> Fraction:
+    """Return the level, or its nearest multiple of 2**-20 where its denominator is longer."""
+    scale = 1 << _LEVEL_BITS
+    return level if level.denominator <= scale else Fraction(round(level * scale), scale)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One choice of the recursion: the level at `place`, among the rows between two chosen ones.
+
+    Public: a function of the levels alone.
+
+    Attributes
+    ----------
+    place : int
+        Index of the level that is chosen here.
+    left, right : int
+        Places of the levels chosen before on either side; -1 and n_levels stand for the ends.
+    level : Fraction
+        Relative to the rows between them.
+    leaf : bool
+        Whether nothing is chosen among the parts that this choice makes.
+    """
+
+    place: int
+    left: int
+    right: int
+    level: Fraction
+    leaf: bool
+
+    @property
+    def widest(self) -> int:
+        """How far a row more moves a score: b max(q, 1 - q) for the level q = a/b."""
+        b = self.level.denominator
+        return max(self.level.numerator, b - self.level.numerator)
+
+
+def recursion(levels: Sequence[Fraction]) -> list[list[Node]]:
+    """Return the choices of each round: the middle level first, then the middles of both halves.
+
+    There are floor(log2 m) + 1 rounds.
+    """
+    m = len(levels)
+    bounds = [Fraction(0), *levels, Fraction(1)]  # of places -1 .. m
+    rounds: list[list[Node]] = []
+    spans = [(-1, m)]
+    while spans:
+        nodes, halves = [], []
+        for left, right in spans:
+            place = (left + right) // 2
+            low, high = bounds[left + 1], bounds[right + 1]
+            # Only the ends can be equal to a level: 0 on the left, 1 on the right.
+            level = (levels[place] - low) / (high - low)
+            parts = [(a, b) for a, b in ((left, place), (place, right)) if b - a > 1]
+            nodes.append(Node(place, left, right, rounded_level(level), not parts))
+            halves += parts
+        rounds.append(nodes)
+        spans = halves
+    return rounds
+
+
+def rates(
+    nodes: Sequence[Node], whole: Fraction, half: Fraction, *, replace: bool
+) -> list[Fraction]:
+    """Return eta of each choice of a round, per integer step of its score.
+
+    Scores are ranks times b, for levels a/b. A row more in a part gives the changes of its scores
+    a range of 2 max(a, b - a) at most, a row replaced in it 2 b. A: one part has one row more, and
+    may lose `whole`. R: a row is replaced in one part, or leaves one for another, of which each may
+    lose `half`. A round of one choice has one part only.
+    """
+    found = []
+    for node in nodes:
+        b = node.level.denominator
+        if not replace:
+            found.append(whole / (2 * node.widest))
+        elif len(nodes) == 1:
+            found.append(whole / (2 * b))
+        else:
+            found.append(min(half / (2 * node.widest), whole / (2 * b)))
+    return found
+
+
+def allowances(
+    level: float | Fraction, parts: int, *, pure: bool
+) -> tuple[float, Fraction, Fraction]:
+    """Part a release's epsilon, or its mu, between rounds and features.
+
+    Returns
+    -------
+    loss : float
+        What a round of one feature may lose: epsilon, or mu.
+    whole, half : Fraction
+        The range that the changes of eta times score may have in one part of it alone, and in each
+        of two. A range of epsilon loses epsilon; it is mu-GDP for the mu of epsilon / 2, in half of
+        which pure losses are counted: kernel/README.md, "Quantiles".
+    """
+    if pure:
+        whole = Fraction(level) / parts
+        return float(whole), whole, whole / 2
+    mu = float(level) / math.sqrt(parts) * (1 - 2**-50)
+    whole = 2 * Fraction(calibration.pure_epsilon_from_mu(mu))
+    return mu, whole, 2 * Fraction(calibration.pure_part(mu, 2))
+
+
+def rank_scale(
+    levels: ArrayLike, level: float, n_features: int, *, pure: bool, adjacency: str
+) -> float:
+    """Return the number of ranks off that costs a candidate a factor e, at the worst level.
+
+    For `quantiles` of n_features features whose release may lose `level`: epsilon, or mu.
+    """
+    rounds = recursion(check_levels(levels))
+    _, whole, half = allowances(level, n_features * len(rounds), pure=pure)
+    return float(
+        max(
+            1 / (eta * node.level.denominator)
+            for nodes in rounds
+            for node, eta in zip(
+                nodes, rates(nodes, whole, half, replace=adjacency == REPLACE_ONE), strict=True
+            )
+        )
+    )
+
+
+# --- lattices ---------------------------------------------------------------------------------
+
+
+def octaves(x: Floats) -> Floats:
+    """Return sign(x) times a piecewise linear log2(1 + |x|): k + f where 1 + |x| = 2**k (1 + f).
+
+    Elementwise IEEE operations, so a value's image does not depend on the values beside it.
+    """
+    mantissa, exponent = np.frexp(1.0 + np.abs(x))
+    return np.copysign(exponent - 2 + 2 * mantissa, x)
+
+
+def from_octaves(y: Floats) -> Floats:
+    """Return the x with octaves(x) = y."""
+    whole = np.floor(np.abs(y))
+    fraction = np.abs(y) - whole
+    return np.copysign(np.ldexp(1.0 + fraction, whole.astype(np.int64)) - 1.0, y)
+
+
+class Lattice:
+    """The public candidates of one feature, numbered 0 .. size - 1 in ascending order.
+
+    Parameters
+    ----------
+    low, high : float
+        Public bounds.
+    step : float or None
+        Candidates are the multiples of it within the bounds; None for 2**18 to 2**19 points at
+        equal distances. Where no multiple lies within, the one nearest to the middle is the only
+        candidate; where there are more than 2**40, or beyond 2**52, the step is ignored.
+    prior : {"uniform", "log"}
+        Without a step: at equal distances in x, or in `octaves` of x over 2**-10 of the largest
+        bound.
+    """
+
+    def __init__(self, low: float, high: float, step: float | None, prior: str) -> None:
+        self.low, self.high = low, high
+        self.step = self.unit = 0.0
+        if step is not None and max(abs(low), abs(high)) / step < 2.0**52:
+            first, last = math.ceil(low / step), math.floor(high / step)
+            if first > last:
+                first = last = round((low / 2 + high / 2) / step)
+            if last - first < _LARGEST_LATTICE:
+                self.step, self.first, self.size = step, first, last - first + 1
+                return
+        if prior == "log":
+            self.unit = max(abs(low), abs(high), 2.0**-1000) * 2.0**-_LOG_OCTAVES
+            ends = octaves(np.array([low, high]) / self.unit)
+            low, high = float(ends[0]), float(ends[1])
+        box = Box([low], [high])
+        self.center, self.grid, self.half = float(box.center[0]), float(box.grid[0]), box.half[0]
+        self.size = 2 * int(self.half) + 1
+
+    def number(self, x: Floats) -> Ints:
+        """Return the number of the candidate nearest to each value; a value's own concern."""
+        with np.errstate(all="ignore"):
+            if self.step:
+                steps = np.rint(np.clip(x, self.low, self.high) / self.step)
+                shifted = steps - self.first
+                return np.clip(shifted, 0, self.size - 1).astype(np.int64)
+            if self.unit:
+                x = octaves(np.clip(x, self.low, self.high) / self.unit)
+            steps = np.rint(np.clip((x - self.center) / self.grid, -self.half, self.half))
+            return (steps + self.half).astype(np.int64)
+
+    def value(self, number: Ints) -> Floats:
+        """Return the candidates in user units, within the bounds unless a step has none there."""
+        if self.step:
+            whole = (number + self.first).astype(np.float64)
+            parts = round(1 / self.step) if 2.0**-52 < self.step < 1 else 1
+            # Three tenths, not three times the float nearest to a tenth.
+            return whole / parts if 1 / parts == self.step else whole * self.step
+        with np.errstate(all="ignore"):
+            x = self.center + (number - self.half) * self.grid
+            if self.unit:
+                x = from_octaves(x) * self.unit
+        return np.clip(x, self.low, self.high)
+
+
+# --- one sorted column --------------------------------------------------------------------------
+
+
+def reversed_bits(numbers: Ints) -> Ints:
+    """Return the lowest `SPREAD_BITS` bits of each number in reverse order."""
+    out = np.zeros_like(numbers)
+    for bit in range(SPREAD_BITS):
+        out |= ((numbers >> bit) & 1) << (SPREAD_BITS - 1 - bit)
+    return out
+
+
+def spread(numbers: Ints) -> Ints:
+    """Sort a column and spread the rows of one point over its 2**16 places, nearly evenly.
+
+    The j-th row of a point (j = 1, 2, ...) has place reverse(j): 1/2, 1/4, 3/4, 1/8, ... of the
+    way. Guarantee: a function of the multiset of values, and stable: a row more in the column is a
+    row more in the result, at one place, and moves no other.
+
+    Returns
+    -------
+    places : ndarray of shape (n,), sorted
+        point * 2**16 + place.
+    """
+    ordered = np.sort(numbers)
+    if not ordered.size:
+        return ordered
+    starts = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    lengths = np.diff(np.append(starts, ordered.size))
+    rank = np.arange(1, ordered.size + 1) - np.repeat(starts, lengths)
+    ordered <<= SPREAD_BITS
+    ordered += reversed_bits(rank)
+    return np.sort(ordered)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The scores of all lattice points of a part, one run of equal scores after the other; private.
+
+    Run i has the points from starts[i] to starts[i] + lengths[i] - 1; lengths may be 0.
+    """
+
+    starts: Ints
+    lengths: Ints
+    scores: NDArray
+
+
+def score_runs(ordered: Ints, low: int, high: int, level: Fraction) -> Runs:
+    """Score all points from low to high by the sorted values of a part, all within.
+
+    The score of a point is b times the distance of q n, q = a/b, to [values below, values below or
+    equal]: an integer.
+    """
+    a, b = level.numerator, level.denominator
+    n = ordered.size
+    first = np.zeros(min(n, 1), dtype=np.int64)
+    if n:
+        first = np.concatenate([first, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    up_to = np.append(first[1:], n)[: first.size]
+    starts = np.full(2 * first.size + 1, low, dtype=np.int64)
+    below = np.zeros(starts.size, dtype=np.int64)
+    below_or_in = np.zeros(starts.size, dtype=np.int64)
+    starts[1::2] = ordered[first]
+    starts[2::2] = starts[1::2] + 1
+    below[1::2] = first
+    below[2::2] = below_or_in[1::2] = below_or_in[2::2] = up_to
+    lengths = np.diff(np.append(starts, high + 1))
+    if b * n >= 2**62:
+        below, below_or_in = below.astype(object), below_or_in.astype(object)
+    scores = np.maximum(np.maximum(b * below - a * n, a * n - b * below_or_in), 0)
+    return Runs(starts, lengths, scores)
+
+
+def choose(runs: Runs, eta: Fraction, entropy: sampling.Entropy | None) -> int:
+    """Return a point with probability proportional to exp(-eta * score), exactly."""
+    run = sampling.exponential_mechanism(runs.scores, eta, runs.lengths, entropy=entropy)
+    length = int(runs.lengths[run])
+    return int(runs.starts[run]) + sampling.uniform_below(length, entropy=entropy)
+
+
+def range_of_change(a: Runs, b: Runs) -> int:
+    """Return by how much the scores of all points of a part change, from least to most."""
+    at = np.union1d(a.starts[a.lengths > 0], b.starts[b.lengths > 0])
+    sides = []
+    for runs in (a, b):
+        live = runs.lengths > 0
+        where = np.searchsorted(runs.starts[live], at, side="right") - 1
+        sides.append(runs.scores[live][where].astype(object))
+    change = sides[0] - sides[1]
+    return int(change.max()) - int(change.min())
+
+
+# --- the doors ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Round:
+    """A round of the recursion with what it may lose."""
+
+    nodes: list[Node]
+    etas: list[Fraction]
+    loss: float  # epsilon, or mu in a Gaussian session
+    distance: Callable[[NDArray, NDArray], float]
+
+
+class QuantileDoors(Doors):
+    """Doors that release quantiles; see the module."""
+
+    def quantiles(
+        self,
+        view: Box,
+        levels: ArrayLike,
+        share: Share = None,
+        *,
+        step: float | None = None,
+        prior: str = "uniform",
+        name: str = "quantiles",
+    ) -> Release:
+        """Release the quantiles of every feature at some levels, by the exponential mechanism.
+
+        Guarantee: each feature takes an equal part of the share, and each round of the recursion an
+        equal part of that (of epsilon; of mu squared in a Gaussian session). Without rows every
+        candidate is as likely as any other.
+
+        Parameters
+        ----------
+        view : Box
+            Its bounds are those of the candidates; a value beyond counts as the nearest bound.
+        levels : float or sequence of float
+            Strictly increasing, in [0, 1].
+        step : float, default=None
+            Candidates are its multiples: 1.0 for integers, whose quantiles are then as precise as
+            they are. A value between two multiples counts as the nearest.
+        prior : {"uniform", "log"}, default="uniform"
+            Without a step: whether the candidates lie at equal distances, or at distances that grow
+            with the distance from 0 (ten octaves). Public knowledge of heavy tails: what noise
+            chooses on few rows is then not far out.
+
+        Returns
+        -------
+        release : Release, value of shape (n_features, n_levels)
+            Ascending in each row; std is NaN, as the error depends on the rows.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is out of range; nothing has been taken from the allowance.
+        """
+        exact_levels = check_levels(levels)
+        if step is not None and not (math.isfinite(step) and step > 0):
+            raise ValueError("step must be a finite number above 0")
+        if prior not in PRIORS:
+            raise ValueError(f"prior must be 'uniform' or 'log', got {prior!r}")
+        d, m = view.n_dims, len(exact_levels)
+        fraction, epsilon = self._take(share, name)
+        rounds = self._rounds(recursion(exact_levels), fraction, epsilon, d)
+        lattices = [
+            Lattice(float(low), float(high), step, prior)
+            for low, high in zip(view.low, view.high, strict=True)
+        ]
+        values = np.empty((d, m))
+        for j, column in self._columns(lattices):
+            label = name if d == 1 else f"{name}, feature {j}"
+            values[j] = lattices[j].value(self._find(label, column, lattices[j].size, rounds, m))
+        # In ranks: a score is b times a rank.
+        every = [pair for one in rounds for pair in zip(one.nodes, one.etas, strict=True)]
+        moved = max(Fraction(node.widest, node.level.denominator) for node, _ in every)
+        scale = max(1 / (eta * node.level.denominator) for node, eta in every)
+        self._record(
+            name,
+            "exponential mechanism",
+            "ranks",
+            1.0 if self._replace else float(moved),
+            float(scale),
+            fraction,
+        )
+        return released(values, np.full((d, m), np.nan))
+
+    def noisy_quantiles(
+        self, view: Box, levels: ArrayLike, share: Share = None, *, name: str = "noisy quantiles"
+    ) -> Release:
+        """Release order statistics under noise for the whole width of the box: for comparison.
+
+        The value of rank ceil(q n) of the clipped rows, the lower bound if there are none. One row
+        may move it from one bound to the other, which is its global sensitivity under both
+        relations: noise is of the size of the box, whatever n.
+
+        Guarantee: L1 m times the sum of the widths, squared L2 m times that of their squares.
+
+        Returns
+        -------
+        release : Release, value of shape (n_features, n_levels)
+            Clipped to the box; std is that of the noise before.
+        """
+        exact_levels = check_levels(levels)
+        d, m = view.n_dims, len(exact_levels)
+        n = self._rows._n
+        ranks = [min(max(math.ceil(q * n), 1), n) for q in exact_levels]
+        lattices = [
+            Lattice(float(low), float(high), None, "uniform")
+            for low, high in zip(view.low, view.high, strict=True)
+        ]
+        exact = np.zeros((d, m), dtype=np.int64)
+        if n:
+            for j, column in self._columns(lattices):
+                exact[j] = np.sort(column)[np.array(ranks) - 1]
+        widths = [lattice.size - 1 for lattice in lattices]
+        noisy, std = self.scalars(
+            name, exact, max(1, m * sum(widths)), max(1, m * sum(w * w for w in widths)), share
+        )
+        values = np.empty((d, m))
+        for j, lattice in enumerate(lattices):
+            inside = np.clip(noisy[j].astype(np.float64), 0, lattice.size - 1)
+            values[j] = lattice.value(inside.astype(np.int64))
+        with np.errstate(over="ignore"):  # of a box as wide as floats are
+            error = std * np.array([lattice.grid for lattice in lattices])
+        return released(values, np.repeat(error[:, None], m, axis=1))
+
+    def _columns(self, lattices: Sequence[Lattice]) -> Iterator[tuple[int, Ints]]:
+        """Yield (feature, its rows' numbers), reading a few features in one pass over the rows."""
+        n, d = self._rows._n, len(lattices)
+        together = max(1, _COLUMN_VALUES // max(n, 1))
+        for first in range(0, d, together):
+            features = range(first, min(first + together, d))
+            columns = np.empty((len(features), n), dtype=np.int64)
+            for start, stop in self._rows.spans():
+                block = self._rows.block(start, stop)
+                for i, j in enumerate(features):
+                    columns[i, start:stop] = lattices[j].number(block[:, j])
+            yield from zip(features, columns, strict=True)
+
+    def _rounds(
+        self, nodes: list[list[Node]], fraction: Fraction, epsilon: Fraction, d: int
+    ) -> list[_Round]:
+        """Return the rounds of one feature with their rates and bounds on their losses."""
+        level = epsilon if self.mu is None else self.level(fraction)
+        loss, whole, half = allowances(level, d * len(nodes), pure=self.pure)
+        found = []
+        for one in nodes:
+            etas = rates(one, whole, half, replace=self._replace)
+            found.append(_Round(one, etas, loss, self._loss_of(etas)))
+        return found
+
+    def _loss_of(self, etas: list[Fraction]) -> Callable[[NDArray, NDArray], float]:
+        """Return what the choices of a round lose between two tables of scores."""
+        gaussian = self.mu is not None
+
+        def distance(a: NDArray, b: NDArray) -> float:
+            losses = [
+                eta * range_of_change(one, other)
+                for eta, one, other in zip(etas, a[0], b[0], strict=True)
+            ]
+            if not gaussian:
+                return float(sum(losses))
+            return math.hypot(*(calibration.pure_mu(float(x) / 2) for x in losses if x), 0.0)
+
+        return distance
+
+    def _find(self, label: str, column: Ints, size: int, rounds: Sequence[_Round], m: int) -> Ints:
+        """Return the chosen candidates of one feature at all levels, round by round."""
+        # Places chosen so far, with the ends of the lattice at -1 and m.
+        chosen = {-1: 0, m: (size << SPREAD_BITS) - 1}
+        cuts = {-1: 0, m: column.size}  # how many rows are left of each
+        ordered = spread(column) if len(rounds) > 1 else np.sort(column) << SPREAD_BITS
+        for number, one in enumerate(rounds):
+            scored = [
+                self._scored(node, ordered[cuts[node.left] : cuts[node.right]], chosen)
+                for node in one.nodes
+            ]
+
+            def draw(
+                scored: list[tuple[Runs, int]] = scored, etas: list[Fraction] = one.etas
+            ) -> NDArray:
+                return np.array(
+                    [
+                        choose(runs, eta, self._entropy) << bits
+                        for (runs, bits), eta in zip(scored, etas, strict=True)
+                    ],
+                    dtype=np.int64,
+                )
+
+            # The number of runs tells of the rows: on a tape they are one object.
+            exact = np.empty(1, dtype=object)
+            if current_tape() is not None:
+                exact[0] = [runs for runs, _ in scored]
+            title = label if len(rounds) == 1 else f"{label}, round {number}"
+            found = self._log(title, exact, one.loss, one.distance, draw, (len(one.nodes),))
+            for node, place in zip(one.nodes, found.tolist(), strict=True):
+                chosen[node.place] = place
+                low, high = cuts[node.left], cuts[node.right]
+                cuts[node.place] = low + int(np.searchsorted(ordered[low:high], place))
+        return np.array([chosen[i] >> SPREAD_BITS for i in range(m)], dtype=np.int64)
+
+    @staticmethod
+    def _scored(node: Node, part: Ints, chosen: dict[int, int]) -> tuple[Runs, int]:
+        """Score the places of a part; at a leaf its points, since nothing will be parted there."""
+        bits = SPREAD_BITS if node.leaf else 0
+        low, high = chosen[node.left] >> bits, chosen[node.right] >> bits
+        return score_runs(part >> bits, low, high, node.level), bits

@@ -1,0 +1,547 @@
+"""Doors with noise scaled to a smooth sensitivity: quantiles, spanning trees, a tool for others.
+
+What is released: f + round(kappa S Z), where S is a beta-smooth bound on the local sensitivity of
+the integer f and Z has an *admissible* distribution: Cauchy's or Student's (pure epsilon-DP, exact
+constants below), or Laplace's, which is (epsilon, delta)-DP and never pure. S itself is private:
+neither it nor the noise's scale is shown. log S lives on a public ladder of steps h, rounded
+towards more noise, so that what is calibrated is what holds of the rounded values. Proofs:
+kernel/README.md, "Smooth sensitivity".
+
+References
+----------
+K. Nissim, S. Raskhodnikova, A. Smith (2007), "Smooth sensitivity and sampling in private data
+analysis", STOC, sections 2 and 3.1; M. Bun, T. Steinke (2019), "Average-case averages: private
+algorithms for smooth sensitivity and mean estimation", NeurIPS (Student's noise).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdp.budget.amounts import round_up
+from skdp.kernel import calibration, sampling
+from skdp.kernel.certificate import ReleaseRecord
+from skdp.kernel.doors import Doors, released
+from skdp.kernel.order import (
+    log_smooth_add,
+    log_smooth_median_add,
+    log_smooth_replace,
+    rank_of,
+)
+from skdp.kernel.protect import Box, Projection
+from skdp.kernel.release import Release, Share, exact_fraction
+from skdp.kernel.rows import Rows
+from skdp.kernel.sampling.exact import as_order, exp_bracket
+from skdp.kernel.spanning import check_graph, log_smooth_spanning_cost, spanning_cost
+
+__all__ = [
+    "Ladder",
+    "SmoothDoors",
+    "SmoothNoise",
+    "cauchy_kappa",
+    "choose_noise",
+    "laplace_kappa",
+    "quantile_log_smooth",
+    "student_kappa",
+]
+
+NOISES = ("cauchy", "student", "laplace")
+
+UP = 1 + 2.0**-40  # covers a few roundings of elementary functions
+LARGEST_EPSILON = 64.0  # beyond, the noise is that of 64: less would be below the sampler's scales
+STEPS = 32  # of the ladder in beta; one of them pays for rounding
+FLOOR_BITS = 20  # the ladder ends at 2**-20 steps of f's grid
+# What a computed log S may err by; a step of the ladder has at least twice that.
+LOG_ERROR = 2e-12
+SMALLEST_BETA = 2 * STEPS * LOG_ERROR
+LARGEST_SCALE = {"cauchy": 2.0**80, "student": 2.0**80, "laplace": 2.0**52}
+
+
+# --- admissible noise ----------------------------------------------------------------------------
+
+
+def cauchy_kappa(epsilon: float, beta: float) -> float:
+    """Return the least kappa with which f + kappa S Cauchy is epsilon-DP, rounded up.
+
+    Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta, the
+    two densities are within a factor exp(epsilon) everywhere; with a smaller kappa some are not.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 500].
+    beta : float
+        In [0, epsilon).
+
+    Returns
+    -------
+    kappa : float
+
+    Examples
+    --------
+    >>> round(cauchy_kappa(0.1, 0.05), 2)
+    11.26
+    """
+    return student_kappa(epsilon, beta, 1)
+
+
+def student_kappa(epsilon: float, beta: float, nu: int) -> float:
+    """Return the least kappa with which f + kappa S T_nu is epsilon-DP, rounded up.
+
+    Guarantee: as `cauchy_kappa`, which is nu = 1.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 500].
+    beta : float
+        In [0, epsilon / nu).
+    nu : int
+        Degrees of freedom, at least 1.
+
+    Returns
+    -------
+    kappa : float
+    """
+    # Differences in rational numbers: near beta = epsilon / nu they would cancel.
+    e, b = Fraction(epsilon), Fraction(beta)
+    if nu < 1 or not 0 < e <= 500 or not 0 <= b < e / nu:
+        raise ValueError("need 0 < epsilon <= 500, nu >= 1 and 0 <= beta < epsilon / nu")
+    reach = (2 * e - (nu - 1) * b) / (nu + 1)
+    # cosh x - cosh y = 2 sinh((x + y) / 2) sinh((x - y) / 2)
+    shift = 2 * math.sinh(e / (nu + 1)) ** 2
+    both = 2 * math.sinh((reach + b) / 2) * math.sinh((reach - b) / 2) * math.exp(b)
+    return UP / math.sqrt(2 * nu * min(shift, both))
+
+
+def laplace_kappa(epsilon: float, delta: float) -> tuple[float, float]:
+    """Return kappa and beta with which f + kappa S Laplace is (epsilon, delta)-DP. It is not pure.
+
+    kappa = 2 / epsilon: half of epsilon pays for the shift. beta = epsilon / (2 log(2 / delta)),
+    or less where the other half, which pays for the change of scale, asks for it (large epsilon).
+
+    Guarantee: (epsilon, delta) for all f, f', S, S' with |f - f'| <= min(S, S') and
+    |log S - log S'| <= beta. Whatever kappa and beta > 0, the ratio of the densities is unbounded.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 500].
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    kappa, beta : float
+
+    Examples
+    --------
+    >>> kappa, beta = laplace_kappa(1.0, 1e-6)
+    >>> round(kappa, 3), round(beta, 4)
+    (2.0, 0.0345)
+    """
+    if not (0 < epsilon <= 500 and 0 < delta < 1):
+        raise ValueError("need 0 < epsilon <= 500 and 0 < delta < 1")
+    beta = epsilon / (2 * math.log(2 / delta))
+    # P(|Z| > t) where the ratio of Laplace densities of scales 1 and exp(-beta) passes
+    # exp(epsilon / 2): t = (epsilon / 2 + beta) / (exp(beta) - 1).
+    while (epsilon / 2 + beta) / math.expm1(beta) < math.log(1 / delta) * UP:
+        beta *= 1 - 2.0**-6
+    return 2 / epsilon * UP, beta / UP
+
+
+@dataclass(frozen=True)
+class SmoothNoise:
+    """An admissible noise, calibrated.
+
+    Attributes
+    ----------
+    kind : {"cauchy", "student", "laplace"}
+    nu : int
+        Degrees of freedom; 0 for Laplace.
+    epsilon, delta : float
+    beta : Fraction
+        What log S may move by between neighbours, rounded values included.
+    kappa : Fraction
+        The noise's scale is kappa S.
+    """
+
+    kind: str
+    nu: int
+    epsilon: float
+    delta: float
+    beta: Fraction
+    kappa: Fraction
+
+    def draw(self, scales: list[Fraction], entropy: sampling.Entropy | None) -> NDArray:
+        """Draw one rounded variable for each scale, exactly distributed."""
+        exact = np.empty(len(scales), dtype=object)
+        exact[:] = scales
+        if self.kind == "laplace":  # K-norm noise in one dimension is a rounded Laplace variable
+            return np.asarray(sampling.k_norm(1, exact, len(scales), entropy=entropy))[:, 0]
+        return np.asarray(sampling.rounded_student_t(self.nu, exact, entropy=entropy))
+
+
+def choose_noise(kind: str, epsilon: float, *, delta: float = 0.0, nu: int = 3) -> SmoothNoise:
+    """Calibrate a noise; beta is epsilon / (2 nu), or that of `laplace_kappa`.
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown, Laplace's has no delta, nu is not in [1, 1024], or epsilon is so
+        small that a step of the ladder would be lost in rounding.
+    TypeError
+        If nu is not an int.
+    """
+    if kind not in NOISES:
+        raise ValueError(f"noise must be one of {NOISES}, got {kind!r}")
+    e = min(epsilon, LARGEST_EPSILON)
+    if kind == "laplace":
+        if not delta > 0:
+            raise ValueError(
+                "noise='laplace' is not pure: it needs a delta of its own (delta_apart)"
+            )
+        degrees = 0
+        kappa, beta = laplace_kappa(e, delta)
+    else:
+        degrees = 1 if kind == "cauchy" else as_order(nu, "nu", 1024)
+        beta = e / (2 * degrees)
+        # The ladder's scales are rational: their logarithms err by far less than this.
+        kappa = student_kappa(e, beta * UP, degrees)
+    if beta < SMALLEST_BETA:
+        raise ValueError(
+            f"smooth sensitivity needs a larger epsilon a feature, got {epsilon:g} "
+            f"(its beta would be below {SMALLEST_BETA:g})"
+        )
+    own = delta if kind == "laplace" else 0.0
+    return SmoothNoise(kind, degrees, e, own, Fraction(beta), Fraction(kappa))
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The public scales width * exp(-h j), j = 0 .. last, on which S is rounded up.
+
+    With log S known within LOG_ERROR, `level` is the greatest j with width exp(-h j) >= S, or one
+    less. If log S moves by at most (STEPS - 1) h between neighbours, the level moves by at most
+    STEPS, that is log of the rounded S by at most the beta that the noise is calibrated for. The
+    ladder ends above 0: max(S, constant) is as smooth as S.
+
+    Attributes
+    ----------
+    width : int
+        The largest possible S, in steps of f.
+    h : Fraction
+    """
+
+    width: int
+    h: Fraction
+
+    @property
+    def beta(self) -> float:
+        """What log S itself may move by between neighbours."""
+        return float((STEPS - 1) * self.h)
+
+    @property
+    def last(self) -> int:
+        """The lowest rung, at most 2**-20 steps."""
+        return math.ceil((math.log(self.width) + FLOOR_BITS * math.log(2)) / float(self.h)) + 1
+
+    @property
+    def reach(self) -> int:
+        """Number of changed rows beyond which exp(-beta k) width is below the lowest rung."""
+        return self.last // (STEPS - 1) + 2
+
+    def level(self, log_s: float) -> int:
+        """Return the rung of S; `last` for S = 0."""
+        if log_s == -math.inf:
+            return self.last
+        below = (math.log(self.width) - log_s - LOG_ERROR) / float(self.h)
+        return min(max(math.floor(below), 0), self.last)
+
+    def scale(self, level: int) -> Fraction:
+        """Return width exp(-h level), rounded up by less than 2**-100 of it."""
+        bits = 160
+        return Fraction(self.width * exp_bracket(self.h * level, bits)[1], 1 << bits)
+
+
+# --- quantiles ---------------------------------------------------------------------------------
+
+
+def quantile_log_smooth(
+    x: NDArray[np.int32], q: Fraction, low: int, high: int, ladder: Ladder, *, replace: bool
+) -> tuple[int, int]:
+    """Return the q-quantile of integers in [low, high] and the rung of its smooth sensitivity.
+
+    Guarantee: |f - f'| is at most the smaller of the two rounded-up smooth sensitivities, and the
+    rungs differ by at most STEPS, for tables that differ by one replaced row (`replace`), or by one
+    row more or less. `x` is reordered.
+    """
+    if replace:
+        m = rank_of(q, len(x))
+        f, log_s = log_smooth_replace(x, m, low, high, ladder.beta, ladder.reach)
+    elif q == Fraction(1, 2):
+        f, log_s = log_smooth_median_add(x, low, high, ladder.beta, ladder.reach)
+    else:
+        f, log_s = log_smooth_add(x, q, low, high, ladder.beta, ladder.reach)
+    return f, ladder.level(log_s)
+
+
+def integer_columns(rows: Rows, view: Box | Projection) -> NDArray[np.int32]:
+    """Return the mapped rows, one feature a row of the result: shape (d, n)."""
+    out = np.empty((view.n_dims, rows._n), dtype=np.int32)
+    with np.errstate(all="ignore"):
+        for start, stop in rows.spans(width=view.n_dims):
+            out[:, start:stop] = view.map(rows.block(start, stop)).T
+    return out
+
+
+# --- the doors -----------------------------------------------------------------------------------
+
+
+Statistic = Callable[[list[Ladder]], tuple[NDArray, list[int]]]
+
+
+def _moved(ladders: list[Ladder]) -> Callable[[NDArray, NDArray], float]:
+    """Return the distance of two exact statistics (f, level), one row each: at most 1 is allowed.
+
+    The largest, over the entries, of |f - f'| over the smaller scale, and of the difference of the
+    levels over STEPS.
+    """
+
+    def distance(a: NDArray, b: NDArray) -> float:
+        worst = Fraction(0)
+        for ladder, (f, j), (g, k) in zip(ladders, a.tolist(), b.tolist(), strict=True):
+            worst = max(worst, Fraction(abs(f - g)) / ladder.scale(max(j, k)))
+            worst = max(worst, Fraction(abs(j - k), STEPS))
+        return float(worst)
+
+    return distance
+
+
+class SmoothDoors(Doors):
+    """Doors with noise scaled to a smooth sensitivity; see the module."""
+
+    def smooth_noise(
+        self, parts: int, share: Share = None, *, noise: str = "cauchy", nu: int = 3
+    ) -> SmoothNoise:
+        """Return the noise that each of `parts` numbers gets for a share; takes nothing.
+
+        Each part has an equal part of the share: epsilon / parts in a pure session, the pure
+        epsilon of mu**2 / parts in a Gaussian one. Laplace noise has `delta_apart` / parts beside
+        it.
+        """
+        level = self.level(share)
+        each = level / parts if self.mu is None else calibration.pure_part(level, parts)
+        delta = self.delta_apart / parts if noise == "laplace" else 0.0
+        return choose_noise(noise, each / UP, delta=delta / UP, nu=nu)
+
+    def smooth_release(
+        self,
+        name: str,
+        widths: list[int],
+        statistic: Statistic,
+        share: Share = None,
+        *,
+        noise: str = "cauchy",
+        nu: int = 3,
+        unit: float = 1.0,
+    ) -> NDArray:
+        """Release integers with noise scaled to their smooth sensitivities.
+
+        Guarantee: if `statistic` returns integers f and rungs of smooth bounds as `Ladder` says,
+        each number is (epsilon, delta)-DP for its part of the share, delta = 0 but for Laplace
+        noise. That is not Gaussian: its delta is `delta_apart`, all of it, and a session has it
+        once. In a Gaussian session, pure noise for the share's mu.
+
+        Parameters
+        ----------
+        name : str
+        widths : list of int
+            The largest possible sensitivity of each number, in steps; at least 1, public.
+        statistic : callable
+            Gets the ladder of each number, returns f (integers) and the level of each S.
+        share : float, default=None
+        noise : {"cauchy", "student", "laplace"}
+        nu : int, default=3
+            Degrees of freedom of Student's noise.
+        unit : float, default=1.0
+            User units a step, for the certificate.
+
+        Returns
+        -------
+        released : ndarray of int
+            Python integers where the noise does not fit int64.
+
+        Raises
+        ------
+        ValueError
+            If the noise is unknown or its scale out of range; nothing has been taken then.
+        """
+        parts = len(widths)
+        share = self._fraction(share)
+        how = self.smooth_noise(parts, share, noise=noise, nu=nu)
+        if float(how.kappa) * max(widths) > LARGEST_SCALE[noise]:
+            raise ValueError("smooth sensitivity needs a larger share: the noise has no bound")
+        if noise == "laplace":
+            self._take_apart(exact_fraction(self.delta_apart), name)
+        fraction, _ = self._take(share, name)
+        ladders = [Ladder(width, how.beta / STEPS) for width in widths]
+        f, levels = statistic(ladders)
+        exact = np.array([*zip(f.tolist(), levels, strict=True)], dtype=object).reshape(parts, 2)
+
+        def add() -> NDArray:
+            scales = [how.kappa * s.scale(j) for s, j in zip(ladders, levels, strict=True)]
+            total = exact[:, 0] + how.draw(scales, self._entropy).astype(object)
+            return np.asarray(total)
+
+        out = self._log(name, exact, 1.0, _moved(ladders), add, (parts,))
+        level = self.level(fraction)
+        self._records.append(
+            ReleaseRecord(
+                name=name,
+                mechanism=_mechanism(how),
+                sensitivity=max(widths) * unit,
+                norm=f"smooth, beta = {float(how.beta):.4g}",
+                scale=float(how.kappa) * max(widths) * unit,
+                share=float(fraction),
+                epsilon=level if self.mu is None else None,
+                mu=None if self.mu is None else level,
+                delta=round_up(exact_fraction(self.delta_apart)) if noise == "laplace" else 0.0,
+            )
+        )
+        return out
+
+    def smooth_median(
+        self,
+        view: Box | Projection,
+        share: Share = None,
+        *,
+        q: float = 0.5,
+        noise: str = "cauchy",
+        nu: int = 3,
+        name: str = "smooth median",
+    ) -> Release:
+        """Release the q-quantile of every feature, x_(ceil(q n)), under smooth-sensitivity noise.
+
+        Guarantee: each feature takes an equal part of the share (of `delta_apart` too with Laplace
+        noise, which is not pure). The smooth sensitivity of the order statistic under the relation
+        in force (of no rows, it is the box's low end), rounded up on a public ladder; the result is
+        clipped to the box.
+
+        Parameters
+        ----------
+        view : Box or Projection
+            Without public bounds the smooth sensitivity would be infinite.
+        share : float, default=None
+        q : float, default=0.5
+            In [0, 1].
+        noise : {"cauchy", "student", "laplace"}, default="cauchy"
+        nu : int, default=3
+
+        Returns
+        -------
+        release : Release
+            std is NaN: how much noise there is depends on the rows, and is private.
+
+        Raises
+        ------
+        ValueError
+            If q or the noise is out of range; nothing has been taken from the allowance.
+        """
+        if not 0 <= q <= 1:
+            raise ValueError(f"q must be in [0, 1], got {q!r}")
+        level = exact_fraction(float(q))
+        half = [int(h) for h in view.half]
+
+        def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
+            columns = integer_columns(self._rows, view)
+            pairs = [
+                quantile_log_smooth(x, level, -h, h, ladder, replace=self._replace)
+                for x, h, ladder in zip(columns, half, ladders, strict=True)
+            ]
+            return np.array([f for f, _ in pairs], dtype=np.int64), [j for _, j in pairs]
+
+        noisy = self.smooth_release(
+            name,
+            [max(1, 2 * h) for h in half],
+            statistic,
+            share,
+            noise=noise,
+            nu=nu,
+            unit=float(view.grid.max()),
+        )
+        steps = np.array([min(max(int(v), -h), h) for v, h in zip(noisy, half, strict=True)])
+        value: Any = view.center + steps * view.grid
+        return released(value, np.full(view.n_dims, np.nan))
+
+    def spanning_cost(
+        self,
+        view: Box,
+        n_vertices: int,
+        edges: ArrayLike,
+        share: Share = None,
+        *,
+        noise: str = "cauchy",
+        nu: int = 3,
+        name: str = "spanning tree",
+    ) -> Release:
+        """Release the cost of the minimum spanning tree of a public graph with private weights.
+
+        Guarantee: one edge's weight is replaced; smooth sensitivity, exactly, rounded up on the
+        public ladder. It protects weights, not vertices or points.
+
+        Parameters
+        ----------
+        view : Box
+            Of one feature, the weight: its public bounds.
+        n_vertices : int
+        edges : array-like of int, shape (m, 2)
+            Public; row i of the session is the weight of edge i.
+        share : float, default=None
+        noise : {"cauchy", "student", "laplace"}, default="cauchy"
+        nu : int, default=3
+
+        Returns
+        -------
+        release : Release
+            A scalar; std is NaN.
+
+        Raises
+        ------
+        ValueError
+            If the graph is not connected, there is not one weight for each edge, or the relation is
+            not replace-one: the graph is public, so no weight is missing. Nothing has been taken.
+        """
+        if not self._replace:
+            raise ValueError("a public graph has a weight for each edge: needs 'replace_one'")
+        graph = check_graph(n_vertices, edges)
+        if view.n_dims != 1 or len(graph) != self._rows._n:
+            raise ValueError("X must have one feature, the weight, and one row for each edge")
+        half = int(view.half[0])
+        width = max(1, 2 * half)
+
+        def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
+            weights = integer_columns(self._rows, view)[0].astype(np.int64) + half
+            log_s = log_smooth_spanning_cost(n_vertices, graph, weights, width, ladders[0].beta)
+            cost = np.array([spanning_cost(n_vertices, graph, weights)], dtype=np.int64)
+            return cost, [ladders[0].level(log_s)]
+
+        unit = float(view.grid[0])
+        noisy = self.smooth_release(name, [width], statistic, share, noise=noise, nu=nu, unit=unit)
+        chosen = n_vertices - 1
+        steps = min(max(int(noisy[0]), 0), chosen * 2 * half)
+        low = float(view.center[0]) - half * unit
+        return released(chosen * low + steps * unit, math.nan)
+
+
+def _mechanism(how: SmoothNoise) -> str:
+    """Return the name of a noise for the certificate."""
+    names = {"cauchy": "Cauchy", "student": f"Student ({how.nu})", "laplace": "Laplace"}
+    return f"rounded {names[how.kind]}, smooth sensitivity"

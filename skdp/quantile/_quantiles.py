@@ -1,0 +1,453 @@
+"""Private medians and quantiles of every column: `DPMedian` and `DPQuantile`.
+
+Released by the exponential mechanism over all points of a public grid, or over the multiples of a
+`step`; for the median also with noise at the smooth sensitivity, and for comparison with noise at
+the global one. Every fit is (epsilon, delta)-differentially private as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdp import kernel
+from skdp._scalers import Floats, finite
+from skdp.budget import Cost, PrivacyBudget
+from skdp.quantile._base import QuantileFit, check_choice
+
+__all__ = ["DPMedian", "DPQuantile"]
+
+
+class DPMedian(QuantileFit):
+    """Differentially private median of every column.
+
+    Parameters
+    ----------
+    bounds : "private" or tuple (low, high), default="private"
+        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
+        from public knowledge; values beyond them count as the nearest bound, which moves no
+        median that lies within. ``"private"`` learns them, generously, for 10% of the allowance.
+    mechanism : {"exponential", "smooth", "global"}, default="exponential"
+        ``"exponential"`` chooses among public candidates by their distance in ranks.
+        ``"smooth"`` adds `noise` scaled to the smooth sensitivity. ``"global"`` adds Laplace noise
+        (Gaussian with ``delta``) for the whole width of the bounds, however many rows there are: it
+        is here for comparison.
+    step : float or None, default=None
+        For the exponential mechanism: the candidates are the multiples of it within the bounds, as
+        1.0 for integers. None: about 2**18 to 2**19 points at equal distances. State it wherever
+        values repeat: the median of integers is then found exactly, with enough rows.
+    prior : {"uniform", "log"}, default="uniform"
+        For the exponential mechanism without a step: candidates at equal distances, or at
+        distances that grow with the distance from 0, over ten octaves. Public knowledge that
+        values near 0 are likelier than values near the bounds: noise on few rows then goes less
+        far.
+    noise : {"cauchy", "student", "laplace"}, default="cauchy"
+        For the smooth mechanism: heavy tails for pure epsilon, Laplace noise where ``delta > 0``.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, the losses of the columns add up less quickly, and the exponential
+        mechanism's count half; ``noise="laplace"`` spends all of it.
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    median_ : ndarray of shape (n_features,)
+        Released medians, within `bounds_`.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds, stated or learned.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    DPQuantile : Several quantiles at once.
+    DPRobustScaler : Centre by the median, scale by the interquartile range.
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated (two histograms of octaves, 10% of the
+    allowance), and one value a column. *Sensitivity* of a candidate's score, its distance in
+    ranks from the median: 1/2 if a row is added or removed, 1 if one is replaced. *Mechanism*:
+    the exponential mechanism over all candidates, each column taking an equal part; for
+    ``"global"`` discrete Laplace or rounded Gaussian noise at the width of the bounds, for
+    ``"smooth"`` admissible noise at the smooth sensitivity. *Charged*: (epsilon, delta), once,
+    before any noise, to ``budget``.
+
+    Nothing raises because of what the rows hold. Without rows, every candidate is as likely as
+    any other.
+
+    The output of ``transform`` on private rows is as private as these rows are.
+
+    References
+    ----------
+    Smith 2011, "Privacy-preserving statistical estimation with optimal convergence rates",
+    Algorithm 2 (private quantiles).
+
+    McSherry & Talwar 2007, "Mechanism design via differential privacy", Theorem 6.
+
+    Nissim, Raskhodnikova & Smith 2007, "Smooth sensitivity and sampling in private data
+    analysis", Section 3.1 (median).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.quantile import DPMedian
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=(5000, 1))
+    >>> DPMedian(bounds=(0, 120), step=1, random_state=0).fit(ages).median_, np.median(ages)
+    (array([54.]), np.float64(54.0))
+    """
+
+    median_: Floats
+
+    def __init__(
+        self,
+        *,
+        bounds: Any = "private",
+        mechanism: str = "exponential",
+        step: float | None = None,
+        prior: str = "uniform",
+        noise: str = "cauchy",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.bounds = bounds
+        self.mechanism = mechanism
+        self.step = step
+        self.prior = prior
+        self.noise = noise
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def _levels(self) -> list[float]:
+        return [0.5]
+
+    def _check_mechanism(self) -> str:
+        noise = check_choice(self.noise, "noise", ("cauchy", "student", "laplace"))
+        found = check_choice(self.mechanism, "mechanism", ("exponential", "smooth", "global"))
+        if found == "smooth" and noise == "laplace" and self.delta == 0:
+            raise ValueError(
+                "noise='laplace' scaled to smooth sensitivity is private with delta > 0 only; "
+                "'cauchy' and 'student' do without"
+            )
+        return found
+
+    def _is_laplace(self) -> bool:
+        """Say whether delta is all spent by Laplace noise at the smooth sensitivity."""
+        return self._check_mechanism() == "smooth" and self.noise == "laplace"
+
+    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
+        """Return the price of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the price does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost
+        """
+        cost = super().privacy_cost(n_samples, n_features)
+        assert cost is not None  # a median is always released
+        if not self._is_laplace():
+            return cost
+        return Cost(epsilon=cost.epsilon, delta=cost.delta, delta_apart=cost.delta)
+
+    def _opened(self, rows: kernel.Rows) -> kernel.Session:
+        if self._is_laplace():
+            return self._session(rows, delta=0.0, delta_apart=self.delta)
+        return self._session(rows)
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Charge the budget and release the medians.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : DPMedian
+        """
+        with self._all_or_nothing():
+            self.median_ = self._fit_quantiles(X)[0]
+        return self
+
+    def _release(
+        self,
+        session: kernel.Session,
+        view: kernel.Box,
+        levels: list[float],
+        mechanism: str,
+        step: float | None,
+    ) -> Floats:
+        if mechanism == "smooth":
+            return session.smooth_median(view, noise=self.noise).value[:, None]
+        return super()._release(session, view, levels, mechanism, step)
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Subtract the medians from the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Finite numbers; left as they are.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features)
+        """
+        with np.errstate(over="ignore"):
+            return finite(self._public_array(X) - self.median_)
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """Add the medians to centred rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        with np.errstate(over="ignore"):
+            return finite(self._scaled_array(X) + self.median_)
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Return the medians once for each row given: a constant prediction.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        medians : ndarray of shape (n_samples, n_features)
+        """
+        n = len(self._public_array(X))
+        return np.tile(self.median_, (n, 1))
+
+
+class DPQuantile(QuantileFit):
+    """Differentially private quantiles of every column, all levels at once.
+
+    Parameters
+    ----------
+    q : float or sequence of float, default=(0.25, 0.5, 0.75)
+        Levels in [0, 1], strictly increasing. Their number m costs no more than a factor
+        floor(log2 m) + 1 of epsilon.
+    bounds : "private" or tuple (low, high), default="private"
+        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
+        from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
+        them, generously, for 10% of the allowance.
+    mechanism : {"exponential", "global"}, default="exponential"
+        ``"exponential"`` chooses among public candidates by their distance in ranks. ``"global"``
+        adds Laplace noise (Gaussian with ``delta``) for the whole width of the bounds, however many
+        rows there are: it is here for comparison, and its quantiles may cross.
+    step : float or None, default=None
+        For the exponential mechanism: the candidates are the multiples of it within the bounds, as
+        1.0 for integers. None: about 2**18 to 2**19 points at equal distances. State it wherever
+        values repeat.
+    prior : {"uniform", "log"}, default="uniform"
+        For the exponential mechanism without a step: candidates at equal distances, or at
+        distances that grow with the distance from 0, over ten octaves. Public knowledge that
+        values near 0 are likelier than values near the bounds.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, the losses of columns and rounds add up less quickly, and the
+        exponential mechanism's count half.
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    quantiles_ : ndarray of shape (n_quantiles, n_features)
+        Released quantiles, one row a level as ``numpy.quantile`` with ``axis=0`` has them; within
+        `bounds_`, and not decreasing (exponential mechanism).
+    q_ : ndarray of shape (n_quantiles,)
+        The levels.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds, stated or learned.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    DPMedian : One level, and the smooth mechanism.
+    DPQuantileTransformer : Map columns to a uniform or normal distribution.
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated (two histograms of octaves, 10% of the
+    allowance), and the quantiles. *Mechanism*: the exponential mechanism over all candidates. The
+    middle level is chosen first, then the middle ones of the levels on either side, among the rows
+    on that side, and so on: floor(log2 m) + 1 rounds with an equal part of the allowance each.
+    *Sensitivity* of a candidate's score, its distance in ranks from the quantile: max(q, 1 - q),
+    q relative to the part, if a row is added or removed, which one part of a round sees; 1 if one
+    is replaced, which two parts may see. *Charged*: (epsilon, delta), once, before any noise, to
+    ``budget``.
+
+    A level of 0 or 1 is poorly defined under noise: any candidate beyond all rows is as good as
+    the least or the greatest value. Nothing raises because of what the rows hold.
+
+    The output of ``transform`` on private rows is as private as these rows are.
+
+    References
+    ----------
+    Kaplan, Schnapp & Stemmer 2022, "Differentially private approximate quantiles", Algorithm 1.
+
+    Dong, Durfee & Rogers 2020, "Optimal differential privacy composition for exponential
+    mechanisms", Section 3 (bounded range).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.quantile import DPQuantile
+    >>> X = np.random.default_rng(0).exponential(10.0, size=(20_000, 1))
+    >>> quantile = DPQuantile([0.1, 0.5, 0.9], bounds=(0, 1000), random_state=0).fit(X)
+    >>> np.abs(quantile.quantiles_ - np.quantile(X, [0.1, 0.5, 0.9], axis=0)).max() < 0.5
+    np.True_
+    >>> round(quantile.expected_error(20_000), 3)
+    0.017
+    """
+
+    quantiles_: Floats
+    q_: Floats
+
+    def __init__(
+        self,
+        q: ArrayLike = (0.25, 0.5, 0.75),
+        *,
+        bounds: Any = "private",
+        mechanism: str = "exponential",
+        step: float | None = None,
+        prior: str = "uniform",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.q = q
+        self.bounds = bounds
+        self.mechanism = mechanism
+        self.step = step
+        self.prior = prior
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def _levels(self) -> list[float]:
+        return [float(level) for level in kernel.check_levels(self.q)]
+
+    def _check_mechanism(self) -> str:
+        return check_choice(self.mechanism, "mechanism", ("exponential", "global"))
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Charge the budget and release the quantiles.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : DPQuantile
+        """
+        with self._all_or_nothing():
+            self.quantiles_ = self._fit_quantiles(X)
+            self.q_ = np.array(self._levels())
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Subtract the quantiles of the middle level (the lower one of two) from the rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Finite numbers; left as they are.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features)
+        """
+        values = self._public_array(X)
+        with np.errstate(over="ignore"):
+            return finite(values - self.quantiles_[(len(self.q_) - 1) // 2])
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """Add the quantiles of the middle level to centred rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        values = self._scaled_array(X)
+        with np.errstate(over="ignore"):
+            return finite(values + self.quantiles_[(len(self.q_) - 1) // 2])
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Return the quantiles once for each row given: a constant prediction.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        quantiles : ndarray of shape (n_samples, n_features, n_quantiles)
+        """
+        n = len(self._public_array(X))
+        return np.tile(self.quantiles_.T, (n, 1, 1))

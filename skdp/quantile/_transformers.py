@@ -1,0 +1,435 @@
+"""Transformers that are post-processing of private quantiles.
+
+`DPRobustScaler` centres by the median and scales by the interquartile range;
+`DPQuantileTransformer` maps columns to a uniform or a normal distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import norm
+
+from skdp._scalers import Floats, check_flag, finite
+from skdp.base import check_integer
+from skdp.budget import PrivacyBudget
+from skdp.quantile._base import QuantileFit, check_choice
+
+__all__ = ["DPQuantileTransformer", "DPRobustScaler"]
+
+# An interquartile range below this part of the bounds' width is taken for none.
+_RESOLUTION = 2.0**-16
+# As in scikit-learn: ranks are kept this far from 0 and 1 where they become normal deviates.
+_CLIPPED_RANK = 1e-7 - np.spacing(1)
+
+
+def _check_range(quantile_range: Any) -> tuple[float, float]:
+    """Return the two levels of a range in percent, or raise."""
+    try:
+        low, high = (float(side) for side in quantile_range)
+    except (TypeError, ValueError, OverflowError):
+        low = high = math.nan
+    if not 0.0 <= low < high <= 100.0:
+        raise ValueError(
+            "quantile_range must be a pair (low, high) of percentages, 0 <= low < high <= 100"
+        )
+    # Rounded: 0.07 is meant, not 0.07000000000000001.
+    return round(low / 100.0, 15), round(high / 100.0, 15)
+
+
+class DPRobustScaler(QuantileFit):
+    """Centre columns by private medians and scale them by private interquartile ranges.
+
+    The private twin of scikit-learn's ``RobustScaler``, without ``copy`` (the input is never
+    changed). Output is float64.
+
+    Parameters
+    ----------
+    with_centering : bool, default=True
+        Subtract the median.
+    with_scaling : bool, default=True
+        Divide by the range between two quantiles.
+    quantile_range : tuple (low, high), default=(25.0, 75.0)
+        Levels of the two quantiles, in percent.
+    unit_variance : bool, default=False
+        Scale so that normal columns have variance 1.
+    bounds : "private" or tuple (low, high), default="private"
+        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
+        from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
+        them, generously, for 10% of the allowance.
+    step : float or None, default=None
+        Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
+        None: about 2**18 to 2**19 points at equal distances.
+    prior : {"uniform", "log"}, default="uniform"
+        Without a step: candidates at equal distances, or at distances that grow with the distance
+        from 0, over ten octaves.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    center_ : ndarray of shape (n_features,) or None
+        Private medians; None if ``with_centering=False``.
+    scale_ : ndarray of shape (n_features,) or None
+        Private ranges between the two quantiles; 1.0 where that is below 2**-16 of the width of
+        the bounds, as of constant columns. None if ``with_scaling=False``.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds, stated or learned. None if nothing was released and no bounds are stated.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    skdp.preprocessing.DPStandardScaler : By mean and standard deviation.
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated (10% of the allowance), and up to three quantiles
+    a column, as by `DPQuantile`: same *sensitivity*, same *mechanism*. *Charged*: (epsilon,
+    delta), once, before any noise, to ``budget``. With ``with_centering=False,
+    with_scaling=False`` nothing is released or charged.
+
+    The output of ``transform`` on private rows is as private as these rows are.
+
+    References
+    ----------
+    Kaplan, Schnapp & Stemmer 2022, "Differentially private approximate quantiles", Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.quantile import DPRobustScaler
+    >>> X = np.random.default_rng(0).normal([170.0, 70.0], [10.0, 12.0], size=(10_000, 2))
+    >>> scaler = DPRobustScaler(bounds=([120, 30], [220, 150]), unit_variance=True, random_state=0)
+    >>> np.abs(scaler.fit_transform(X).std(axis=0) - 1) < 0.05
+    array([ True,  True])
+    """
+
+    center_: Floats | None
+    scale_: Floats | None
+
+    def __init__(
+        self,
+        *,
+        with_centering: bool = True,
+        with_scaling: bool = True,
+        quantile_range: tuple[float, float] = (25.0, 75.0),
+        unit_variance: bool = False,
+        bounds: Any = "private",
+        step: float | None = None,
+        prior: str = "uniform",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.with_centering = with_centering
+        self.with_scaling = with_scaling
+        self.quantile_range = quantile_range
+        self.unit_variance = unit_variance
+        self.bounds = bounds
+        self.step = step
+        self.prior = prior
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def _levels(self) -> list[float]:
+        low, high = _check_range(self.quantile_range)
+        check_flag(self.unit_variance, "unit_variance")
+        levels = {0.5} if check_flag(self.with_centering, "with_centering") else set()
+        if check_flag(self.with_scaling, "with_scaling"):
+            levels |= {low, high}
+        return sorted(levels)
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Charge the budget and release the quantiles.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : DPRobustScaler
+        """
+        with self._all_or_nothing():
+            levels = self._levels()
+            quantiles = self._fit_quantiles(X)
+            self.center_ = quantiles[levels.index(0.5)] if self.with_centering else None
+            self.scale_ = None
+            if self.with_scaling:
+                low, high = _check_range(self.quantile_range)
+                self.scale_ = self._scale(
+                    quantiles[levels.index(low)], quantiles[levels.index(high)], low, high
+                )
+        return self
+
+    def _scale(self, first: Floats, last: Floats, low: float, high: float) -> Floats:
+        """Return the divisors of the columns from their two quantiles."""
+        assert self.bounds_ is not None
+        # Halves first, because the width of huge bounds may overflow.
+        half_width = self.bounds_[1] / 2 - self.bounds_[0] / 2
+        half_range = last / 2 - first / 2
+        wide = half_range > _RESOLUTION * half_width
+        unit = 1.0
+        if self.unit_variance:
+            # Levels of 0 and 1 have no normal deviates.
+            ends = norm.ppf(np.clip([low, high], _CLIPPED_RANK, 1 - _CLIPPED_RANK))
+            unit = float(ends[1] - ends[0])
+        with np.errstate(over="ignore", under="ignore"):
+            scale = finite(2 * (half_range / unit))
+        return np.where(wide & (scale > 0), scale, 1.0)
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Centre and scale the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Finite numbers; left as they are.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features)
+        """
+        values = self._public_array(X).copy()
+        with np.errstate(over="ignore", under="ignore"):
+            if self.center_ is not None:
+                values -= self.center_
+            if self.scale_ is not None:
+                values /= self.scale_
+        return finite(values)
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """Return scaled rows to the units of X.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        values = self._scaled_array(X).copy()
+        with np.errstate(over="ignore", under="ignore"):
+            if self.scale_ is not None:
+                values *= self.scale_
+            if self.center_ is not None:
+                values += self.center_
+        return finite(values)
+
+
+class DPQuantileTransformer(QuantileFit):
+    """Map columns to a uniform or a normal distribution by private quantiles.
+
+    The private twin of scikit-learn's ``QuantileTransformer``, without ``subsample``,
+    ``ignore_implicit_zeros`` and ``copy`` (the input is never changed). Output is float64.
+
+    Parameters
+    ----------
+    n_quantiles : int, default=33
+        Landmarks, at equal distances of level from 0 to 1. The first and the last are the bounds,
+        which cost nothing; the others are released, in floor(log2(n_quantiles - 2)) + 1 rounds,
+        so 2**k + 1 landmarks are the most for k rounds. At least 3. More of them resolve more, and
+        each is less exact.
+    output_distribution : {"uniform", "normal"}, default="uniform"
+        What columns are mapped to: [0, 1], or normal deviates, at most 5.2 from 0.
+    bounds : "private" or tuple (low, high), default="private"
+        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
+        from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
+        them, generously, for 10% of the allowance.
+    step : float or None, default=None
+        Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
+        None: about 2**18 to 2**19 points at equal distances.
+    prior : {"uniform", "log"}, default="uniform"
+        Without a step: candidates at equal distances, or at distances that grow with the distance
+        from 0, over ten octaves.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    quantiles_ : ndarray of shape (n_quantiles, n_features)
+        Values at the levels `references_`, not decreasing; the first and last are the bounds.
+    references_ : ndarray of shape (n_quantiles,)
+        Levels from 0 to 1.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds, stated or learned.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    DPQuantile : The quantiles alone.
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated (10% of the allowance), and the inner landmarks
+    of every column, as by `DPQuantile`: same *sensitivity*, same *mechanism*. *Charged*: (epsilon,
+    delta), once, before any noise, to ``budget``.
+
+    Between two landmarks both transforms are linear; where landmarks coincide, a value has the
+    middle of their levels, as in scikit-learn. Both transforms are monotone.
+
+    The output of ``transform`` on private rows is as private as these rows are.
+
+    References
+    ----------
+    Kaplan, Schnapp & Stemmer 2022, "Differentially private approximate quantiles", Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.quantile import DPQuantileTransformer
+    >>> X = np.random.default_rng(0).lognormal(3.0, 1.0, size=(20_000, 1))
+    >>> transformer = DPQuantileTransformer(bounds=(0, 1000), prior="log", random_state=0)
+    >>> ranks = transformer.fit_transform(X)
+    >>> np.abs(np.quantile(ranks, [0.1, 0.5, 0.9]) - [0.1, 0.5, 0.9]).max() < 0.02
+    np.True_
+    """
+
+    quantiles_: Floats
+    references_: Floats
+
+    def __init__(
+        self,
+        *,
+        n_quantiles: int = 33,
+        output_distribution: str = "uniform",
+        bounds: Any = "private",
+        step: float | None = None,
+        prior: str = "uniform",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_quantiles = n_quantiles
+        self.output_distribution = output_distribution
+        self.bounds = bounds
+        self.step = step
+        self.prior = prior
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def _levels(self) -> list[float]:
+        m = check_integer(self.n_quantiles, "n_quantiles", low=3, high=10_000)
+        check_choice(self.output_distribution, "output_distribution", ("uniform", "normal"))
+        return [i / (m - 1) for i in range(1, m - 1)]
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Charge the budget and release the landmarks.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : DPQuantileTransformer
+        """
+        with self._all_or_nothing():
+            inner = self._fit_quantiles(X)
+            assert self.bounds_ is not None
+            ends = np.minimum(self.bounds_[0], inner[0]), np.maximum(self.bounds_[1], inner[-1])
+            self.quantiles_ = np.vstack([ends[0], inner, ends[1]])
+            self.references_ = np.array([0.0, *self._levels(), 1.0])
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Map the caller's rows to their levels, or to the normal deviates of these.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Finite numbers; left as they are.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features)
+        """
+        values = self._public_array(X)
+        levels = np.empty_like(values)
+        ranks = self.references_
+        for j, marks in enumerate(self.quantiles_.T):
+            # From both sides, because landmarks may coincide.
+            above = np.interp(values[:, j], marks, ranks)
+            below = np.interp(-values[:, j], -marks[::-1], -ranks[::-1])
+            levels[:, j] = (above - below) / 2
+        if self.output_distribution == "normal":
+            return norm.ppf(np.clip(levels, _CLIPPED_RANK, 1 - _CLIPPED_RANK))
+        return levels
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """Return levels, or normal deviates, to the units of X.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        levels = self._scaled_array(X)
+        if self.output_distribution == "normal":
+            levels = norm.cdf(levels)
+        columns = [
+            np.interp(levels[:, j], self.references_, marks)
+            for j, marks in enumerate(self.quantiles_.T)
+        ]
+        return np.stack(columns, axis=1)
