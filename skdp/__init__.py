@@ -4,6 +4,7 @@ from skdp.budget import PrivacyBudget, PrivacyLoss
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
+from skdp.ensemble import DPSubsampleAggregate
 from skdp.exceptions import (
     BudgetExceededError,
     LedgerError,
@@ -28,6 +29,7 @@ __all__ = [
     "DPQuantileTransformer",
     "DPRobustScaler",
     "DPStandardScaler",
+    "DPSubsampleAggregate",
     "DPuLSIF",
     "LedgerError",
     "PrivacyBudget",

@@ -38,7 +38,7 @@ _COUNT_SHARE = 0.05  # where the number of rows is private: what the number of b
 _NOISE = {"vote": 0.25, "mean": 0.05, "median": 0.05}
 _LEAST_BLOCKS = 10
 _LEAST_ROWS = 20  # "auto": rows of a block, at least; and as planned when queries are chosen
-_PLANNED_ROWS = 100
+_PLANNED_ROWS = 50
 _MOST_QUERIES = 1000
 _PROBE_ROWS = 200
 _FAR = 1e300
@@ -219,11 +219,11 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
         whose noise grows faster with their number.
     n_blocks : int or "auto", default="auto"
         More blocks: less noise, and worse models. ``"auto"`` takes as many as make the standard
-        deviation of the noise a quarter of a unanimous vote (of half the width of `bounds`), at
-        least 10, but leaves 20 rows to a block.
+        deviation of the noise (see `expected_error`) a quarter of a unanimous vote, or 5% of half
+        the width of `bounds`, at least 10, but leaves 20 rows to a block where that allows 10.
     n_queries : int or "auto", default="auto"
         How many public rows (chosen at random) are asked, at most all. Noise grows with their
-        number, and with its root only where delta > 0. ``"auto"`` takes as many as blocks of 100
+        number, and with its root only where delta > 0. ``"auto"`` takes as many as blocks of 50
         rows can answer at that noise, at least 10 and at most 1000.
     classes : array-like, default=None
         For classifiers: all labels, from public knowledge. Rows with another label are left out.

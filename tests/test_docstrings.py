@@ -11,7 +11,15 @@ from numpydoc.validate import validate
 
 import skdp
 
-MODULES = ["skdp", "skdp.density_ratio", "skdp.quantile", "skdp.model_selection", "skdp.inspection", "skdp.audit"]
+MODULES = [
+    "skdp",
+    "skdp.audit",
+    "skdp.density_ratio",
+    "skdp.ensemble",
+    "skdp.inspection",
+    "skdp.model_selection",
+    "skdp.quantile",
+]
 
 # What numpydoc calls them: no docstring; sections out of order, unknown or misspelt; parameters
 # missing, unknown, out of order or without type; summary that does not end in a full stop; no
