@@ -209,11 +209,11 @@ PAIRS = [
     Pair("lloyd A", DPKMeans(1, **PURE, **LLOYD, **A), UP, ZEROS, None, 4000),
     Pair("one centre A", DPKMeans(1, **PURE, **BOX, **A), UP, ZEROS, None, 4000),
     Pair("toy R, delta", Toy(**GAUSS), UP[-1:], DOWN[-1:], "mean_", 1500),
-    Pair("toy A, delta", Toy(**GAUSS, **A), UP, ZEROS, "mean_", 2000),
+    Pair("toy A, delta", Toy(**GAUSS, **A), UP, ZEROS, "mean_", 3200),
     Pair("standard scaler R, delta", DPStandardScaler(**GAUSS, **BOX), UP, DOWN, "mean_", 1500),
     Pair("pca R, delta", DPPCA(**GAUSS, **BALL), np.eye(2), np.eye(2)[[0, 0]], None, 1200),
-    Pair("pca A, delta", DPPCA(**GAUSS, **BALL, **A), UP, ZEROS, None, 1600),
-    Pair("lloyd A, delta", DPKMeans(1, **GAUSS, **LLOYD, **A), UP, ZEROS, None, 2400),
+    Pair("pca A, delta", DPPCA(**GAUSS, **BALL, **A), UP, ZEROS, None, 2800),
+    Pair("lloyd A, delta", DPKMeans(1, **GAUSS, **LLOYD, **A), UP, ZEROS, None, 3600),
     # Twelve releases, of which a replaced row moves each by a part of its sensitivity only.
     Pair(
         "tree R, delta",
@@ -227,7 +227,7 @@ PAIRS = [
     # Two samples: all private rows at one public centre, of which one moves to the other centre.
     Pair("ulsif R, delta", DPuLSIF(**GAUSS, **KERNEL), *MOVED, "coef_", 1500, public=CENTERS),
     # K-norm noise in three dimensions, and 2% of the allowance for a count of its own.
-    Pair("ulsif A", DPuLSIF(**PURE, **KERNEL, **A), *ADDED, None, 400, 4.0, public=CENTERS),
+    Pair("ulsif A", DPuLSIF(**PURE, **KERNEL, **A), *ADDED, None, 1200, 4.0, public=CENTERS),
     Pair("ulsif, variant B, R", VARIANT_B, *MOVED, "coef_", 700, 2.0, public=CENTERS[:1]),
     # Two releases, of a sampled centre and of the mean there. Both show all of their loss only
     # where the centre falls on the side of the row that moved.
