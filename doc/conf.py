@@ -43,19 +43,7 @@ autodoc_typehints = "none"  # the docstrings say types, shapes and units
 autosummary_generate = True
 numpydoc_show_class_members = False  # the template lists them
 
-
-class _Arguments:
-    """Shorter runs for the gallery: tables over many draws are made by hand."""
-
-    def __call__(self, conf: dict, variables: dict) -> list[str]:
-        return ["--draws", "20"] if "plot_ulsif_paper" in variables["src_file"] else []
-
-    def __repr__(self) -> str:
-        return "_Arguments()"  # the same in every build, so that nothing is built again for it
-
-
 sphinx_gallery_conf = {
-    "reset_argv": _Arguments(),
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "download_all_examples": False,
