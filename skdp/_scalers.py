@@ -30,6 +30,7 @@ __all__ = [
     "finite",
     "full_level",
     "moment_errors",
+    "widened",
 ]
 
 Floats = NDArray[np.float64]
@@ -46,7 +47,7 @@ def finite(values: Floats) -> Floats:
     return np.clip(values, -_LARGEST, _LARGEST)
 
 
-def _widened(low: Floats, high: Floats) -> Pair:
+def widened(low: Floats, high: Floats) -> Pair:
     """Widen learned bounds by half their width, and by an octave, on both sides.
 
     The learning sees an octave only if its count stands clear of the noise, which on few rows is
@@ -99,7 +100,7 @@ class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator
 
     def _bounds_in(self, session: kernel.Session, stated: Pair | None) -> Pair:
         """Return the stated bounds, or learn them at LEARNING_SHARE and widen them."""
-        return _widened(*session.learn_bounds(LEARNING_SHARE)) if stated is None else stated
+        return widened(*session.learn_bounds(LEARNING_SHARE)) if stated is None else stated
 
     def _nothing_released(self) -> kernel.PrivacyCertificate:
         """Return the certificate of a fit that looks at no row's values and charges nothing."""

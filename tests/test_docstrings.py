@@ -19,6 +19,7 @@ MODULES = [
     "skdp.inspection",
     "skdp.model_selection",
     "skdp.quantile",
+    "skdp.statistics",
 ]
 
 # What numpydoc calls them: no docstring; sections out of order, unknown or misspelt; parameters

@@ -127,7 +127,16 @@ def test_readme_names_every_estimator():
 
 @pytest.mark.parametrize(
     "module",
-    ["", ".density_ratio", ".ensemble", ".quantile", ".model_selection", ".inspection", ".audit"],
+    [
+        "",
+        ".density_ratio",
+        ".ensemble",
+        ".quantile",
+        ".statistics",
+        ".model_selection",
+        ".inspection",
+        ".audit",
+    ],
 )
 def test_api_page_names_everything_public(module):
     text = (ROOT / "doc" / "api.md").read_text(encoding="utf-8")

@@ -225,6 +225,10 @@ class Ball:
         self.norm = math.floor(self.radius / step)
         self.half = np.full(self.n_dims, float(self.norm))
 
+    def coarser(self, bits: int) -> Ball:
+        """Return the same ball with another number of steps."""
+        return Ball(self.center, self.radius, bits=bits)
+
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with sum q_j**2 <= norm**2."""
         return clip_to_norm(block - self.center, float(self.grid[0]), self.norm)

@@ -32,6 +32,7 @@ from skdp.kernel.protect import (
     View,
 )
 from skdp.kernel.quantiles import QuantileDoors
+from skdp.kernel.queries import QueryDoors
 from skdp.kernel.release import Release, Share, exact_fraction
 from skdp.kernel.rows import Rows
 from skdp.kernel.samples import SampleDoors
@@ -54,7 +55,7 @@ def _coarsened(view: Ball, level: float, pure: bool) -> Ball:
     excess = math.log2(2.0**37 * dims / min(level, calibration.pure_epsilon_from_mu(level))) - 50
     if excess <= 0:
         return view
-    return Ball(view.center, view.radius, bits=max(17 - math.ceil(excess / 2), 4))
+    return view.coarser(max(17 - math.ceil(excess / 2), 4))
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,9 @@ class GramRelease:
     noise: str
 
 
-class Session(BlockDoors, FeatureDoors, QuantileDoors, SampleDoors, SmoothDoors, SolveDoors):
+class Session(
+    BlockDoors, FeatureDoors, QuantileDoors, QueryDoors, SampleDoors, SmoothDoors, SolveDoors
+):
     """A metered conversation with one table of private rows; open it with `open_session`."""
 
     # --- views --------------------------------------------------------------------------------

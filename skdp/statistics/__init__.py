@@ -1,0 +1,49 @@
+"""Private statistics: the functions of everyday use, each one charge, each with its error.
+
+A function checks its arguments and the rows, charges (epsilon, delta) to its budget under its own
+name, and returns what it released as `Released`: values, their standard errors, and a certificate.
+Rows are the units that are protected, so statistics are of columns; ``axis=None`` adds up the
+cells of a row as well.
+"""
+
+from skdp.statistics._call import Released
+from skdp.statistics._histograms import (
+    histogram,
+    histogram2d,
+    histogramdd,
+    median,
+    quantile,
+    subset_sums,
+)
+from skdp.statistics._moments import (
+    correlation,
+    count,
+    count_nonzero,
+    covariance,
+    mean,
+    std,
+    sum,  # noqa: A004  as numpy's
+    var,
+)
+from skdp.statistics._queries import QuerySession, mst_cost, query_session
+
+__all__ = [
+    "QuerySession",
+    "Released",
+    "correlation",
+    "count",
+    "count_nonzero",
+    "covariance",
+    "histogram",
+    "histogram2d",
+    "histogramdd",
+    "mean",
+    "median",
+    "mst_cost",
+    "quantile",
+    "query_session",
+    "std",
+    "subset_sums",
+    "sum",
+    "var",
+]

@@ -1,0 +1,200 @@
+"""What the functions of this package share: their checks, their one session, their result.
+
+Nothing is released here. Every function checks its arguments and rows first, then opens one
+session, which charges once, under the function's name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp import kernel
+from skdp._scalers import widened
+from skdp.base import LEARNING_SHARE, check_bounds, check_integer
+from skdp.budget import PrivacyBudget
+from skdp.budget.amounts import check_delta, check_positive
+
+__all__ = [
+    "Call",
+    "Floats",
+    "Released",
+    "check_axis",
+    "check_ddof",
+    "finite_root",
+    "positive",
+    "result",
+]
+
+Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+
+LARGEST_BOUND = 1e100  # so that sums and squares of bounded values are finite
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Released:
+    """A released number or array with the standard error of its noise.
+
+    NumPy functions take it as the array of its values, ``float`` as its one value.
+
+    Attributes
+    ----------
+    value : ndarray
+        What was released; of no dimensions for a number.
+    std : ndarray
+        Standard error of the noise alone, entry by entry, of the shape of ``value``; to first
+        order where the value is a quotient or a product. It says nothing of what clipping or
+        sampling does. NaN where the size of the error depends on private rows.
+    privacy : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+    """
+
+    value: Floats
+    std: Floats
+    privacy: kernel.PrivacyCertificate
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        return np.array(self.value, dtype=dtype, copy=copy)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __repr__(self) -> str:
+        return f"Released(value={self.value!r}, std={self.std!r})"
+
+
+def check_axis(axis: Any, *, whole: bool = False) -> bool:
+    """Return whether to add across columns too (axis=None); refuse axes that keep rows apart."""
+    if axis is None and whole:
+        return True
+    if isinstance(axis, bool) or not (isinstance(axis, int) and axis == 0):
+        allowed = "0 (each column) or None (all cells)" if whole else "0 (each column)"
+        raise ValueError(f"axis must be {allowed}: one row is what is protected, got {axis!r}")
+    return False
+
+
+def check_ddof(ddof: Any) -> int:
+    """Return the delta degrees of freedom."""
+    return check_integer(ddof, "ddof", low=0)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a function: its name, what it may cost, and how it treats missing cells."""
+
+    name: str
+    epsilon: float
+    delta: float
+    budget: PrivacyBudget | None
+    random_state: Any
+    nan_policy: str = "raise"
+
+    def __post_init__(self) -> None:
+        check_positive(self.epsilon, "epsilon")
+        check_delta(self.delta)
+        if self.budget is not None and not isinstance(self.budget, PrivacyBudget):
+            raise TypeError(
+                f"budget must be a PrivacyBudget or None, got {type(self.budget).__name__}"
+            )
+        if not (isinstance(self.nan_policy, str) and self.nan_policy in ("raise", "omit")):
+            raise ValueError(f"nan_policy must be 'raise' or 'omit', got {self.nan_policy!r}")
+
+    @property
+    def adjacency(self) -> str:
+        """The neighbouring relation of the table as it is given."""
+        return "replace_one" if self.budget is None else self.budget.adjacency
+
+    @property
+    def omits(self) -> bool:
+        """Whether rows with missing cells are left out."""
+        return self.nan_policy == "omit"
+
+    def table(self, X: Any) -> tuple[kernel.Rows, bool]:
+        """Return the private rows and whether they were given as one flat column."""
+        empty = self.adjacency == "add_or_remove_one"
+        return kernel.check_table(X, estimator=self.name, allow_empty=empty, omit=self.omits)
+
+    def opened(self, rows: kernel.Rows, public: Any, *, delta_apart: float = 0.0) -> kernel.Session:
+        """Charge the budget and return the session; `public` keys seeded noise."""
+        context = ""
+        if self.random_state is not None:
+            context = joblib.hash((self.nan_policy, public), hash_name="sha1")
+        start = kernel.open_session_with_gaps if self.omits else kernel.open_session
+        return start(
+            rows,
+            estimator=self.name,
+            epsilon=self.epsilon,
+            delta=self.delta - delta_apart,
+            delta_apart=delta_apart,
+            budget=self.budget,
+            random_state=self.random_state,
+            context=context,
+        )
+
+    @contextmanager
+    def bounded(
+        self, rows: kernel.Rows, bounds: Any, public: Any
+    ) -> Iterator[tuple[kernel.Session, Floats, Floats]]:
+        """Yield a session with bounds, learned at a tenth of the allowance if not stated."""
+        stated = self.stated(bounds, rows.n_features)
+        with self.opened(rows, (bounds, public)) as session:
+            if stated is None:
+                low, high = widened(*session.learn_bounds(LEARNING_SHARE))
+            else:
+                low, high = stated
+            yield session, low, high
+
+    @staticmethod
+    def stated(bounds: Any, n_features: int) -> Pair | None:
+        """Return stated bounds, or None for ``"private"``."""
+        stated = check_bounds(bounds, n_features)
+        if stated is not None and max(np.abs(stated[0]).max(), np.abs(stated[1]).max()) > (
+            LARGEST_BOUND
+        ):
+            raise ValueError(f"bounds: low and high must be within {LARGEST_BOUND:g} of 0")
+        return stated
+
+    def nothing_released(self) -> kernel.PrivacyCertificate:
+        """Return the certificate of an answer that is public; nothing is charged."""
+        return kernel.PrivacyCertificate(
+            estimator=self.name,
+            adjacency=self.adjacency,
+            unit="row",
+            epsilon=0.0,
+            delta=0.0,
+            mu=None,
+            seeded=False,
+            charged=False,
+            releases=(),
+        )
+
+
+def result(value: Any, std: Any, privacy: kernel.PrivacyCertificate, *, flat: bool) -> Released:
+    """Return a result; the entry of a flat column stands alone."""
+    array = np.array(value, dtype=np.float64)
+    error = np.broadcast_to(np.asarray(std, dtype=np.float64), array.shape).copy()
+    if flat:
+        array, error = array[..., 0], error[..., 0]
+    array, error = np.array(array), np.array(error)
+    array.setflags(write=False)
+    error.setflags(write=False)
+    return Released(array, error, privacy)
+
+
+def finite_root(value: Floats) -> Floats:
+    """Return the square root of what is not below 0."""
+    root: Floats = np.sqrt(np.maximum(value, 0.0))
+    return root
+
+
+def positive(n: float, ddof: int) -> float:
+    """Return n over n - ddof, with at least one degree of freedom."""
+    return n / max(n - ddof, 1.0) if math.isfinite(n) else 1.0

@@ -1,0 +1,538 @@
+"""Histograms over public edges, sums by private labels, quantiles.
+
+Released: counts of the cells of public edges, sums of the rows of each of several public classes,
+order statistics. Guarantee: that of the doors of `skdp.kernel`.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdp import kernel
+from skdp.base import check_integer
+from skdp.budget import PrivacyBudget
+from skdp.statistics._call import Call, Floats, Released, check_axis, result
+
+__all__ = ["histogram", "histogram2d", "histogramdd", "median", "quantile", "subset_sums"]
+
+Bins = int | Floats
+
+
+def _bins(bins: Any) -> Bins:
+    """Return a number of bins, or increasing finite edges."""
+    if isinstance(bins, numbers.Integral):
+        return check_integer(bins, "bins", low=1, high=kernel.MAX_CELLS)
+    problem = "bins must be a number of bins or finite edges that increase, at least 2"
+    try:
+        array = np.asarray(bins)
+    except ValueError:
+        array = np.zeros(0, dtype=object)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(problem)
+    edges = array.astype(np.float64)
+    if edges.ndim != 1 or edges.size < 2 or not np.isfinite(edges).all():
+        raise ValueError(problem)
+    if np.any(edges[1:] <= edges[:-1]):
+        raise ValueError(problem)
+    return edges
+
+
+def _edges(bins: Bins, low: float, high: float) -> Floats:
+    """Return edges at equal distances between bounds, or the stated ones."""
+    if not isinstance(bins, int):
+        return bins
+    if low == high:  # as numpy
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, bins + 1)
+    if np.any(edges[1:] <= edges[:-1]):
+        raise ValueError("bounds are too close for so many bins")
+    return edges
+
+
+def _counted(
+    call: Call, X: ArrayLike, bins: list[Bins] | Bins, bounds: Any, n_features: int | None
+) -> tuple[Released, list[Floats]]:
+    """Return the counts of the cells of one grid over all columns, and its edges."""
+    rows, _ = call.table(X)
+    d = rows.n_features
+    if n_features not in (None, d):
+        raise ValueError(f"X must have {n_features} column(s), got {d}")
+    each = list(bins) if isinstance(bins, list) else [bins] * d
+    if len(each) != d:
+        raise ValueError(f"bins must be one or have one entry a column ({d}), got {len(each)}")
+    sizes = [b if isinstance(b, int) else b.size - 1 for b in each]
+    if math.prod(sizes) > kernel.MAX_CELLS:
+        raise ValueError(f"bins: there must be at most {kernel.MAX_CELLS} cells")
+    stated = call.stated(bounds, d)
+    if all(not isinstance(b, int) for b in each):
+        stated = np.zeros(d), np.zeros(d)  # the edges say it all
+    public = [b if isinstance(b, int) else b.tolist() for b in each]
+    if stated is not None:
+        edges = [_edges(b, *ends) for b, *ends in zip(each, *stated, strict=True)]
+        with call.opened(rows, (public, [edge.tolist() for edge in edges])) as session:
+            release = session.edge_histogram(edges)
+            privacy = session.certificate()
+    else:
+        with call.bounded(rows, "private", public) as (session, low, high):
+            edges = [_edges(b, *ends) for b, *ends in zip(each, low, high, strict=True)]
+            release = session.edge_histogram(edges)
+            privacy = session.certificate()
+    return result(release.value, release.std, privacy, flat=False), edges
+
+
+def histogram(
+    X: ArrayLike,
+    bins: int | ArrayLike = 10,
+    *,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> tuple[Released, Floats]:
+    """Return the histogram of one column.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples,) or (n_samples, 1)
+        Private rows, finite numbers.
+    bins : int or array-like of float, default=10
+        Number of bins of equal width between the bounds, or public edges that increase.
+    bounds : "private" or (low, high), default="private"
+        Public bounds; ``"private"`` learns them at a tenth of the allowance. Not used with edges.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released, value of shape (n_bins,)
+        Not rounded up to 0 where noise makes it negative: so it has no bias.
+    edges : ndarray of shape (n_bins + 1,)
+        A bin holds its lower edge, the last one both. Values beyond the edges are in no bin.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if they are learned, and one count a bin, empty or not.
+    *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced. *Mechanism*:
+    discrete Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as
+    "histogram".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> counts, edges = statistics.histogram(np.arange(900) % 3, [0, 1, 2, 3], random_state=0)
+    >>> bool(np.all(abs(counts.value - 300) < 5 * counts.std)), edges
+    (True, array([0., 1., 2., 3.]))
+    """
+    call = Call("histogram", epsilon, delta, budget, random_state, nan_policy)
+    released, edges = _counted(call, X, _bins(bins), bounds, 1)
+    return released, edges[0]
+
+
+def histogram2d(
+    X: ArrayLike,
+    bins: Any = 10,
+    *,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> tuple[Released, Floats, Floats]:
+    """Return the joint histogram of two columns.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, 2)
+        Private rows, finite numbers.
+    bins : int or list of two, default=10
+        For each column a number of bins between its bounds, or public edges that increase.
+    bounds : "private" or (low, high), default="private"
+        Public bounds, numbers or one a column; ``"private"`` learns them at a tenth of the
+        allowance. Not used for edges.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released, value of shape (n_bins_0, n_bins_1)
+        Not rounded up to 0 where noise makes it negative.
+    edges_0, edges_1 : ndarray
+        Rows beyond the edges are in no cell.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** As `histogram`, for the cells of both columns together. *Released*,
+    *sensitivity*, *mechanism*: as there. *Charged*: (epsilon, delta), once, as "histogram2d".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> x = np.random.default_rng(0).uniform(size=(4000, 2))
+    >>> counts, *_ = statistics.histogram2d(x, 2, bounds=(0, 1), random_state=0)
+    >>> counts.value.shape
+    (2, 2)
+    """
+    call = Call("histogram2d", epsilon, delta, budget, random_state, nan_policy)
+    released, edges = _counted(call, X, _bins_of_each(bins), bounds, 2)
+    return released, edges[0], edges[1]
+
+
+def _bins_of_each(bins: Any) -> list[Bins] | Bins:
+    """Return the bins of each column, from one number or a list with an entry for each."""
+    if isinstance(bins, list | tuple):
+        return [_bins(b) for b in bins]
+    return _bins(bins)
+
+
+def histogramdd(
+    X: ArrayLike,
+    bins: Any = 10,
+    *,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> tuple[Released, list[Floats]]:
+    """Return the joint histogram of all columns.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, n_features)
+        Private rows, finite numbers.
+    bins : int or list, default=10
+        For each column a number of bins between its bounds, or public edges that increase. At
+        most 2**20 cells altogether.
+    bounds : "private" or (low, high), default="private"
+        Public bounds, numbers or one a column; ``"private"`` learns them at a tenth of the
+        allowance. Not used for edges.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released, one dimension a column
+        Not rounded up to 0 where noise makes it negative.
+    edges : list of ndarray
+        Rows beyond the edges are in no cell.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** As `histogram`, for the cells of all columns together. *Released*, *sensitivity*,
+    *mechanism*: as there. *Charged*: (epsilon, delta), once, as "histogramdd".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> x = np.random.default_rng(0).uniform(size=(4000, 3))
+    >>> counts, edges = statistics.histogramdd(x, 2, bounds=(0, 1), random_state=0)
+    >>> counts.value.shape, len(edges)
+    ((2, 2, 2), 3)
+    """
+    call = Call("histogramdd", epsilon, delta, budget, random_state, nan_policy)
+    return _counted(call, X, _bins_of_each(bins), bounds, None)
+
+
+def subset_sums(
+    X: ArrayLike,
+    labels: ArrayLike,
+    *,
+    classes: Sequence[Any],
+    bounds: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the sum of the clipped rows of each class.
+
+    Each row has a label, which is as private as its cells. Missing cells are refused.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    labels : array-like of shape (n_samples,)
+        Private label of each row. A row of a label that is no class is in no sum.
+    classes : sequence
+        Public labels.
+    bounds : "private" or (low, high), default="private"
+        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
+        them at a tenth of the allowance.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released, value of shape (n_classes,) or (n_classes, n_features)
+        In the order of the classes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated, and a sum for each class and column.
+    *Sensitivity*, with r the norm of the bounds' furthest corner from 0 (L2): r if a row is added
+    or removed; if one is replaced, at most 2 r, and less where no bound is below 0, as a row that
+    leaves one class for another changes two sums by r each. A factor of 4, which is found in
+    texts, is not needed. *Mechanism*: discrete Laplace or K-norm noise, whichever is less, or
+    rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "subset_sums".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> day, delay = np.arange(700) % 7, np.full(700, 10.0)
+    >>> sums = statistics.subset_sums(
+    ...     delay, day, classes=range(7), bounds=(0, 60), random_state=0
+    ... )
+    >>> bool(np.all(abs(sums.value - 1000) < 5 * sums.std))
+    True
+    """
+    call = Call("subset_sums", epsilon, delta, budget, random_state)
+    known, order = _classes(classes)
+    rows, flat = kernel.check_labelled_table(
+        X,
+        labels,
+        estimator="subset_sums",
+        classes=known,
+        allow_empty=call.adjacency == "add_or_remove_one",
+    )
+    public = (known.tolist(), order.tolist())
+    with call.bounded(rows, bounds, public) as (session, low, high):
+        release = session.label_sums(low, high, len(known))
+        privacy = session.certificate()
+    return result(release.value[order], release.std[order], privacy, flat=flat)
+
+
+def _classes(classes: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return public classes, sorted, and the place of each given class among them."""
+    problem = "classes must be different public labels of one type, at least one"
+    try:
+        array = np.asarray(list(classes))
+        known, order = np.unique(array, return_inverse=True)
+    except (TypeError, ValueError):
+        raise TypeError(problem) from None
+    if array.ndim != 1 or not array.size or known.size != array.size:
+        raise ValueError(problem)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(problem)
+    return known, order
+
+
+def _check_step(step: Any) -> None:
+    """Refuse what is no distance of candidates."""
+    if step is None:
+        return
+    if isinstance(step, bool) or not isinstance(step, numbers.Real):
+        raise TypeError(f"step must be None or a number above 0, got {type(step).__name__}")
+    if not (math.isfinite(step) and float(step) > 0.0):
+        raise ValueError("step must be None or a finite number above 0")
+
+
+def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any) -> Released:
+    """Return quantiles, one row a level."""
+    levels = kernel.check_levels(q)
+    _check_step(step)
+    rows, flat = call.table(X)
+    with call.bounded(rows, bounds, ([str(level) for level in levels], step)) as opened:
+        session, low, high = opened
+        view = session.box(low, high, per_feature=True)
+        release = session.quantiles(view, q, step=step)
+        privacy = session.certificate()
+    value: Floats = release.value.T
+    return result(value[0] if np.ndim(q) == 0 else value, np.nan, privacy, flat=flat)
+
+
+def quantile(
+    X: ArrayLike,
+    q: float | Sequence[float],
+    *,
+    axis: int = 0,
+    step: float | None = None,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return quantiles of each column.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    q : float or sequence of float
+        Levels in [0, 1], strictly increasing.
+    axis : {0}, default=0
+        Of each column.
+    step : float, default=None
+        Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
+    bounds : "private" or (low, high), default="private"
+        Public bounds of the answers, numbers or one a column; ``"private"`` learns them at a tenth
+        of the allowance.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released
+        The standard error is NaN: it depends on the rows around the quantile, and is private.
+        `skdp.quantile.DPQuantile.expected_error` bounds the error in ranks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated, and one candidate a column and level.
+    *Sensitivity*: ranks, at most 1. *Mechanism*: the exponential mechanism, recursively for many
+    levels. *Charged*: (epsilon, delta), once, as "quantile".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> statistics.quantile(ages, [0.25, 0.75], step=1, bounds=(0, 120), random_state=0).value
+    array([36., 72.])
+    """
+    call = Call("quantile", epsilon, delta, budget, random_state, nan_policy)
+    check_axis(axis)
+    return _quantiles(call, X, q, bounds, step)
+
+
+def median(
+    X: ArrayLike,
+    *,
+    axis: int = 0,
+    step: float | None = None,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the median of each column.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    axis : {0}, default=0
+        Of each column.
+    step : float, default=None
+        Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
+    bounds : "private" or (low, high), default="private"
+        Public bounds of the answers, numbers or one a column; ``"private"`` learns them at a tenth
+        of the allowance.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released
+        The standard error is NaN: it depends on the rows around the median, and is private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** As `quantile` at level 1/2. *Released*, *sensitivity*, *mechanism*: as there.
+    *Charged*: (epsilon, delta), once, as "median".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> float(statistics.median(ages, step=1, bounds=(0, 120), random_state=0)), np.median(ages)
+    (54.0, np.float64(54.0))
+    """
+    call = Call("median", epsilon, delta, budget, random_state, nan_policy)
+    check_axis(axis)
+    return _quantiles(call, X, 0.5, bounds, step)

@@ -1,0 +1,283 @@
+"""Queries that a user writes: bounded functions of one row; the cost of a spanning tree.
+
+Released: means over the rows of g(row) in [0, 1], as many as the allowance grants; one cost.
+Guarantee: that of the doors of `skdp.kernel`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from types import TracebackType
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from skdp import kernel
+from skdp.base import check_integer
+from skdp.budget import PrivacyBudget
+from skdp.budget.amounts import check_positive, exact
+from skdp.exceptions import BudgetExceededError
+from skdp.statistics._call import Call, Floats, Released, result
+
+__all__ = ["QuerySession", "mst_cost", "query_session"]
+
+
+class QuerySession:
+    """An allowance of statistical queries on one private table; open it with `query_session`.
+
+    A context manager. It keeps the rows until it is closed.
+
+    Parameters
+    ----------
+    session : skdp.kernel.Session
+        Open, and charged.
+    n_queries : int
+        Number of equal parts of the allowance.
+    """
+
+    def __init__(self, session: kernel.Session, n_queries: int) -> None:
+        self._session: kernel.Session | None = session
+        self._equal = Fraction(1, n_queries)
+        self._privacy = session.certificate()
+
+    def __repr__(self) -> str:
+        return f"QuerySession(remaining={self.remaining:g})"
+
+    @property
+    def remaining(self) -> float:
+        """Part of the allowance that is left, in [0, 1]; 0 after closing."""
+        return 0.0 if self._session is None else float(self._session.rest)
+
+    @property
+    def privacy_(self) -> kernel.PrivacyCertificate:
+        """Certificate of all answers so far, which hold (epsilon, delta) together."""
+        return self._privacy if self._session is None else self._session.certificate()
+
+    def ask(self, query: Callable[[Floats], Any], *, share: float | None = None) -> Released:
+        """Return the mean of g(row) over the rows, under noise.
+
+        Parameters
+        ----------
+        query : callable
+            ``g(row)`` gets one row, an array of shape (n_features,), and returns a number in
+            [0, 1]. Others are clipped; an exception or anything but a finite number counts as 0.
+            It must not pass anything from one row to another.
+        share : float, default=None
+            Part of the allowance, in (0, 1]: of epsilon, or of mu squared if delta > 0. None for
+            one of the equal parts.
+
+        Returns
+        -------
+        released : Released
+            In [0, 1].
+
+        Raises
+        ------
+        BudgetExceededError
+            If less than this share is left, or the session is closed. The query has not been
+            called then, and the session goes on.
+        TypeError, ValueError
+            If an argument is out of range.
+        """
+        if not callable(query):
+            raise TypeError(f"query must be callable, got {type(query).__name__}")
+        part = self._equal
+        if share is not None:
+            check_positive(share, "share")
+            part = exact(float(share))
+            if part > 1:
+                raise ValueError(f"share must be in (0, 1], got {share!r}")
+        session = self._session
+        if session is None or part > session.rest:
+            raise BudgetExceededError(
+                f"the query wants {float(part):g} of the session's allowance, {self.remaining:g} "
+                "is left; nothing was released"
+            )
+        release = session.statistical_query(query, part)
+        return result(release.value, release.std, session.certificate(), flat=False)
+
+    def close(self) -> None:
+        """End the session and let go of the rows; what is left of the allowance is lost."""
+        if self._session is not None:
+            self._privacy = self._session.certificate()
+            self._session.close()
+            self._session = None
+
+    def __enter__(self) -> QuerySession:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def query_session(
+    X: ArrayLike,
+    *,
+    n_queries: int = 10,
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> QuerySession:
+    """Open a session that answers statistical queries: means of g(row) in [0, 1].
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    n_queries : int, default=10
+        Number of queries that share the allowance equally; `QuerySession.ask` takes other shares.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    epsilon, delta : float, default=1.0, 0.0
+        What all queries together may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answers no release.
+
+    Returns
+    -------
+    session : QuerySession
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: one mean a query, chosen with the earlier answers in view.
+    *Sensitivity*: 1 over the public number of rows if a row is replaced; else that of the sum
+    with the number of rows as one vector. *Mechanism*: Laplace noise, or rounded Gaussian if
+    delta > 0. *Charged*: (epsilon, delta), once, on opening, as "query_session"; nothing is given
+    back for queries that are not asked.
+
+    References
+    ----------
+    Kearns 1998, "Efficient noise-tolerant learning from statistical queries", Section 2.
+
+    Blum, Dwork, McSherry & Nissim 2005, "Practical privacy: the SuLQ framework", Section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> with statistics.query_session(ages, n_queries=2, random_state=0) as session:
+    ...     old = session.ask(lambda row: row[0] >= 65)
+    ...     even = session.ask(lambda row: row[0] % 2 == 0)
+    >>> bool(abs(old.value - (ages >= 65).mean()) < 5 * old.std), session.remaining
+    (True, 0.0)
+    """
+    call = Call("query_session", epsilon, delta, budget, random_state, nan_policy)
+    parts = check_integer(n_queries, "n_queries", low=1)
+    rows, _ = call.table(X)
+    return QuerySession(call.opened(rows, (parts,)), parts)
+
+
+def mst_cost(
+    n_vertices: int,
+    edges: ArrayLike,
+    weights: ArrayLike,
+    upper: float,
+    *,
+    noise: str = "cauchy",
+    nu: int = 3,
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the cost of a minimum spanning tree of a public graph with private edge weights.
+
+    It protects the weight of one edge. It does not protect points: where a weight is the distance
+    of two points, one point decides the weights of all its edges, and of that nothing is said.
+
+    Parameters
+    ----------
+    n_vertices : int
+        Public.
+    edges : array-like of int of shape (n_edges, 2)
+        Public, joining vertices 0 .. n_vertices - 1 to a connected graph.
+    weights : array-like of shape (n_edges,)
+        Private, one an edge; clipped to [0, upper].
+    upper : float
+        Public upper bound of a weight, above 0.
+    noise : {"cauchy", "student", "laplace"}, default="cauchy"
+        ``"laplace"`` needs delta > 0, all of which it takes.
+    nu : int, default=3
+        Degrees of freedom of Student's noise.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger, of relation "replace_one"; None stands alone.
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released
+        Between 0 and (n_vertices - 1) upper. The standard error is NaN: how much noise there is
+        depends on the weights, and is private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: one number. *Sensitivity*: smooth, of the cost when the weight of one
+    edge is replaced. *Mechanism*: Cauchy's or Student's noise, which are pure, or Laplace's, which
+    is not. *Charged*: (epsilon, delta), once, as "mst_cost".
+
+    References
+    ----------
+    Nissim, Raskhodnikova & Smith 2007, "Smooth sensitivity and sampling in private data
+    analysis", Section 3.3.
+
+    Examples
+    --------
+    >>> from skdp import statistics
+    >>> ring = [[0, 1], [1, 2], [2, 3], [3, 0]]
+    >>> cost = statistics.mst_cost(4, ring, [1.0, 2.0, 1.0, 5.0], 10.0, random_state=0)
+    >>> 0 <= float(cost) <= 30
+    True
+    """
+    call = Call("mst_cost", epsilon, delta, budget, random_state)
+    if call.adjacency != "replace_one":
+        raise ValueError("mst_cost needs a budget of the relation 'replace_one'")
+    n = check_integer(n_vertices, "n_vertices", low=2)
+    graph = kernel.check_graph(n, edges)
+    top = float(check_positive(upper, "upper"))
+    call.stated((0.0, top), 1)
+    apart = delta if noise == "laplace" else 0.0
+    pure = epsilon
+    if delta > apart:
+        pure = kernel.pure_epsilon_from_mu(kernel.gdp_mu(epsilon, delta))
+    # Refuse here what the door would refuse after the charge.
+    kernel.choose_noise(noise, pure * (1 - 1e-9), delta=apart * (1 - 1e-9), nu=nu)
+    rows, _ = call.table(weights)
+    public = (n, graph.tolist(), top, noise, nu)
+    probe = kernel.open_session(rows, estimator="mst_cost", epsilon=1.0)
+    with probe:
+        if rows.n_features != 1 or probe.n_rows != len(graph):
+            raise ValueError("weights must hold one number for each edge")
+    with call.opened(rows, public, delta_apart=apart) as session:
+        view = session.box(0.0, top)
+        release = session.spanning_cost(view, n, graph, noise=noise, nu=nu, name="mst_cost")
+        privacy = session.certificate()
+    return result(release.value, math.nan, privacy, flat=False)
