@@ -13,16 +13,36 @@ from skdp.exceptions import (
     SealedBudgetError,
     SeededNoiseWarning,
 )
+from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
+from skdp.synthetic import (
+    Bins,
+    Domain,
+    DPEmpiricalCDF,
+    DPMarginalSynthesizer,
+    MWEMReleaser,
+    PrivateMultiplicativeWeights,
+    SmallDBReleaser,
+    conjunctions,
+    intervals,
+    linear_queries,
+    parities,
+    thresholds,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DPPCA",
+    "Bins",
     "BudgetExceededError",
+    "DPEmpiricalCDF",
+    "DPHistogramDensity",
     "DPKMeans",
+    "DPKernelDensity",
     "DPLogisticRatio",
+    "DPMarginalSynthesizer",
     "DPMedian",
     "DPMinMaxScaler",
     "DPQuantile",
@@ -31,11 +51,20 @@ __all__ = [
     "DPStandardScaler",
     "DPSubsampleAggregate",
     "DPuLSIF",
+    "Domain",
     "LedgerError",
+    "MWEMReleaser",
     "PrivacyBudget",
     "PrivacyLeakError",
     "PrivacyLoss",
+    "PrivateMultiplicativeWeights",
     "PublishedRowsWarning",
     "SealedBudgetError",
     "SeededNoiseWarning",
+    "SmallDBReleaser",
+    "conjunctions",
+    "intervals",
+    "linear_queries",
+    "parities",
+    "thresholds",
 ]

@@ -15,6 +15,7 @@ and follows one shape::
 
 from __future__ import annotations
 
+import math
 import numbers
 import pickle
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ from skdp import kernel
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.amounts import check_delta, check_positive
 
-__all__ = ["PrivateMixin", "check_bounds", "check_integer"]
+__all__ = ["PrivateMixin", "check_bounds", "check_integer", "check_step"]
 
 PRIVATE = "private"
 LEARNING_SHARE = 0.1  # of the allowance, for bounds that the user does not state
@@ -46,6 +47,21 @@ def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -
     if number < low or (high is not None and number > high):
         raise ValueError(f"{name} must be {allowed}, got {number}")
     return number
+
+
+def check_step(step: Any) -> float | None:
+    """Return the distance of candidates as a float, or None; raise with the values it may take."""
+    if step is None:
+        return None
+    if isinstance(step, bool | np.bool_) or not isinstance(step, numbers.Real):
+        raise TypeError(f"step must be None or a number above 0, got {type(step).__name__}")
+    try:
+        value = float(step)
+    except OverflowError:
+        value = math.inf
+    if not (math.isfinite(value) and value > 0.0):
+        raise ValueError("step must be None or a finite number above 0")
+    return value
 
 
 def check_bounds(bounds: Any, n_features: int) -> tuple[NDArray, NDArray] | None:

@@ -18,8 +18,10 @@ MODULES = [
     "skdp.ensemble",
     "skdp.inspection",
     "skdp.model_selection",
+    "skdp.neighbors",
     "skdp.quantile",
     "skdp.statistics",
+    "skdp.synthetic",
 ]
 
 # What numpydoc calls them: no docstring; sections out of order, unknown or misspelt; parameters
@@ -63,7 +65,9 @@ def test_numpydoc(name):
     assert errors == []
 
 
-@pytest.mark.parametrize("name", [name for name in skdp.__all__ if name.startswith("DP")])
+@pytest.mark.parametrize(
+    "name", [name for name in skdp.__all__ if name.startswith("DP") or name.endswith("Releaser")]
+)
 def test_an_estimator_says_what_it_releases_and_shows_how_it_is_used(name):
     doc = inspect.getdoc(getattr(skdp, name))
     for phrase in ("**Privacy", "eleased*", "ensitivity*", "echanism*", "harged*"):

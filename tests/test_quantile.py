@@ -302,3 +302,46 @@ def test_tables_with_names(estimator):
     fitted = clone(estimator).set_params(random_state=0).set_output(transform="pandas").fit(frame)
     assert list(fitted.transform(frame).columns) == ["a", "b"]
     assert make_pipeline(clone(estimator), DPMedian()).fit(frame).transform(frame).shape == (200, 2)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize(("noise", "delta"), [("cauchy", 0.0), ("student", 0.0), ("cauchy", 1e-6)])
+def test_quantiles_with_noise_of_smooth_scale(relation, noise, delta):
+    """Each level has the error of one release at a third of the allowance; they do not cross."""
+    X = np.random.default_rng(0).normal(size=(4000, 2))
+    budget = PrivacyBudget(10.0, 1e-3, adjacency=relation)
+    options = {"bounds": (-5, 5), "mechanism": "smooth", "noise": noise, "random_state": 0}
+    fit = DPQuantile(epsilon=6.0, delta=delta, budget=budget, **options).fit(X)
+    assert budget.spent.epsilon == 6.0
+    assert np.all(np.diff(fit.quantiles_, axis=0) >= 0)
+    # Cauchy noise of 12 standard deviations has a chance of 5% each, at no seed above.
+    np.testing.assert_allclose(fit.quantiles_, np.quantile(X, fit.q_, axis=0), atol=0.2)
+    shares = [release.share for release in fit.privacy_.releases]
+    assert sum(shares) == pytest.approx(1.0)
+    assert len(shares) == 3
+
+
+def test_laplace_noise_serves_one_level():
+    X = np.zeros((50, 1))
+    budget = PrivacyBudget(10.0, 1e-3)
+    options = {"mechanism": "smooth", "noise": "laplace", "delta": 1e-6, "budget": budget}
+    with pytest.raises(ValueError, match="serves one level"):
+        DPQuantile([0.2, 0.5], bounds=(0, 1), **options).fit(X)
+    assert budget.spent.epsilon == 0
+    DPQuantile(0.2, bounds=(0, 1), **options).fit(X)
+    assert (budget.spent.epsilon, budget.spent.delta) == (1.0, 1e-6)
+
+
+def test_noise_that_the_kernel_cannot_draw_is_refused_before_the_charge():
+    budget = PrivacyBudget(10.0)
+    options = {"mechanism": "smooth", "noise": "student", "bounds": (0, 1), "budget": budget}
+    with pytest.raises(ValueError, match="epsilon"):
+        DPMedian(epsilon=1e-6, **options).fit(np.zeros((5, 3000)))
+    assert budget.spent.epsilon == 0
+
+
+def test_bounds_as_wide_as_floats_are_have_a_certificate():
+    budget = PrivacyBudget(10.0)
+    median = DPMedian(mechanism="smooth", bounds=(-1e308, 1e308), budget=budget)
+    median.fit(np.zeros((99, 1)))
+    assert median.privacy_.to_dict()["releases"][0]["sensitivity"] is None

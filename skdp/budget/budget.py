@@ -451,7 +451,18 @@ class PrivacyBudget:
             f"The price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
             f"of the budget epsilon={self.epsilon!r}, delta={self.delta!r} there is "
             f"epsilon={left.epsilon!r}, delta={left.delta!r} left under "
-            f'accountant="{self.accountant}". Nothing was charged.'
+            f'accountant="{self.accountant}". Nothing was charged.{self._apart_hint(cost)}'
+        )
+
+    def _apart_hint(self, cost: Cost) -> str:
+        """Say what a price with a delta of its own needs, where the accountant keeps such apart."""
+        apart = cost.delta if cost.mu is None else cost.delta_apart
+        if not apart or self.accountant == "basic" or apart <= self.delta_apart:
+            return ""
+        return (
+            f" A release that is not Gaussian needs delta={apart!r} apart from the noise's; the "
+            f"budget has set delta_apart={self.delta_apart!r} aside for all of these: state more "
+            "with PrivacyBudget(..., delta_apart=...)."
         )
 
     # -- planning -----------------------------------------------------------------------------

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CAUTION", "LEAST_SIGNAL", "Moments", "criterion", "median_distance", "solve"]
+from skdp._nystroem import LEAST_SIGNAL
+
+__all__ = ["CAUTION", "Moments", "criterion", "median_distance", "solve"]
 
 Floats = NDArray[np.float64]
-
-# Directions in which public rows have a root mean square below so many standard deviations of the
-# noise say nothing; 1 to 2 were equally good in one to ten dimensions, 0.5 was worse.
-LEAST_SIGNAL = 2.0
 
 # A ridge is judged by J plus so many standard deviations of what noise makes of J, lest a small
 # ridge wins by luck: where both samples were alike and noise was strong, the worst tenth of the

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
 from skdp import kernel
+from skdp._nystroem import Features, independent_features, noise_std, nystroem_features
 from skdp.base import check_bounds, check_integer
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.amounts import round_up
@@ -32,16 +33,12 @@ from skdp.density_ratio._base import (
 )
 from skdp.density_ratio._features import (
     BasisValues,
-    Features,
     KernelValues,
     PublicMoments,
     as_table,
     copier,
     dense,
-    independent_features,
     is_elementwise,
-    noise_std,
-    nystroem_features,
     public_moments,
 )
 from skdp.density_ratio._solve import CAUTION, Moments, criterion, median_distance, solve

@@ -8,6 +8,16 @@ this file. Estimators import from this page only.
 from skdp.kernel.blocks import as_table, check_labelled, label_codes
 from skdp.kernel.calibration import gdp_mu, pure_epsilon_from_mu, pure_mu
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
+from skdp.kernel.domain import (
+    Bins,
+    CodedRows,
+    Domain,
+    Schema,
+    check_coded,
+    decoded,
+    public_codes,
+    table_schema,
+)
 from skdp.kernel.features import KernelMap, LinearImage
 from skdp.kernel.gaps import open_session_with_gaps
 from skdp.kernel.order import smooth_sensitivity
@@ -25,28 +35,66 @@ from skdp.kernel.rows import (
 )
 from skdp.kernel.sampling import public_generator
 from skdp.kernel.session import GramRelease, Session, Tree, open_session, quiet
+from skdp.kernel.small_tables import (
+    MAX_SMALL_TABLES,
+    check_small_tables,
+    check_threshold_tables,
+    largest_threshold_size,
+    n_multisets,
+    public_tables,
+    table_rate,
+)
 from skdp.kernel.smooth import cauchy_kappa, choose_noise, laplace_kappa, student_kappa
 from skdp.kernel.solve import UnitBall
 from skdp.kernel.spanning import check_graph
+from skdp.kernel.sparse_vector import AboveThreshold, comparison_margin, threshold_scales
+from skdp.kernel.workload import (
+    MAX_TABLE,
+    QUERY_UNIT,
+    Cells,
+    ExactAnswers,
+    Group,
+    Intervals,
+    Prefixes,
+    Weighted,
+    Workload,
+    marginals,
+)
 
 __all__ = [
     "MAX_CELLS",
+    "MAX_SMALL_TABLES",
+    "MAX_TABLE",
+    "QUERY_UNIT",
+    "AboveThreshold",
     "Ball",
+    "Bins",
     "Box",
+    "Cells",
+    "CodedRows",
+    "Domain",
+    "ExactAnswers",
     "GramRelease",
+    "Group",
+    "Intervals",
     "KernelMap",
     "LinearImage",
+    "Prefixes",
     "PrivacyCertificate",
     "Projection",
     "Release",
     "ReleaseRecord",
     "Rows",
     "ScaledBall",
+    "Schema",
     "Session",
     "Tree",
     "UnitBall",
+    "Weighted",
+    "Workload",
     "as_table",
     "cauchy_kappa",
+    "check_coded",
     "check_graph",
     "check_labelled",
     "check_labelled_table",
@@ -55,19 +103,31 @@ __all__ = [
     "check_public_array",
     "check_rows",
     "check_samples",
+    "check_small_tables",
     "check_table",
+    "check_threshold_tables",
     "choose_noise",
+    "comparison_margin",
+    "decoded",
     "gdp_mu",
     "label_codes",
     "laplace_kappa",
+    "largest_threshold_size",
+    "marginals",
+    "n_multisets",
     "opaque_rows",
     "open_session",
     "open_session_with_gaps",
+    "public_codes",
     "public_generator",
+    "public_tables",
     "pure_epsilon_from_mu",
     "pure_mu",
     "quiet",
     "rank_scale",
     "smooth_sensitivity",
     "student_kappa",
+    "table_rate",
+    "table_schema",
+    "threshold_scales",
 ]

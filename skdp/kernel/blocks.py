@@ -4,7 +4,8 @@ Released: a vote among the answers that code of any kind (a fit of some estimato
 m disjoint blocks, or the mean or the median of vectors that it returns, clipped to a public box. A
 row is in one block, so whatever the code does, a row changes one of m votes or vectors. Nothing
 else leaves a block: an exception, or anything but finite numbers of the stated shape, is an
-abstention (votes) or the box's centre (vectors), and warnings and output are silenced.
+abstention (votes) or the box's centre (vectors), and warnings and output are silenced. Whoever
+wants to see progress is told how many blocks are done, in the same steps whatever the rows.
 
 Under replace-one a row's block is decided by its place, and the numbers of rows are public. Under
 add-or-remove-one each row draws its block independently, from the operating system's entropy.
@@ -18,24 +19,29 @@ import hashlib
 import io
 import math
 import os
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 
 from skdp.kernel import sampling
-from skdp.kernel.doors import Doors, quiet, released
+from skdp.kernel.doors import attempt, interruptible, quiet, released
 from skdp.kernel.protect import Box, Floats, isqrt_up
 from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import Rows, _is_frame, _take, _to_float, check_rows
+from skdp.kernel.smooth import Ladder, SmoothDoors, quantile_log_smooth
 
 __all__ = ["BlockDoors", "as_table", "check_labelled", "label_codes"]
 
 Task = Callable[[Any, NDArray, int], Any]  # (X, y, seed) of a block -> numbers
+Progress = Callable[[int, int], Any]  # (blocks that are done, blocks)
 Positions = NDArray[np.intp]
 
 _STEP_BITS = 12  # a vote has so many steps, so that square roots lose less than 1/8000
@@ -180,24 +186,62 @@ def as_table(values: Floats, like: Any) -> Any:
 # --- user code --------------------------------------------------------------------------------
 
 
+_RUNNING = threading.local()  # `block`: whether this thread runs a block's task
+
+
+class _Muffled(io.TextIOBase):
+    """A stream that drops what is written to it, but by some threads, until it is switched off.
+
+    Those are silent too while they run a block. Switched off, it passes everything on: a display
+    that took it for the real one meanwhile loses nothing.
+    """
+
+    def __init__(self, stream: Any, heard: set[int]) -> None:
+        self._stream, self._heard, self.on = stream, heard, True
+
+    def write(self, text: str) -> int:
+        heard = threading.get_ident() in self._heard and not getattr(_RUNNING, "block", False)
+        if self._stream is not None and (heard or not self.on):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream is not None and bool(self._stream.isatty())
+
+
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Drop warnings and what is printed: both may quote rows."""
-    sink = io.StringIO()
-    with quiet(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
-        yield
+def _silent(heard: set[int] | None = None) -> Iterator[None]:
+    """Drop warnings and what is printed: both may quote rows. `heard`: threads that may print."""
+    with quiet():
+        allowed = set() if heard is None else heard
+        out, err = (_Muffled(stream, allowed) for stream in (sys.stdout, sys.stderr))
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                yield
+        finally:
+            out.on = err.on = False
 
 
 def _answer(task: Task, X: Any, y: NDArray, seed: int, width: int) -> Floats:
     """Return what the task makes of one block; NaN for what is no finite number, or fails."""
     nothing = np.full(width, np.nan)
+    _RUNNING.block = True
+    # What the task would run in parallel runs in this thread: silent, and one after the other on
+    # the generators that it has been lent.
+    inside = parallel_config(backend="sequential")
     try:
-        with np.errstate(all="ignore"):  # belongs to the thread, unlike the warnings' filters
-            values, _ = _to_float(task(X, y, seed))
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001  whatever a block makes the task do stays inside
-        return nothing
+        with (
+            inside,
+            np.errstate(all="ignore"),  # of the thread, unlike the warnings' filters
+            sampling.lent_generators() as restart,
+        ):
+            values = attempt(lambda: _to_float(task(X, y, seed))[0], None, lambda _: restart(seed))
+    finally:
+        _RUNNING.block = False
     if values is None or values.shape != (width,):
         return nothing
     # A new array: a subclass, or the base of a view, could carry rows along.
@@ -208,7 +252,7 @@ def _work(task: Task, X: Any, y: NDArray, seed: int, width: int, pid: int) -> Fl
     """Run `_answer`, silenced where the caller's silence does not reach: in another process."""
     if os.getpid() == pid:
         return _answer(task, X, y, seed, width)
-    with _silent():
+    with _silent(), interruptible():
         return _answer(task, X, y, seed, width)
 
 
@@ -224,13 +268,25 @@ def _apart(call: tuple) -> Floats:
     return answer
 
 
-def _in_parallel(calls: Callable[[], Iterator[tuple]], n_jobs: int | None) -> list[Floats]:
-    """Run all blocks; the death of a process counts for the block that caused it only."""
+def _in_parallel(
+    calls: Callable[[], Iterator[tuple]], n_jobs: int | None, *, one_by_one: bool
+) -> Iterator[tuple[int, Floats]]:
+    """Yield (block, answer), from the first block to the last; once more from the first if need be.
+
+    The death of a process counts for the block that caused it only: all are run again then.
+    """
+    # No memory maps: they would write the blocks to a disk.
+    parallel = Parallel(n_jobs=n_jobs, max_nbytes=None)
+    if one_by_one:
+        with contextlib.suppress(ValueError):  # not every backend can
+            parallel = Parallel(n_jobs=n_jobs, max_nbytes=None, return_as="generator")
     try:
-        # No memory maps: they would write the blocks to a disk.
-        return Parallel(n_jobs=n_jobs, max_nbytes=None)(calls())
+        yield from enumerate(parallel(calls()))
+        return
     except Exception:  # noqa: BLE001  of the backend: tasks themselves raise none
-        return [_apart(call) for call in calls()]
+        pass
+    # Not in the handler: what a consumer raises must not carry the backend's error along.
+    yield from enumerate(map(_apart, calls()))
 
 
 # --- the blocks -------------------------------------------------------------------------------
@@ -264,7 +320,7 @@ def _split(order: Positions, blocks: NDArray[np.int64], n_blocks: int) -> list[P
     return np.split(order, edges)
 
 
-class BlockDoors(Doors):
+class BlockDoors(SmoothDoors):
     """Doors that release what user code makes of disjoint blocks; `Session` inherits them."""
 
     def _blocks(self, n_blocks: int, rng: np.random.Generator) -> list[Positions]:
@@ -302,9 +358,19 @@ class BlockDoors(Doors):
         return as_table(values, table), self._rows._y[positions]
 
     def _block_outputs(
-        self, task: Task, n_blocks: int, width: int, n_jobs: int | None
+        self,
+        task: Task,
+        n_blocks: int,
+        width: int,
+        n_jobs: int | None,
+        progress: Progress | None = None,
     ) -> NDArray[np.float64]:
-        """Return the answers of all blocks, shape (n_blocks, width), NaN for none; private."""
+        """Return the answers of all blocks, shape (n_blocks, width), NaN for none; private.
+
+        `progress` is called with (1, n_blocks), (2, n_blocks), ... in this thread, whatever happens
+        in the blocks; when is a matter of time, which is not protected. It may print, and what it
+        raises ends the release: no row decides whether it does.
+        """
         if isinstance(n_blocks, bool) or not isinstance(n_blocks, (int, np.integer)):
             raise TypeError("n_blocks must be an integer")
         if n_blocks < 1 or width < 1:
@@ -319,8 +385,20 @@ class BlockDoors(Doors):
                 X, y = self._part(positions)
                 yield delayed(_work)(task, X, y, seed, width, pid)
 
-        with _silent():
-            return np.vstack(_in_parallel(calls, n_jobs))
+        here, told = threading.get_ident(), 0
+        # Displays have threads of their own, which were there before the blocks'.
+        heard = {thread.ident or 0 for thread in threading.enumerate()} if progress else set()
+        heard.discard(here)
+        answers = np.full((int(n_blocks), width), np.nan)
+        with self._foreign(), _silent(heard):
+            for k, answer in _in_parallel(calls, n_jobs, one_by_one=progress is not None):
+                answers[k] = answer
+                if progress is not None and k == told:  # a block that is run again is not news
+                    told += 1
+                    heard.add(here)
+                    progress(told, int(n_blocks))
+                    heard.discard(here)
+        return answers
 
     def block_votes(
         self,
@@ -331,6 +409,7 @@ class BlockDoors(Doors):
         share: Share = None,
         *,
         n_jobs: int | None = None,
+        progress: Progress | None = None,
         name: str = "votes of blocks",
     ) -> tuple[NDArray[np.int64], Release | None]:
         """Release the winner of each of several votes that disjoint blocks take part in.
@@ -352,6 +431,8 @@ class BlockDoors(Doors):
         share : float, default=None
         n_jobs : int, default=None
             Blocks that are run at the same time.
+        progress : callable, default=None
+            ``progress(done, n_blocks)`` is called for done = 1 to n_blocks, in this thread.
         name : str
 
         Returns
@@ -362,7 +443,8 @@ class BlockDoors(Doors):
             Of shape (n_queries, n_classes), up to the same number for all classes of a query;
             None after the exponential mechanism.
         """
-        codes = self._block_outputs(task, n_blocks, n_queries, n_jobs)
+        self._check_share(share, name)
+        codes = self._block_outputs(task, n_blocks, n_queries, n_jobs, progress)
         votes = np.stack([(codes == k).sum(axis=0) for k in range(n_classes)], axis=1)
         if n_classes == 2:
             exact = (votes[:, 1] - votes[:, 0]).astype(np.int64) << _STEP_BITS
@@ -385,6 +467,7 @@ class BlockDoors(Doors):
         share: Share = None,
         *,
         n_jobs: int | None = None,
+        progress: Progress | None = None,
         name: str = "mean of blocks",
     ) -> Release:
         """Release the mean over disjoint blocks of a vector that each returns, clipped to a box.
@@ -402,6 +485,7 @@ class BlockDoors(Doors):
         view : Box
         share : float, default=None
         n_jobs : int, default=None
+        progress : callable, default=None
         name : str
 
         Returns
@@ -409,7 +493,8 @@ class BlockDoors(Doors):
         mean : Release, value and std of shape (view.n_dims,)
             The std is of the noise before the mean is clipped to the box.
         """
-        q = self._clipped(task, n_blocks, view, n_jobs)
+        self._check_share(share, name)
+        q = self._clipped(task, n_blocks, view, n_jobs, progress)
         exact = q.astype(np.int64).sum(axis=0)
         size = max(1, 2 * view.norm)
         noisy, std = self.vector(name, exact, size, share, unit=float(view.grid.max()))
@@ -425,6 +510,7 @@ class BlockDoors(Doors):
         *,
         n_cells: int = 1024,
         n_jobs: int | None = None,
+        progress: Progress | None = None,
         name: str = "median of blocks",
     ) -> Release:
         """Release the median over disjoint blocks of each coordinate of a vector in a box.
@@ -435,7 +521,7 @@ class BlockDoors(Doors):
 
         Parameters
         ----------
-        task, n_blocks, view, share, n_jobs, name
+        task, n_blocks, view, share, n_jobs, progress, name
             As of `block_mean`.
         n_cells : int, default=1024
             Public.
@@ -445,7 +531,8 @@ class BlockDoors(Doors):
         median : Release, value of shape (view.n_dims,)
             Midpoints of cells.
         """
-        q = self._clipped(task, n_blocks, view, n_jobs)
+        self._check_share(share, name)
+        q = self._clipped(task, n_blocks, view, n_jobs, progress)
         # Exact: integers of at most 2**18 times n_cells.
         cells = (q + view.half) * n_cells // (2 * view.half + 1)
         where = cells.astype(np.int64) + np.arange(view.n_dims) * n_cells
@@ -459,9 +546,75 @@ class BlockDoors(Doors):
         value = view.center - view.half * view.grid + (chosen + 0.5) * width
         return released(value, np.full(view.n_dims, np.nan))
 
-    def _clipped(self, task: Task, n_blocks: int, view: Box, n_jobs: int | None) -> Floats:
+    def block_smooth_median(
+        self,
+        task: Task,
+        n_blocks: int,
+        view: Box,
+        share: Share = None,
+        *,
+        noise: str = "cauchy",
+        nu: int = 3,
+        n_jobs: int | None = None,
+        progress: Progress | None = None,
+        name: str = "smooth median of blocks",
+    ) -> Release:
+        """Release the median over disjoint blocks of each coordinate, under smooth noise.
+
+        Guarantee: under both relations one of the n_blocks values of a coordinate is replaced, and
+        their number is public: the smooth sensitivity is that of replaced values, as
+        `Session.smooth_median` has it for replaced rows. Each coordinate takes an equal part of the
+        share.
+
+        Parameters
+        ----------
+        task, n_blocks, view, share, n_jobs, progress, name
+            As of `block_mean`.
+        noise : {"cauchy", "student", "laplace"}, default="cauchy"
+        nu : int, default=3
+
+        Returns
+        -------
+        median : Release, value of shape (view.n_dims,)
+            In the box; std is NaN, as the noise's scale is private.
+
+        Raises
+        ------
+        ValueError
+            If the noise is unknown or its scale out of range; no block has been run then.
+        """
+        half = [int(h) for h in view.half]
+
+        def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
+            columns = self._clipped(task, n_blocks, view, n_jobs, progress).astype(np.int32).T
+            pairs = [
+                quantile_log_smooth(x.copy(), Fraction(1, 2), -h, h, ladder, replace=True)
+                for x, h, ladder in zip(columns, half, ladders, strict=True)
+            ]
+            return np.array([f for f, _ in pairs], dtype=np.int64), [j for _, j in pairs]
+
+        noisy = self.smooth_release(
+            name,
+            [max(1, 2 * h) for h in half],
+            statistic,
+            share,
+            noise=noise,
+            nu=nu,
+            unit=float(view.grid.max()),
+        )
+        steps = np.array([min(max(int(v), -h), h) for v, h in zip(noisy, half, strict=True)])
+        return released(view.center + steps * view.grid, np.full(view.n_dims, np.nan))
+
+    def _clipped(
+        self,
+        task: Task,
+        n_blocks: int,
+        view: Box,
+        n_jobs: int | None,
+        progress: Progress | None,
+    ) -> Floats:
         """Return the blocks' vectors as integers in the box; private."""
-        vectors = self._block_outputs(task, n_blocks, view.n_dims, n_jobs)
+        vectors = self._block_outputs(task, n_blocks, view.n_dims, n_jobs, progress)
         finite = np.isfinite(vectors)
         with np.errstate(all="ignore"):
             q = view.map(np.where(finite, vectors, view.center))

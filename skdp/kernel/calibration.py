@@ -54,6 +54,14 @@ def pure_part(mu: float, parts: int) -> float:
     return pure_epsilon_from_mu(mu / math.sqrt(parts) * (1 - 2**-50))
 
 
+def laplace_std(scale: float) -> float:
+    """Return the standard deviation of discrete Laplace noise, which is small below scale 1.
+
+    The variance is 2 q / (1 - q)**2 with q = exp(-1 / scale), that is 1 / (2 sinh(1 / 2 scale)**2).
+    """
+    return math.sqrt(0.5) / math.sinh(min(0.5 / scale, 700.0))
+
+
 def sigma_up(sensitivity: float, mu: float) -> float:
     """Return sensitivity / mu, rounded up: the Gaussian scale of a mu-GDP release."""
     return float(sensitivity) / mu * (1 + 2**-50)

@@ -53,13 +53,14 @@ class ReleaseRecord:
     delta: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain types; None for a sensitivity without bound (JSON has no inf).
+        """Return the record as plain types; None for what is beyond floats (JSON has no inf).
 
         The delta is left out where it is 0.
         """
         plain = asdict(self)
-        if not math.isfinite(self.sensitivity):
-            plain["sensitivity"] = None
+        for name in ("sensitivity", "scale"):
+            if not math.isfinite(plain[name]):
+                plain[name] = None
         if self.delta == 0:
             del plain["delta"]
         return plain

@@ -6,9 +6,10 @@ door computes an exact statistic of the rows and hands it to the meter with its 
 
 from __future__ import annotations
 
+import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +22,7 @@ from skdp.kernel.protect import Floats, View
 from skdp.kernel.release import Meter, Release, Share
 from skdp.kernel.rows import Rows
 
-__all__ = ["Doors", "quiet", "released"]
+__all__ = ["Doors", "attempt", "interruptible", "quiet", "released"]
 
 
 _QUIET = threading.RLock()
@@ -39,6 +40,58 @@ def quiet() -> Iterator[None]:
         yield
 
 
+class _Interrupted(KeyboardInterrupt):
+    """An interrupt by the user, not one that a row makes a callable raise."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Mark the interrupts that come from outside, so that `attempt` can tell them apart.
+
+    Signals reach the main thread only; elsewhere, what is raised is the callable's own.
+    """
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield
+        return
+
+    def handler(number: int, frame: Any) -> None:
+        try:
+            previous(number, frame)
+        except KeyboardInterrupt:
+            pass
+        else:
+            return
+        raise _Interrupted
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def attempt(make: Callable[[], Any], default: Any, restart: Callable[[int], None]) -> Any:
+    """Return what a user's code makes of a row or block, or the public default if it raises.
+
+    It finds numpy's and Python's global generators in the same state each time: left alone, they
+    would tell it how much had been drawn for earlier rows.
+
+    Whatever it raises stays inside, KeyboardInterrupt and SystemExit too; only the user's own
+    interrupt gets through, as a new one: the one raised may carry what quotes a row.
+    """
+    restart(0)
+    try:
+        return make()
+    except _Interrupted:
+        stopped = True
+    except BaseException:  # noqa: BLE001
+        stopped = False
+    if stopped:
+        raise _Interrupted
+    return default
+
+
 def released(value: NDArray | float, std: Any) -> Release:
     """Freeze a released array."""
     array = np.array(value, dtype=np.float64)
@@ -53,6 +106,18 @@ class Doors(Meter):
         super().__init__(rows, **options)
         self._rows = rows
         self.n_features = rows.n_features
+
+    @contextmanager
+    def _foreign(self) -> Iterator[None]:
+        """Run a user's code on rows, which gets neither warnings through nor a release."""
+        with self._lock:
+            self._busy += 1
+        try:
+            with quiet(), interruptible():
+                yield
+        finally:
+            with self._lock:
+                self._busy -= 1
 
     @property
     def _replace(self) -> bool:

@@ -21,8 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
+from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
-from skdp.kernel.doors import Doors, quiet, released
+from skdp.kernel.doors import Doors, attempt, released
 from skdp.kernel.protect import Ball, Box, Floats, isqrt_up, power_of_two_grid
 from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import MAX_FEATURES, Rows, _to_float
@@ -454,32 +455,36 @@ class LinearImage:
 # --- a user's map of one row -------------------------------------------------------------------
 
 
-def _features(transform: Callable[[Any], Any], X: Any) -> Floats | None:
+def _features(
+    transform: Callable[[Any], Any], X: Any, restart: Callable[[int], None]
+) -> Floats | None:
     """Return what the map makes of rows as a float array, or None where it fails."""
-    values, stopped = None, False
-    try:
+
+    def make() -> Floats | None:
         made = transform(X)
-        if sparse.issparse(made):
-            made = made.toarray()
-        values, _ = _to_float(made)
-    except KeyboardInterrupt:
-        stopped = True
-    except BaseException:  # noqa: BLE001  whatever a row makes the map do stays inside
-        values = None
-    if stopped:
-        raise KeyboardInterrupt  # a new one: that of the map may quote a row
+        return _to_float(made.toarray() if sparse.issparse(made) else made)[0]
+
+    values: Floats | None = attempt(make, None, restart)
     return values
 
 
-def _row_features(transform: Callable[[Any], Any], X: Floats, view: Box | Ball) -> Floats:
+def _row_features(
+    transform: Callable[[Any], Any],
+    X: Floats,
+    view: Box | Ball,
+    restart: Callable[[int], None],
+) -> Floats:
     """Apply the user's map to rows and clip; a row that fails becomes zeros, and it alone."""
     length = len(X)
-    values = _features(transform, X.copy())  # a copy: the map may write into it, or keep it
+    # A copy: the map may write into it, or keep it.
+    values = _features(transform, X.copy(), restart)
     if values is None or values.shape != (length, view.n_dims):
         if length == 1:
             return np.zeros((1, view.n_dims))
         # One bad row must not decide for the others: ask for each row alone.
-        return np.concatenate([_row_features(transform, X[i : i + 1], view) for i in range(length)])
+        return np.concatenate(
+            [_row_features(transform, X[i : i + 1], view, restart) for i in range(length)]
+        )
     finite: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(values), axis=1)
     q = view.map(np.where(finite[:, None], values, 0.0))
     q[~finite] = 0.0
@@ -614,12 +619,13 @@ class FeatureDoors(Doors):
         dtype = stats.total_dtype(rows, int(view.half.max(initial=0.0)))
         total: NDArray = np.zeros(view.n_dims, dtype=dtype)
         width = max(self.n_features, view.n_dims)
-        with quiet():
+        self._check_share(share, name)
+        with self._foreign(), sampling.lent_generators() as restart:
             for start, stop in rows.spans(width=width):
                 block = rows.block(start, stop)
                 parts = [block] if exact_blocks else [block[i : i + 1] for i in range(len(block))]
                 for part in parts:
-                    q = _row_features(transform, part, view)
+                    q = _row_features(transform, part, view, restart)
                     total += stats.as_total(np.ones(len(q)) @ q, dtype)
         weight = max(1, view.norm // 3)
         size = stats.sum_sensitivity(view, self.adjacency, weight=weight)

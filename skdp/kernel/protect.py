@@ -40,6 +40,9 @@ Floats = NDArray[np.float64]
 GRID_BITS = 17
 
 
+_NO_WIDTH = 2.0**-1000
+
+
 def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:
     """Return the power of two g with 2**bits <= bound / g < 2**(bits + 1); 1.0 for a zero bound."""
     if bound <= 0.0:
@@ -191,7 +194,8 @@ class Box:
         self.center = self.low / 2 + self.high / 2
         half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)
         widest = half_width if per_feature else np.full(self.n_dims, half_width.max())
-        self.grid = np.array([power_of_two_grid(float(w)) for w in widest])
+        # A feature without width is its centre: the noise on its 0 steps weighs nothing.
+        self.grid = np.array([power_of_two_grid(float(w)) if w > 0 else _NO_WIDTH for w in widest])
         self.half = np.floor(half_width / self.grid)
         self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
 

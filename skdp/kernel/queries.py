@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
 from skdp.kernel.blocks import check_labelled
-from skdp.kernel.doors import Doors, quiet, released
+from skdp.kernel.doors import Doors, attempt, released
 from skdp.kernel.protect import Ball, Box, Floats, View, isqrt_up, power_of_two_grid
 from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import _NO_ROWS, Rows, _container, _raise, _to_float, check_rows
@@ -262,14 +263,9 @@ def label_sensitivities(view: AboutZero, adjacency: str) -> tuple[int, int]:
     return max(1, l1), max(1, norm2)
 
 
-def _answer(query: Callable[[Floats], Any], row: Floats) -> float:
+def _answer(query: Callable[[Floats], Any], row: Floats, restart: Callable[[int], None]) -> float:
     """Return g(row) clipped to [0, 1]; 0 where it fails or returns no finite number."""
-    try:
-        value = float(query(row))
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001  whatever a row makes the callable do stays inside
-        return 0.0
+    value = attempt(lambda: float(query(row)), math.nan, restart)
     return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
 
 
@@ -368,10 +364,11 @@ class QueryDoors(Doors):
         """
         view = Box([0.0], [1.0])
         total = 0
-        with quiet():
+        self._check_share(share, name)
+        with self._foreign(), sampling.lent_generators() as restart:
             for block in self._rows.blocks():
                 # A subclass or a view would let the callable reach the other rows.
-                values = [_answer(query, np.array(row)) for row in block]
+                values = [_answer(query, np.array(row), restart) for row in block]
                 total += int(view.map(np.array(values)[:, None]).sum())
         exact = np.array([total], dtype=np.int64)
         weight = max(1, view.norm // 2)

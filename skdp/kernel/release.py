@@ -160,6 +160,7 @@ class Meter:
         self._open = True
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._busy = 0  # passes over the rows on which a user's code runs
         self._budget = budget
         self._records: list[ReleaseRecord] = []
         self._history = hashlib.blake2b(digest_size=32)
@@ -232,17 +233,30 @@ class Meter:
         with self._lock:
             if not self._open:
                 raise PrivacyLeakError(f"release {name!r} after the session was closed")
+            if self._busy:
+                # One row would decide whether there is such a release.
+                raise PrivacyLeakError(f"release {name!r} asked for by code that runs on the rows")
             yield
+
+    def _affordable(self, share: Share, name: str) -> Fraction:
+        """Return the share as a fraction if that much is left; under the lock."""
+        fraction = self._fraction(share)
+        if self._spent + fraction > 1:
+            raise PrivacyLeakError(
+                f"release {name!r} wants a share of {float(fraction):g}; "
+                f"{float(self.rest):g} of the session's allowance is left"
+            )
+        return fraction
+
+    def _check_share(self, share: Share, name: str) -> None:
+        """Raise what `_take` would raise, before a user's code is run on the rows."""
+        with self._spending(name):
+            self._affordable(share, name)
 
     def _take(self, share: Share, name: str) -> tuple[Fraction, Fraction]:
         """Spend a share; return it and the pure epsilon that it buys."""
         with self._spending(name):
-            fraction = self._fraction(share)
-            if self._spent + fraction > 1:
-                raise PrivacyLeakError(
-                    f"release {name!r} wants a share of {float(fraction):g}; "
-                    f"{float(self.rest):g} of the session's allowance is left"
-                )
+            fraction = self._affordable(share, name)
             self._spent += fraction
         if self.mu is None:
             return fraction, fraction * self._epsilon_exact
@@ -323,8 +337,9 @@ class Meter:
         key = hashlib.blake2b(self._key, digest_size=32)
         key.update(self._history.digest())
         key.update(repr((name, exact.shape, float(sensitivity))).encode())
-        if not (exact.size == 1 and isinstance(exact.flat[0], np.ndarray | None)):
-            # Not the holder of a whole table (samples.py): its rows are in the key already.
+        if not (exact.size == 1 and isinstance(exact.flat[0], np.ndarray | list | None)):
+            # Not the holder of a whole table or of scores (samples.py, quantiles.py), which is full
+            # on a tape only: the rows are in the key already.
             key.update(repr(exact.tolist()).encode())
         self._entropy = sampling.SeededEntropy(self._seed, key.digest())
 
@@ -458,7 +473,7 @@ class Meter:
         self._record(
             name, "discrete Laplace", "L1", l1_sensitivity * unit, float(scale) * unit, fraction
         )
-        return released, math.sqrt(2) * float(scale)
+        return released, calibration.laplace_std(float(scale))
 
     def symmetric(
         self,
@@ -537,7 +552,7 @@ class Meter:
                 float(scale) * unit,
                 fraction,
             )
-            return released, math.sqrt(2) * float(scale)
+            return released, calibration.laplace_std(float(scale))
         raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
 
     def joint(
@@ -645,14 +660,15 @@ class Meter:
             fraction * (1 - q_exact),
         )  # fmt: skip
         std = bounds.astype(np.float64) * float(t_sum) * math.sqrt(d + 1)
-        return released[:, 0], math.sqrt(2) * float(t_count), released[:, 1:], std
+        return released[:, 0], calibration.laplace_std(float(t_count)), released[:, 1:], std
 
     def choices(self, name: str, scores: NDArray, sensitivity: int, share: Share) -> NDArray:
         """Choose an index in each row of integer scores (lower is better), all under one share.
 
         Exponential mechanism, P(i) proportional to exp(-eta score_i), eta = epsilon_j / (2
         sensitivity). The m rows share equally: epsilon / m each, or mu**2 / m in a Gaussian
-        session, where an epsilon_j-DP choice is GDP.
+        session, where a choice whose log-ratios range over 2 epsilon_j is GDP like an epsilon_j-DP
+        release (kernel/README.md, "Quantiles", bounded range): eta is twice as large there.
 
         Parameters
         ----------
@@ -669,7 +685,7 @@ class Meter:
         if self.mu is None:
             each = epsilon / m
         else:
-            each = Fraction(calibration.pure_part(self.level(fraction), m))
+            each = 2 * Fraction(calibration.pure_part(self.level(fraction), m))
         eta = each / (2 * sensitivity)
 
         def largest(a: NDArray, b: NDArray) -> float:

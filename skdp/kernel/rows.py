@@ -121,10 +121,27 @@ def _to_float(block: Any) -> tuple[NDArray[np.float64] | None, str]:
             with np.errstate(all="ignore"):  # a long double beyond the range becomes inf
                 values = np.asarray(block, dtype=np.float64)
     except TypeError:
-        return None, "type"
+        # Perhaps a missing value of a kind that has no float: it is NaN, and no other cell's type.
+        values = _with_missing(block)
+        return values, "" if values is not None else "type"
     except Exception:  # noqa: BLE001  a cell's own conversion may raise anything
         return None, "value"
     return values, ""
+
+
+def _with_missing(block: Any) -> NDArray[np.float64] | None:
+    """Return cells of objects as float64, missing ones (None, pandas' NA and NaT) as NaN."""
+    try:
+        cells = np.asarray(block, dtype=object)
+        flat = [math.nan if is_missing(cell) else cell for cell in cells.ravel().tolist()]
+        return np.array(flat, dtype=np.float64).reshape(cells.shape)
+    except Exception:  # noqa: BLE001  a cell's own conversion may raise anything
+        return None
+
+
+def is_missing(cell: Any) -> bool:
+    """Say whether a cell stands for no value: None, or pandas' NA or NaT."""
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def _raise(kind: str) -> None:
@@ -146,6 +163,9 @@ def _container(X: Any, estimator: str) -> Any:
             f"{estimator} does not support sparse input: X must be a dense array or a table; "
             "use X.toarray()."
         )
+    if isinstance(X, np.ma.MaskedArray):
+        # The cells below the mask would count with whatever they hold.
+        raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
     if not (_is_frame(X) or _is_sliced_table(X)):
         problem = ""
         try:

@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import bounds as _bounds
-from skdp.kernel import calibration
+from skdp.kernel import calibration, sampling
 from skdp.kernel import statistics as stats
 from skdp.kernel.blocks import BlockDoors
-from skdp.kernel.doors import quiet, released
+from skdp.kernel.doors import attempt, quiet, released
 from skdp.kernel.features import FeatureDoors
 from skdp.kernel.protect import (
     Ball,
@@ -36,8 +36,11 @@ from skdp.kernel.queries import QueryDoors
 from skdp.kernel.release import Release, Share, exact_fraction
 from skdp.kernel.rows import Rows
 from skdp.kernel.samples import SampleDoors
+from skdp.kernel.small_tables import SmallTableDoors
 from skdp.kernel.smooth import SmoothDoors
 from skdp.kernel.solve import SolveDoors
+from skdp.kernel.sparse_vector import SparseVectorDoors
+from skdp.kernel.workload import WorkloadDoors
 
 __all__ = ["GramRelease", "Session", "Tree", "open_session", "quiet"]
 
@@ -88,7 +91,16 @@ class GramRelease:
 
 
 class Session(
-    BlockDoors, FeatureDoors, QuantileDoors, QueryDoors, SampleDoors, SmoothDoors, SolveDoors
+    BlockDoors,
+    FeatureDoors,
+    QuantileDoors,
+    QueryDoors,
+    SampleDoors,
+    SmallTableDoors,
+    SmoothDoors,
+    SolveDoors,
+    SparseVectorDoors,
+    WorkloadDoors,
 ):
     """A metered conversation with one table of private rows; open it with `open_session`."""
 
@@ -376,29 +388,37 @@ class Session(
         view = Box([low], [high])
         step = 4096 if exact_blocks else 1
         total, n = 0, self._rows._n
-        with quiet():
+        self._check_share(share, name)
+        with self._foreign(), sampling.lent_generators() as restart:
             for X, y in self._rows.slices(step):
-                values = _row_scores(score, X, y, low)
+                values = _row_scores(score, X, y, low, restart)
                 total += int(view.map(np.clip(values, low, high)[:, None]).sum())
         exact = np.array([total], dtype=np.int64)
         mean = self._mean_of(name, view, exact, n, max(1, view.norm // 2), share)
         return released(np.clip(mean.value[0], low, high), float(mean.std[0]))
 
 
-def _row_scores(score: Callable[[Any, Any], ArrayLike], X: Any, y: Any, default: float) -> Floats:
+def _row_scores(
+    score: Callable[[Any, Any], ArrayLike],
+    X: Any,
+    y: Any,
+    default: float,
+    restart: Callable[[int], None],
+) -> Floats:
     """Apply the user's callable; exceptions and non-finite values become the public default."""
     length = X.shape[0]
-    try:
-        values = np.asarray(score(X, y), dtype=np.float64).reshape(length)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001  whatever a row makes the callable do stays inside
+    values = attempt(
+        lambda: np.asarray(score(X, y), dtype=np.float64).reshape(length), None, restart
+    )
+    if values is None:
         if length > 1:
             # One bad row must not decide for the others: ask for each row alone.
-            parts = [_row_scores(score, *_one(X, y, i), default) for i in range(length)]
+            one = [_one(X, y, i) for i in range(length)]
+            parts = [_row_scores(score, *pair, default, restart) for pair in one]
             return np.concatenate(parts)
         return np.array([default])
-    return np.where(np.isfinite(values), values, default)
+    bounded: Floats = np.where(np.isfinite(values), values, default)
+    return bounded
 
 
 def _one(X: Any, y: Any, i: int) -> tuple[Any, Any]:

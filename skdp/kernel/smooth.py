@@ -149,7 +149,7 @@ def laplace_kappa(epsilon: float, delta: float) -> tuple[float, float]:
     """
     if not (0 < epsilon <= 500 and 0 < delta < 1):
         raise ValueError("need 0 < epsilon <= 500 and 0 < delta < 1")
-    beta = epsilon / (2 * math.log(2 / delta))
+    beta = min(epsilon / (2 * math.log(2 / delta)), epsilon / 2)  # a larger scale costs beta
     # P(|Z| > t) where the ratio of Laplace densities of scales 1 and exp(-beta) passes
     # exp(epsilon / 2): t = (epsilon / 2 + beta) / (exp(beta) - 1).
     while (epsilon / 2 + beta) / math.expm1(beta) < math.log(1 / delta) * UP:

@@ -6,7 +6,6 @@ Nothing is released here, except that `QuantileFit` asks an open session for bou
 from __future__ import annotations
 
 import math
-import numbers
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from skdp import kernel
 from skdp._scalers import Floats, Pair, Scaler, full_level
-from skdp.base import LEARNING_SHARE, check_bounds
+from skdp.base import LEARNING_SHARE, check_bounds, check_step
 
 __all__ = ["QuantileFit", "check_choice"]
 
@@ -28,17 +27,8 @@ def _check_step(step: Any, prior: Any) -> float | None:
     """Return the step as a float, or None; check the prior, which is for candidates without it."""
     if not (isinstance(prior, str) and prior in ("uniform", "log")):
         raise ValueError(f"prior must be 'uniform' or 'log', got {prior!r}")
-    if step is None:
-        return None
-    if isinstance(step, bool | np.bool_) or not isinstance(step, numbers.Real):
-        raise TypeError(f"step must be None or a number above 0, got {type(step).__name__}")
-    try:
-        value = float(step)
-    except OverflowError:
-        value = math.inf
-    if not (math.isfinite(value) and value > 0.0):
-        raise ValueError("step must be None or a finite number above 0")
-    if prior != "uniform":
+    value = check_step(step)
+    if value is not None and prior != "uniform":
         raise ValueError("prior='log' spaces the candidates itself: it excludes a step")
     return value
 
@@ -70,6 +60,9 @@ class QuantileFit(Scaler):
         """Charge the budget and open the session."""
         return self._session(rows)
 
+    def _check_release(self, d: int, stated: Pair | None) -> None:
+        """Refuse noise that the doors would refuse after the charge."""
+
     def _fit_quantiles(self, X: ArrayLike) -> Floats:
         """Charge the budget; set bounds_ and privacy_; return quantiles (n_levels, n_features)."""
         levels = self._levels()
@@ -77,6 +70,7 @@ class QuantileFit(Scaler):
         step = _check_step(self.step, self.prior)
         rows = self._open(X)
         stated = check_bounds(self.bounds, rows.n_features)
+        self._check_release(rows.n_features, stated)
         if not levels:
             self.bounds_: Pair | None = stated
             self.privacy_ = self._nothing_released()

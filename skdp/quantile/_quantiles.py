@@ -1,26 +1,106 @@
 """Private medians and quantiles of every column: `DPMedian` and `DPQuantile`.
 
 Released by the exponential mechanism over all points of a public grid, or over the multiples of a
-`step`; for the median also with noise at the smooth sensitivity, and for comparison with noise at
-the global one. Every fit is (epsilon, delta)-differentially private as a whole.
+`step`; on demand with noise at the smooth sensitivity, and for comparison with noise at the global
+one. Every fit is (epsilon, delta)-differentially private as a whole.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp import kernel
-from skdp._scalers import Floats, finite
+from skdp._scalers import Floats, Pair, finite
+from skdp.base import LEARNING_SHARE
 from skdp.budget import Cost, PrivacyBudget
 from skdp.quantile._base import QuantileFit, check_choice
 
 __all__ = ["DPMedian", "DPQuantile"]
 
 
-class DPMedian(QuantileFit):
+class _SmoothFit(QuantileFit):
+    """A fit that may add noise at the smooth sensitivity, for estimators with `noise`."""
+
+    mechanism: str
+    noise: str
+
+    def _check_mechanism(self) -> str:
+        noise = check_choice(self.noise, "noise", ("cauchy", "student", "laplace"))
+        found = check_choice(self.mechanism, "mechanism", ("exponential", "smooth", "global"))
+        if found == "smooth" and noise == "laplace" and self.delta == 0:
+            raise ValueError(
+                "noise='laplace' scaled to smooth sensitivity is private with delta > 0 only; "
+                "'cauchy' and 'student' do without"
+            )
+        if found == "smooth" and noise == "laplace" and len(self._levels()) > 1:
+            raise ValueError(
+                "noise='laplace' scaled to smooth sensitivity serves one level: delta pays for it "
+                "once; 'cauchy' and 'student' serve several"
+            )
+        return found
+
+    def _is_laplace(self) -> bool:
+        """Say whether delta is all spent by Laplace noise at the smooth sensitivity."""
+        return self._check_mechanism() == "smooth" and self.noise == "laplace"
+
+    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
+        """Return the price of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the price does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost
+        """
+        cost = super().privacy_cost(n_samples, n_features)
+        assert cost is not None  # a median is always released
+        if not self._is_laplace():
+            return cost
+        return Cost(epsilon=cost.epsilon, delta=cost.delta, delta_apart=cost.delta)
+
+    def _opened(self, rows: kernel.Rows) -> kernel.Session:
+        if self._is_laplace():
+            return self._session(rows, delta=0.0, delta_apart=self.delta)
+        return self._session(rows)
+
+    def _check_release(self, d: int, stated: Pair | None) -> None:
+        """Refuse here what the door would refuse after the charge."""
+        if self._check_mechanism() != "smooth":
+            return
+        share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE
+        parts = d * max(len(self._levels()), 1)
+        delta = float(self.delta) / d if self.noise == "laplace" else 0.0
+        if self.delta > 0 and self.noise != "laplace":
+            mu = kernel.gdp_mu(float(self.epsilon), float(self.delta))
+            each = kernel.pure_epsilon_from_mu(mu * math.sqrt(share / parts))
+        else:
+            each = float(self.epsilon) * share / parts
+        kernel.choose_noise(self.noise, each * (1 - 1e-9), delta=delta * (1 - 1e-9))
+
+    def _release(
+        self,
+        session: kernel.Session,
+        view: kernel.Box,
+        levels: list[float],
+        mechanism: str,
+        step: float | None,
+    ) -> Floats:
+        if mechanism != "smooth":
+            return super()._release(session, view, levels, mechanism, step)
+        share = session.rest / len(levels)
+        found = [session.smooth_median(view, share, q=q, noise=self.noise).value for q in levels]
+        # Levels have noise of their own: sorted, they are no further off, and do not cross.
+        return np.sort(np.stack(found, axis=1), axis=1)
+
+
+class DPMedian(_SmoothFit):
     """Differentially private median of every column.
 
     Parameters
@@ -145,43 +225,6 @@ class DPMedian(QuantileFit):
     def _levels(self) -> list[float]:
         return [0.5]
 
-    def _check_mechanism(self) -> str:
-        noise = check_choice(self.noise, "noise", ("cauchy", "student", "laplace"))
-        found = check_choice(self.mechanism, "mechanism", ("exponential", "smooth", "global"))
-        if found == "smooth" and noise == "laplace" and self.delta == 0:
-            raise ValueError(
-                "noise='laplace' scaled to smooth sensitivity is private with delta > 0 only; "
-                "'cauchy' and 'student' do without"
-            )
-        return found
-
-    def _is_laplace(self) -> bool:
-        """Say whether delta is all spent by Laplace noise at the smooth sensitivity."""
-        return self._check_mechanism() == "smooth" and self.noise == "laplace"
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the price of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-            Accepted for symmetry; the price does not depend on them.
-
-        Returns
-        -------
-        cost : skdp.budget.Cost
-        """
-        cost = super().privacy_cost(n_samples, n_features)
-        assert cost is not None  # a median is always released
-        if not self._is_laplace():
-            return cost
-        return Cost(epsilon=cost.epsilon, delta=cost.delta, delta_apart=cost.delta)
-
-    def _opened(self, rows: kernel.Rows) -> kernel.Session:
-        if self._is_laplace():
-            return self._session(rows, delta=0.0, delta_apart=self.delta)
-        return self._session(rows)
-
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Charge the budget and release the medians.
 
@@ -199,18 +242,6 @@ class DPMedian(QuantileFit):
         with self._all_or_nothing():
             self.median_ = self._fit_quantiles(X)[0]
         return self
-
-    def _release(
-        self,
-        session: kernel.Session,
-        view: kernel.Box,
-        levels: list[float],
-        mechanism: str,
-        step: float | None,
-    ) -> Floats:
-        if mechanism == "smooth":
-            return session.smooth_median(view, noise=self.noise).value[:, None]
-        return super()._release(session, view, levels, mechanism, step)
 
     def transform(self, X: ArrayLike) -> Floats:
         """Subtract the medians from the caller's rows.
@@ -256,7 +287,7 @@ class DPMedian(QuantileFit):
         return np.tile(self.median_, (n, 1))
 
 
-class DPQuantile(QuantileFit):
+class DPQuantile(_SmoothFit):
     """Differentially private quantiles of every column, all levels at once.
 
     Parameters
@@ -268,10 +299,12 @@ class DPQuantile(QuantileFit):
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
         them, generously, for 10% of the allowance.
-    mechanism : {"exponential", "global"}, default="exponential"
-        ``"exponential"`` chooses among public candidates by their distance in ranks. ``"global"``
-        adds Laplace noise (Gaussian with ``delta``) for the whole width of the bounds, however many
-        rows there are: it is here for comparison, and its quantiles may cross.
+    mechanism : {"exponential", "smooth", "global"}, default="exponential"
+        ``"exponential"`` chooses among public candidates by their distance in ranks. ``"smooth"``
+        adds `noise` scaled to the smooth sensitivity, each level with an equal part of the
+        allowance: m levels cost a factor m. ``"global"`` adds Laplace noise (Gaussian with
+        ``delta``) for the whole width of the bounds, however many rows there are: it is here for
+        comparison, and its quantiles may cross.
     step : float or None, default=None
         For the exponential mechanism: the candidates are the multiples of it within the bounds, as
         1.0 for integers. None: about 2**18 to 2**19 points at equal distances. State it wherever
@@ -280,6 +313,9 @@ class DPQuantile(QuantileFit):
         For the exponential mechanism without a step: candidates at equal distances, or at
         distances that grow with the distance from 0, over ten octaves. Public knowledge that
         values near 0 are likelier than values near the bounds.
+    noise : {"cauchy", "student", "laplace"}, default="cauchy"
+        For the smooth mechanism: heavy tails for pure epsilon; Laplace noise where ``delta > 0``,
+        for one level.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -296,7 +332,7 @@ class DPQuantile(QuantileFit):
     ----------
     quantiles_ : ndarray of shape (n_quantiles, n_features)
         Released quantiles, one row a level as ``numpy.quantile`` with ``axis=0`` has them; within
-        `bounds_`, and not decreasing (exponential mechanism).
+        `bounds_`, and not decreasing (but for ``"global"``).
     q_ : ndarray of shape (n_quantiles,)
         The levels.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -318,7 +354,7 @@ class DPQuantile(QuantileFit):
 
     See Also
     --------
-    DPMedian : One level, and the smooth mechanism.
+    DPMedian : One level.
     DPQuantileTransformer : Map columns to a uniform or normal distribution.
 
     Notes
@@ -367,6 +403,7 @@ class DPQuantile(QuantileFit):
         mechanism: str = "exponential",
         step: float | None = None,
         prior: str = "uniform",
+        noise: str = "cauchy",
         epsilon: float = 1.0,
         delta: float = 0.0,
         budget: PrivacyBudget | None = None,
@@ -377,6 +414,7 @@ class DPQuantile(QuantileFit):
         self.mechanism = mechanism
         self.step = step
         self.prior = prior
+        self.noise = noise
         self.epsilon = epsilon
         self.delta = delta
         self.budget = budget
@@ -384,9 +422,6 @@ class DPQuantile(QuantileFit):
 
     def _levels(self) -> list[float]:
         return [float(level) for level in kernel.check_levels(self.q)]
-
-    def _check_mechanism(self) -> str:
-        return check_choice(self.mechanism, "mechanism", ("exponential", "global"))
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Charge the budget and release the quantiles.

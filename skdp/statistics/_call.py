@@ -7,6 +7,7 @@ session, which charges once, under the function's name.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def check_axis(axis: Any, *, whole: bool = False) -> bool:
     """Return whether to add across columns too (axis=None); refuse axes that keep rows apart."""
     if axis is None and whole:
         return True
-    if isinstance(axis, bool) or not (isinstance(axis, int) and axis == 0):
+    if isinstance(axis, bool) or not (isinstance(axis, numbers.Integral) and axis == 0):
         allowed = "0 (each column) or None (all cells)" if whole else "0 (each column)"
         raise ValueError(f"axis must be {allowed}: one row is what is protected, got {axis!r}")
     return False

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp import kernel
-from skdp.base import check_integer
+from skdp.base import check_integer, check_step
 from skdp.budget import PrivacyBudget
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
 
@@ -381,20 +381,10 @@ def _classes(classes: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     return known, order
 
 
-def _check_step(step: Any) -> None:
-    """Refuse what is no distance of candidates."""
-    if step is None:
-        return
-    if isinstance(step, bool) or not isinstance(step, numbers.Real):
-        raise TypeError(f"step must be None or a number above 0, got {type(step).__name__}")
-    if not (math.isfinite(step) and float(step) > 0.0):
-        raise ValueError("step must be None or a finite number above 0")
-
-
 def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any) -> Released:
     """Return quantiles, one row a level."""
     levels = kernel.check_levels(q)
-    _check_step(step)
+    step = check_step(step)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, ([str(level) for level in levels], step)) as opened:
         session, low, high = opened

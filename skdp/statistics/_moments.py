@@ -76,7 +76,7 @@ def count(
     --------
     >>> from skdp import statistics
     >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
-    Released(value=array(2.), std=array(0.14142136))
+    Released(value=array(2.), std=array(0.00952933))
     """
     call = Call("count", epsilon, delta, budget, random_state, nan_policy)
     rows, _ = call.table(X)

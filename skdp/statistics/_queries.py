@@ -7,6 +7,7 @@ Guarantee: that of the doors of `skdp.kernel`.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from types import TracebackType
@@ -22,6 +23,8 @@ from skdp.exceptions import BudgetExceededError
 from skdp.statistics._call import Call, Floats, Released, result
 
 __all__ = ["QuerySession", "mst_cost", "query_session"]
+
+SMALLEST_LEVEL = 1e-9  # of one query: below, its noise would outgrow what the samplers draw
 
 
 class QuerySession:
@@ -40,6 +43,7 @@ class QuerySession:
     def __init__(self, session: kernel.Session, n_queries: int) -> None:
         self._session: kernel.Session | None = session
         self._equal = Fraction(1, n_queries)
+        self._asking = threading.RLock()  # one query at a time; a query that asks is refused
         self._privacy = session.certificate()
 
     def __repr__(self) -> str:
@@ -63,7 +67,8 @@ class QuerySession:
         query : callable
             ``g(row)`` gets one row, an array of shape (n_features,), and returns a number in
             [0, 1]. Others are clipped; an exception or anything but a finite number counts as 0.
-            It must not pass anything from one row to another.
+            It must not pass anything from one row to another; it finds numpy's and Python's global
+            random generators in the same state for every row.
         share : float, default=None
             Part of the allowance, in (0, 1]: of epsilon, or of mu squared if delta > 0. None for
             one of the equal parts.
@@ -89,14 +94,20 @@ class QuerySession:
             part = exact(float(share))
             if part > 1:
                 raise ValueError(f"share must be in (0, 1], got {share!r}")
-        session = self._session
-        if session is None or part > session.rest:
-            raise BudgetExceededError(
-                f"the query wants {float(part):g} of the session's allowance, {self.remaining:g} "
-                "is left; nothing was released"
-            )
-        release = session.statistical_query(query, part)
-        return result(release.value, release.std, session.certificate(), flat=False)
+        with self._asking:
+            session = self._session
+            if session is None or part > session.rest:
+                raise BudgetExceededError(
+                    f"the query wants {float(part):g} of the session's allowance, "
+                    f"{self.remaining:g} is left; nothing was released"
+                )
+            if session.level(part) < SMALLEST_LEVEL:
+                raise ValueError(
+                    f"share must leave the query a level of at least {SMALLEST_LEVEL:g}, got "
+                    f"share={float(part):g} of epsilon={session.epsilon:g}"
+                )
+            release = session.statistical_query(query, part)
+            return result(release.value, release.std, session.certificate(), flat=False)
 
     def close(self) -> None:
         """End the session and let go of the rows; what is left of the allowance is lost."""
@@ -182,6 +193,12 @@ def query_session(
     """
     call = Call("query_session", epsilon, delta, budget, random_state, nan_policy)
     parts = check_integer(n_queries, "n_queries", low=1)
+    level = float(epsilon) if delta == 0 else kernel.gdp_mu(float(epsilon), float(delta))
+    if level / (parts if delta == 0 else math.sqrt(parts)) < SMALLEST_LEVEL:
+        raise ValueError(
+            f"n_queries must leave each query a level of at least {SMALLEST_LEVEL:g}, got "
+            f"n_queries={parts} for epsilon={float(epsilon):g}"
+        )
     rows, _ = call.table(X)
     return QuerySession(call.opened(rows, (parts,)), parts)
 

@@ -25,8 +25,19 @@ from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.ensemble import DPSubsampleAggregate
+from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
+from skdp.synthetic import (
+    Bins,
+    DPEmpiricalCDF,
+    DPMarginalSynthesizer,
+    MWEMReleaser,
+    PrivateMultiplicativeWeights,
+    SmallDBReleaser,
+    conjunctions,
+    thresholds,
+)
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 DELTAS = (0.0, 1e-5)
@@ -294,6 +305,31 @@ def _checked(name: str, cls: type, model: Any, labels: Any, **options: Any) -> C
     )
 
 
+THREES = conjunctions(3)
+HALVES, TENTHS = Bins.regular(-1, 1, 2), Bins.regular(-1, 1, 20)
+
+
+def _small_db(name: str, queries: Any, **parameters: Any) -> Case:
+    features = {"n_features": 1} if parameters["domain"] is TENTHS else {}
+    return Case(name, lambda **p: SmallDBReleaser(queries, **parameters, **p), **features)
+
+
+class AskedOnline(PrivateMultiplicativeWeights):
+    """Asks in its fit whether each column is in its upper half, until its updates are used up."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        super().fit(X)
+        self.answers_ = []
+        try:
+            for j in 2 * list(range(self.n_features_in_)):
+                if self.n_updates_left_:
+                    one = conjunctions(1, monotone=True, columns=[j])
+                    self.answers_.append(self.answer(one))
+        finally:
+            self.close()
+        return self
+
+
 CASES = (
     Case("toy", Toy, sklearn=True),
     Case("standard_scaler", lambda **p: DPStandardScaler(bounds=(-1, 1), **p)),
@@ -330,6 +366,22 @@ CASES = (
             n_quantiles=6, bounds=(-1, 1), step=0.1, output_distribution="normal", **p
         ),
     ),
+    Case("kernel_density", DPKernelDensity, sklearn=True),
+    Case(
+        "kernel_density_stated",
+        lambda **p: DPKernelDensity(bandwidth=1.5, bounds=(-1, 1), features="kernel", **p),
+    ),
+    Case(
+        "kernel_density_cells",
+        lambda **p: DPKernelDensity(bandwidth=1.0, bounds=(-1, 1), features="cells", **p),
+    ),
+    Case("histogram_density", DPHistogramDensity, sklearn=True),
+    Case(
+        "histogram_density_stated",
+        lambda **p: DPHistogramDensity(bins=[2, [-1.0, 0.0, 0.5], 3], bounds=(-1, 1), **p),
+    ),
+    Case("empirical_cdf", DPEmpiricalCDF, sklearn=True),
+    Case("empirical_cdf_stated", lambda **p: DPEmpiricalCDF(grid=[-1, 0, 0.5, 1], size=3, **p)),
     Case("toy_ratio", ToyRatio, sklearn=True, samples=True, marked=MarkedToyRatio),
     Case("ulsif", DPuLSIF, sklearn=True, samples=True, marked=MarkedDPuLSIF),
     _ratio("ulsif_b", noise="independent", gamma=0.5, baseline=0.0, nonnegative="coefficients"),
@@ -381,6 +433,34 @@ CASES = (
         bounds=(-5, 5),
         output="parameters",
         aggregate="median",
+    ),
+    _aggregate(
+        "smooth_parameters",
+        LinearRegression(),
+        lambda X: X[:, 0],
+        bounds=(-5, 5),
+        output="parameters",
+        aggregate="smooth_median",
+    ),
+    _small_db("small_db", conjunctions(2), size=2, domain=HALVES),
+    _small_db("small_db_thresholds", thresholds(), domain=TENTHS),
+    replace(
+        _small_db("small_db_list", conjunctions(1), size=3, domain=HALVES, candidates=50),
+        sklearn=True,
+    ),
+    Case("marginals", lambda **p: DPMarginalSynthesizer(domain=HALVES, **p), sklearn=True),
+    Case("marginals_of_three", lambda **p: DPMarginalSynthesizer(THREES, domain=HALVES, **p)),
+    Case("mwem", lambda **p: MWEMReleaser(domain=HALVES, n_rounds=2, **p), sklearn=True),
+    Case("mwem_all", lambda **p: MWEMReleaser(conjunctions(1), domain=TENTHS, **p)),
+    Case(
+        "mwem_queries",
+        lambda **p: MWEMReleaser(domain=HALVES, n_rounds=3, measure="queries", **p),
+    ),
+    Case(
+        "online",
+        lambda **p: AskedOnline(HALVES, n_updates=2, **p),
+        sklearn=True,
+        marked=lambda **p: PrivateMultiplicativeWeights(HALVES, n_updates=2, **p),
     ),
 )
 

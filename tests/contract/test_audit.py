@@ -27,8 +27,18 @@ from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.kernel import sampling
 from skdp.kernel.tape import record, replay
+from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile
+from skdp.synthetic import (
+    Domain,
+    DPEmpiricalCDF,
+    DPMarginalSynthesizer,
+    MWEMReleaser,
+    PrivateMultiplicativeWeights,
+    SmallDBReleaser,
+    conjunctions,
+)
 
 CONFIDENCE = 1 - 3e-6
 PURE = {"epsilon": 4.0}
@@ -187,20 +197,119 @@ def centre_and_mean(fitted):
     return sampled + 2 * half * (abs(h - left) - abs(h - (left + right) / 2))
 
 
+# Kernels four bandwidths apart hardly overlap: a row that goes from one to the other moves the mean
+# features by all of sqrt(2).
+LONG = {"bandwidth": 1.0, "bounds": (0, 4)}
+ENDS = np.array([[0.0]]), np.array([[4.0]])
+
+
+def ends(fitted):
+    """Return the difference of the released kernel density at both ends, its likelihood ratio."""
+    return float(fitted.coef_ @ np.diff(np.exp(-((fitted.centers_ - [0.0, 4.0]) ** 2) / 2))[:, 0])
+
+
+def moved(fitted):
+    """Return the log-likelihood ratio of Laplace noise on the cells at both ends, up to scale."""
+    first, last = (fitted.coef_[np.argmin(np.abs(fitted.centers_ - x))] for x in (0.0, 4.0))
+    return abs(first) - abs(first - 1.0) + abs(last - 1.0) - abs(last)
+
+
+# Of 301 tables of one point, that at the least value gets better by a row and all others worse, so
+# the odds of the rare one show nearly all of epsilon.
+CDF = {"bounds": (0, 1), "n_cells": 301, "size": 1}
+THIRDS = np.array([[0.0], [0.0], [1.0]]), np.zeros((3, 1))
+
+
+def least(fitted):
+    """Return 1 if the released value is the least one."""
+    return float(fitted.database_[0, 0] == 0.0)
+
+
 def lines(fitted):
     """Return slope and intercept of the logarithm of the weights."""
     return [fitted.coef_[0], fitted.intercept_]
 
 
+# The table of one point in the first cell says how many rows are there. A row that comes there
+# makes it better by one and all other tables worse by one (R). A row more (A) moves scores one way
+# only, so that half of epsilon is all that tables of one point can show.
+FIRST = {"queries": conjunctions(1, monotone=True, values=0), "size": 1}
+SMALL_R = SmallDBReleaser(**FIRST, domain=Domain([8]), **PURE)
+SMALL_A = SmallDBReleaser(**FIRST, domain=Domain([50]), epsilon=8.0, **A)
+FIRST_CELL, NEXT_CELL = np.zeros((1, 1)), np.ones((1, 1))
+
+
+def in_first_cell(fitted):
+    """Return 1 if the released point is in the first cell."""
+    return float(fitted.database_[0, 0] == 0)
+
+
+# All rows but one in the first of two cells: nothing is chosen, and the difference of the weights is
+# monotone in that of the noisy counts, which one replaced row moves by all of the L1 norm.
+ONE_TABLE = MWEMReleaser(conjunctions(1), domain=2, **PURE)
+ONE_TABLE_GAUSS = MWEMReleaser(conjunctions(1), domain=2, **GAUSS)
+CELLS = np.zeros((30, 1), dtype=int), np.repeat([[0], [1]], [29, 1], axis=0)
+
+
+class Online(PrivateMultiplicativeWeights):
+    """Asks five times for the part of the rows in the second cell, then keeps what it said."""
+
+    def fit(self, X, y=None):
+        with super().fit(X):
+            for _ in range(5):
+                if self.n_updates_left_:
+                    answer = self.answer(conjunctions(1, monotone=True))
+            # What is shown is mostly that it was far, and after how many questions.
+            self.shown_ = -10.0 * self.n_answers_ if self.n_updates_left_ == 0 else -100.0
+            self.shown_ += min(max(answer, 0.0), 1.0)
+        return self
+
+
+# One column: nothing is chosen, and the odds of its two cells grow with the difference of the noisy
+# counts.
+OF_ONE = DPMarginalSynthesizer(domain=2, **PURE)
+OF_ONE_GAUSS = DPMarginalSynthesizer(domain=2, **GAUSS)
+BOTH_CELLS = np.repeat([[0], [1]], 15, axis=0), np.repeat([[0], [1]], [14, 16], axis=0)
+
+
+def second_cell(fitted):
+    """Return the part of the second cell."""
+    return float(fitted.predict(conjunctions(1))[1])
+
+
+def difference(fitted):
+    """Return the logarithm of the odds of the two cells."""
+    return float(np.diff(np.log(fitted.weights_))[0])
+
+
+# Audits of DPSubsampleAggregate are in tests/test_ensemble.py: their worst pair needs a model that
+# one row turns, and the twin another sensitivity.
 PAIRS = [
     Pair("min-max scaler R", QUARTILES, FIVE, FIVE_MOVED, quartiles_below, 2000, 4.0),
     # Choices: an event that shows all of the loss is rare, so few runs show it in part.
     Pair("median R", DPMedian(**PURE, **BOX), *GAPS, beyond_gap, 2000, 2.0),
     Pair("median A", DPMedian(**PURE, **BOX, **A), *GAPS_A, beyond_gap, 2000, 2.0),
     Pair("median R, delta", DPMedian(**GAUSS, **BOX), *GAPS, beyond_gap, 2000, 2.0),
+    Pair("small table R", SMALL_R, FIRST_CELL, NEXT_CELL, in_first_cell, 2000, 2.0),
+    Pair("small table A", SMALL_A, FIRST_CELL, FIRST_CELL[:0], in_first_cell, 2000, 4.0),
     # Three quartiles: two rounds with half of epsilon each, of which one shows.
     Pair("quartiles R", THREE, FIVE, FIVE_MOVED, quartiles_below, 1500, 5.0),
     Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 2000),
+    Pair("marginals R", OF_ONE, *BOTH_CELLS, second_cell, 1000, 2.0),
+    Pair("marginals R, delta", OF_ONE_GAUSS, *BOTH_CELLS, second_cell, 1000, 2.0),
+    Pair("mwem R", ONE_TABLE, *CELLS, difference, 2000),
+    Pair("mwem R, delta", ONE_TABLE_GAUSS, *CELLS, difference, 2000),
+    # The threshold's noise and one comparison's show a part of their loss in any one event.
+    Pair(
+        "online R",
+        Online(2, alpha=0.4, n_updates=1, epsilon=8.0),
+        np.array([[0], [1]]),
+        np.array([[1], [1]]),
+        "shown_",
+        1500,
+        6.0,
+    ),
+    Pair("empirical cdf R", DPEmpiricalCDF(**PURE, **CDF), *THIRDS, least, 1500, 2.0),
     # K-norm noise in two dimensions and Wishart noise: their log-likelihood ratio is the full
     # epsilon only in the direction of the change, so few runs show it. Hence factor 2.
     Pair("toy A", Toy(**PURE, **A), UP, ZEROS, None, 1500, 2.0),
@@ -235,6 +344,32 @@ PAIRS = [
     Pair("ulsif of a basis, R", OF_BASIS, UP, DOWN, "coef_", 300, 3.0, public=UP),
     # Output perturbation: the bound on the minimiser is for rows with a gradient of norm 1 each,
     # which these have half of.
+    Pair("kernel density R, delta", DPKernelDensity(**GAUSS, **LONG), *ENDS, ends, 1500),
+    # K-norm noise in about ten dimensions, and 2% of the allowance for a count of its own.
+    Pair(
+        "kernel density A",
+        DPKernelDensity(features="kernel", **PURE, **LONG, **A),
+        ENDS[0],
+        ENDS[0][:0],
+        None,
+        1200,
+        4.0,
+    ),
+    Pair(
+        "cells of a density R",
+        DPKernelDensity(features="cells", **PURE, **LONG),
+        *ENDS,
+        moved,
+        2000,
+    ),
+    Pair(
+        "histogram density A",
+        DPHistogramDensity(bins=2, bounds=(-1, 1), **PURE, **A),
+        UP[-1:],
+        UP[:0],
+        None,
+        2500,
+    ),
     Pair("logistic R, delta", LOGISTIC, *POLES, lines, 900, 4.0, public=np.vstack(POLES)),
 ]
 

@@ -7,6 +7,7 @@ fail); and kernels broken on purpose, which the check must find.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 
@@ -18,7 +19,12 @@ from hypothesis import strategies as st
 
 from skdp import kernel
 from skdp.audit import neighbour_check
+from skdp.budget import PrivacyBudget
 from skdp.kernel import protect, session, statistics
+from skdp.kernel.blocks import BlockDoors
+from skdp.kernel.quantiles import QuantileDoors
+from skdp.kernel.queries import QueryDoors
+from skdp.kernel.smooth import SmoothDoors
 
 D = 3
 
@@ -166,7 +172,39 @@ def leaf_sums(s):
     return s.tree(box(s), 2).sums([4, 5, 6, 7])[0].value
 
 
+def of_labels(low, high):
+    return lambda s: s.label_sums(low, high, 2).value
+
+
+def nonzero(across):
+    return lambda s: s.clipped_sum(0, 1, nonzero=True, across=across).value
+
+
+def turned(X, y, seed, width=2):
+    """Return what the model of a block says: one row turns it."""
+    return np.full(width, float(np.max(X, initial=-1.0) > 0.5))
+
+
+def of_blocks(door, *arguments, **options):
+    return lambda s: getattr(s, door)(turned, 3, *arguments, **options)
+
+
+class LabelledDoor(Door):
+    """A door for rows with labels, which a row alone decides."""
+
+    def _open(self, X):
+        self._check_privacy_parameters()
+        labels = np.where(np.abs(X[:, 0]) > 1.5, "far", "near")
+        return kernel.check_labelled(
+            X, labels, estimator="Door", classes=np.array(["far", "near"]),
+            allow_empty=self._allow_empty,
+        )  # fmt: skip
+
+
 CORNERS = np.ones(D), -np.ones(D)
+RELABELLED = np.ones(D), 2 * np.ones(D)  # as far, and of another label
+NOTHING = np.ones(D), np.zeros(D)
+TWO = kernel.Box([0, 0], [1, 1])
 POLES = np.eye(D)[0], -np.eye(D)[0]
 NORMS = np.ones(D), 9 * np.ones(D)
 OCTAVES = np.array([1.0, 3.0, 40.0]), np.array([-1.0, -9.0, 0.01])
@@ -198,6 +236,95 @@ DOORS = [
     ("median", lambda s: s.quantile(box(s), 0.5).value, BOTH, R + A, CORNERS, 0.99),
     ("quantile", lambda s: s.quantile(box(s), 0.9).value, BOTH, R + A, CORNERS, 0.99),
     ("score", score, BOTH, R + A, CORNERS, 0.99),
+    ("clipped sum", lambda s: s.clipped_sum(-1, 1).value, BOTH, R + A, CORNERS, 0.99),
+    ("clipped sum, far from 0", lambda s: s.clipped_sum(5, 7).value, BOTH, A, NORMS[::-1], 0.99),
+    ("sum of totals", lambda s: s.clipped_sum(-1, 1, across=True).value, BOTH, R + A, CORNERS,
+     0.99),
+    ("not zero", nonzero(False), BOTH, R + A, NOTHING, 0.99),
+    ("not zero in all", nonzero(True), BOTH, R + A, NOTHING, 0.99),
+    ("clipped mean", lambda s: s.clipped_mean(-1, 1).value, BOTH, R + A, CORNERS, 0.99),
+    ("statistical query", lambda s: s.statistical_query(lambda x: x[0]).value, BOTH, R + A, CORNERS,
+     0.99),
+    ("edge histogram", lambda s: s.edge_histogram([np.array([-1.0, 0.0, 1.0])] * D).value, BOTH,
+     R + A, CORNERS, 0.99),
+    # Two labels of three columns: Laplace noise for the sum of bounds in 6 numbers, or K-norm.
+    ("label sums", of_labels(-1, 1), BOTH, R + A, CORNERS, 0.99),
+    ("label sums, relabelled", of_labels(0, 1), BOTH, R + A, RELABELLED, 0.99),
+    ("threshold table", lambda s: s.threshold_table(np.array([-1.0, 0.0, 1.0]), 2), BOTH, R + A,
+     CORNERS, 0.99),
+    ("votes of blocks", of_blocks("block_votes", 2, 2), BOTH, R + A, CORNERS, 0.99),
+    ("votes of blocks, 3 classes", of_blocks("block_votes", 2, 3), BOTH, R + A, CORNERS, 0.99),
+    ("mean of blocks", of_blocks("block_mean", TWO), BOTH, R + A, CORNERS, 0.99),
+    ("median of blocks", of_blocks("block_median", TWO), BOTH, R + A, CORNERS, 0.99),
+    # The median stays where it is, and the smooth sensitivity moves by all of beta but what its
+    # ladder keeps for rounding: 30 or 31 steps of 32.
+    ("smooth median of blocks", of_blocks("block_smooth_median", TWO), BOTH, R + A, CORNERS, 0.93),
+]  # fmt: skip
+
+# The same for pairs of whole tables, which are worst for statistics of ranks: (name, what is asked,
+# deltas, relation, X, X', least distance / sensitivity of the release that moves most).
+ONES, ZEROS = np.ones((1, D)), np.zeros((1, D))
+SEVEN = np.repeat([[0.0], [1.0]], [3, 4], axis=0)  # medians 1 and 0
+SEVEN_R, SEVEN_A = np.repeat([[0.0], [1.0]], [4, 3], axis=0), SEVEN[:-1]
+LOPSIDED = np.repeat([[0.0], [1.0]], [2, 5], axis=0)
+ENDS = np.repeat([-1.0, 1.0], [2, 3])[:, None] * ONES
+TWENTY = np.zeros((20, 1))
+OF_THREE = np.array([[0.0], [0.0], [1.0]])
+
+
+def smooth(**options):
+    return lambda s: s.smooth_median(s.box(0, 1), **options).value
+
+
+def levels(q, **options):
+    return lambda s: s.quantiles(s.box(-1, 1), q, **options).value
+
+
+def own_statistic(s):
+    """Release the number of rows above 1/2, whose sensitivity is 1 everywhere, of 8 at most."""
+
+    def statistic(ladders):
+        block = np.concatenate([np.zeros(0), *(b[:, 0] for b in s._rows.blocks())])
+        return np.array([(block > 0.5).sum()]), [ladders[0].level(0.0)]
+
+    return s.smooth_release("own", [8], statistic)
+
+
+def each_its_block(s):
+    return s.block_smooth_median(lambda X, y, seed: X[:, 0], 7, s.box(0, 1)).value
+
+
+def tree_cost(n_vertices, edges):
+    return lambda s: s.spanning_cost(s.box(0, 1), n_vertices, edges).value
+
+
+TRIANGLE = [[0, 1], [1, 2], [2, 0]]
+SHORTCUT = np.array([[0.0], [1.0], [1.0]]), np.array([[1.0], [1.0], [1.0]])
+MEDIAN_ENDS = np.repeat([-1.0, 1.0], [3, 2])[:, None] * ONES
+
+WHOLE = [
+    ("smooth median", smooth(), BOTH, *R, SEVEN, SEVEN_R, 0.99),
+    ("smooth median, a row less", smooth(), BOTH, *A, SEVEN, SEVEN_A, 0.99),
+    ("smooth median, a row more", smooth(), BOTH, *A, SEVEN_A, SEVEN, 0.99),
+    ("smooth median, student", smooth(noise="student"), BOTH, *R, SEVEN, SEVEN_R, 0.99),
+    ("smooth median, student, a row less", smooth(noise="student"), BOTH, *A, SEVEN, SEVEN_A, 0.99),
+    # Here the median stays, and the smooth sensitivity moves by all of beta, as above.
+    ("smooth median, scale", smooth(), BOTH, *R, SEVEN, LOPSIDED, 0.93),
+    ("smooth quartile, scale", smooth(q=0.25), BOTH, *A, SEVEN, SEVEN[1:], 0.93),
+    ("smooth release", own_statistic, BOTH, *R, SEVEN, SEVEN_R, 0.95),
+    ("smooth release, a row less", own_statistic, BOTH, *A, SEVEN, SEVEN_A, 0.95),
+    ("smooth median of blocks", each_its_block, BOTH, *R, SEVEN, SEVEN_R, 0.99),
+    ("quantiles, median", levels(0.5), BOTH, *R, OF_THREE, -OF_THREE, 0.99),
+    ("quantiles, median, a row less", levels(0.5), BOTH, *A, OF_THREE, OF_THREE[:-1], 0.99),
+    ("quantiles, 9 of 10", levels(0.9), BOTH, *A, np.append(TWENTY, [[1.0]], axis=0), TWENTY, 0.99),
+    ("quantiles, of integers", levels(0.5, step=1.0), BOTH, *R, OF_THREE, -OF_THREE, 0.49),
+    ("quantiles, three", levels([0.25, 0.5, 0.75]), BOTH, *R, ENDS, MEDIAN_ENDS, 0.49),
+    ("noisy quantiles", lambda s: s.noisy_quantiles(s.box(-1, 1), 0.5).value, BOTH, *R, ENDS,
+     MEDIAN_ENDS, 0.99),
+    ("noisy quantiles, a row less", lambda s: s.noisy_quantiles(s.box(-1, 1), 0.5).value, BOTH, *A,
+     ENDS, ENDS[:-1], 0.99),
+    ("spanning tree, a bridge", tree_cost(2, [[0, 1]]), BOTH, *R, ONES[:, :1], ZEROS[:, :1], 0.99),
+    ("spanning tree, a shortcut", tree_cost(3, TRIANGLE), BOTH, *R, *SHORTCUT, 0.99),
 ]  # fmt: skip
 
 
@@ -213,6 +340,12 @@ def laplace_pair():
     for step in np.geomspace(0.5, 1e-3, 60):
         best = max([best, *(best + step * rng.normal(size=(40, 2 * D)))], key=moved)
     return tuple(q / max(1, np.linalg.norm(q)) for q in (best[:D], best[D:]))
+
+
+def doors_case(name, ask, relation, delta=0.0):
+    """Return an estimator that asks a door; rows have labels where it needs them."""
+    kind = LabelledDoor if "label" in name or "block" in name else Door
+    return make(Case(name, lambda **p: kind(ask, **p)), delta, relation)
 
 
 def tables(relation, first, second):
@@ -232,11 +365,47 @@ def tables(relation, first, second):
 )
 def test_a_sensitivity_is_attained(name, ask, delta, relation, pair, least):
     pair = laplace_pair() if pair is None else pair
-    door = make(Case(name, lambda **p: Door(ask, **p)), delta, relation)
-    found = neighbour_check(door, *tables(relation, *pair))
+    found = neighbour_check(doors_case(name, ask, relation, delta), *tables(relation, *pair))
     assert found
     for _, distance, sensitivity in found:
         assert distance >= least * sensitivity
+
+
+@pytest.mark.parametrize(
+    ("name", "ask", "delta", "relation", "X", "other", "least"),
+    [
+        pytest.param(name, ask, delta, relation, X, other, least, id=f"{name}-{delta}")
+        for name, ask, deltas, relation, X, other, least in WHOLE
+        for delta in deltas
+    ],
+)
+def test_a_sensitivity_is_attained_by_whole_tables(name, ask, delta, relation, X, other, least):
+    found = neighbour_check(doors_case(name, ask, relation, delta), X, other)
+    assert max(distance / sensitivity for _, distance, sensitivity in found) >= least
+
+
+def test_every_door_of_these_files_is_here(monkeypatch):
+    """A door that takes a share is asked above."""
+    asked, doors = set(), set()
+    for kind in (BlockDoors, QuantileDoors, QueryDoors, SmoothDoors):
+        for name, door in list(vars(kind).items()):
+            if name.startswith("_") or not callable(door) or name == "smooth_noise":
+                continue
+            if "share" not in inspect.signature(door).parameters:
+                continue
+
+            def noted(self, *arguments, _door=door, _name=name, **options):
+                asked.add(_name)
+                return _door(self, *arguments, **options)
+
+            monkeypatch.setattr(kind, name, noted)
+            doors.add(name)
+    budgets = {relation: PrivacyBudget(1e6, 0.5, adjacency=relation) for relation in RELATIONS}
+    cases = [(*entry[:3], entry[3][0], np.zeros((3, D))) for entry in DOORS]
+    for name, ask, deltas, relation, X in cases + [entry[:5] for entry in WHOLE]:
+        doors_case(name, ask, relation, deltas[0]).set_params(budget=budgets[relation]).fit(X)
+    assert len(doors) > 10
+    assert asked == doors
 
 
 def test_a_free_count_is_no_release():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from skdp.density_ratio._solve import LEAST_SIGNAL, Moments, criterion, median_distance, solve
+from skdp._nystroem import LEAST_SIGNAL
+from skdp.density_ratio._solve import Moments, criterion, median_distance, solve
 
 
 def samples(seed=0, n=300, N=40, b=12, gamma=0.5):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import random
+import signal
 import sys
 import threading
 import warnings
+from fractions import Fraction
 
 import joblib
 import numpy as np
@@ -337,12 +340,52 @@ def test_a_task_that_cannot_be_sent_to_a_process_is_run_here():
     np.testing.assert_array_equal(-tape.entries[0].exact, [[0, 4, 0]] * 3)
 
 
-def test_a_keyboard_interrupt_gets_through():
-    def task(X, y, seed):
+def test_an_interrupt_of_the_user_gets_through_and_one_of_a_row_does_not():
+    def pressed(X, y, seed):
+        signal.raise_signal(signal.SIGINT)
+
+    def raised(X, y, seed):
         raise KeyboardInterrupt
 
+    before = signal.getsignal(signal.SIGINT)
     with opened(rows_of(np.zeros((8, 1)))) as session, pytest.raises(KeyboardInterrupt):
+        session.block_votes(pressed, 4, 3, 3)
+    with record() as tape, opened(rows_of(np.zeros((8, 1)))) as session:
+        session.block_votes(raised, 4, 3, 3)
+    np.testing.assert_array_equal(tape.entries[0].exact, np.zeros((3, 3)))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_code_that_runs_on_blocks_gets_no_release():
+    with opened(rows_of(np.zeros((8, 1)))) as session:
+        rest = []
+
+        def task(X, y, seed):
+            rest.append(session.rest)
+            return [session.count(0.1).value] * 3
+
+        with record() as tape:
+            session.block_votes(task, 4, 3, 3, 0.5)
+        assert session.rest == Fraction(1, 2)
+        assert rest == [1] * 4
+    np.testing.assert_array_equal(tape.entries[0].exact, np.zeros((3, 3)))
+
+
+def test_what_a_block_runs_in_parallel_is_silent_too(capfd):
+    def task(X, y, seed):
+        from joblib import Parallel, delayed
+
+        Parallel(n_jobs=2, verbose=50)(delayed(_loud)(k) for k in range(2))
+        return np.ones(3)
+
+    with opened(rows_of(np.zeros((8, 1)))) as session:
         session.block_votes(task, 4, 3, 3)
+    assert capfd.readouterr() == ("", "")
+
+
+def _loud(k):
+    warnings.warn(f"cell {k}", stacklevel=1)
+    print("cell", k)
 
 
 def test_warnings_are_as_they_were_afterwards():
@@ -560,3 +603,28 @@ def test_bad_labels_are_refused_without_a_quote(y, classes, text):
 
 def test_a_label_s_own_hash_may_fail():
     assert codes_of([0, Odd(), 1], [0, 1]) == [0, -1, 1]
+
+
+@pytest.mark.parametrize("n_jobs, backend", [(None, "loky"), (2, "loky"), (2, "threading")])
+def test_blocks_share_no_random_generator(n_jobs, backend):
+    """How much a block draws must not reach the next one, nor what the caller draws later."""
+
+    def draw():
+        return random.random() + np.random.rand()
+
+    def task(X, y, seed):
+        if X.max() > 5:
+            draw()
+        return [round(draw())] * 3
+
+    def run(table):
+        np.random.seed(0)
+        random.seed(0)
+        with record() as tape, opened(rows_of(table)) as session, joblib.parallel_config(backend):
+            session.block_votes(task, 4, 3, 3, n_jobs=n_jobs)
+        return tape.entries[0].exact, draw()
+
+    table = np.zeros((40, 1))
+    one, other = run(table), run(np.where(np.arange(40)[:, None] == 7, 9.0, table))
+    assert np.abs(one[0] - other[0]).sum(axis=1).max() <= 2
+    assert one[1] == other[1]

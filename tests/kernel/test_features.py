@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 import math
+import signal
 import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
@@ -746,7 +747,10 @@ def test_the_map_gets_float64_arrays_of_its_own():
 
 def test_an_interrupt_in_the_map_leaves_without_its_text():
     def basis(rows):
-        raise KeyboardInterrupt(f"cell {rows[0, 0]}")
+        try:
+            raise ValueError(f"cell {rows[0, 0]}")
+        except ValueError:
+            signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt) as caught:
         open_session().basis_mean(basis, kernel.Box([0.0], [1.0]))
@@ -765,9 +769,9 @@ def test_the_memory_of_undecided_entries_does_not_depend_on_the_rows():
     assert peak < 2**26
 
 
-def test_the_users_interrupt_is_not_swallowed():
+def test_an_interrupt_that_a_row_raises_is_a_failure_like_others():
     def basis(X):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        open_session().basis_mean(basis, kernel.Box([0.0], [1.0]))
+    mean, _ = open_session().basis_mean(basis, kernel.Box([0.0], [1.0]))
+    assert np.isfinite(mean.value).all()

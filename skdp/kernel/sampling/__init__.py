@@ -13,8 +13,10 @@ budget; the kernel's release does.
 `rounded_student_t`              the same with lighter tails
 `symmetrized_wishart`            pure epsilon for a symmetric matrix of known nuclear sensitivity
 `exponential_mechanism`          a choice among public candidates
+`threshold_table`                a choice among all small tables, by Kolmogorov-Smirnov distance
 `uniform_below`                  a uniform integer of any size
 `OSEntropy`, `SeededEntropy`     where the bits come from
+`lent_generators`                the global generators, for a user's code, and back again
 `public_generator`               data-independent randomness for post-processing; never for noise
 ===============================  =================================================================
 
@@ -25,12 +27,19 @@ rounding of a scaled deviate), and one module for each function.
 
 from __future__ import annotations
 
-from skdp.kernel.sampling.entropy import Entropy, OSEntropy, SeededEntropy, public_generator
+from skdp.kernel.sampling.entropy import (
+    Entropy,
+    OSEntropy,
+    SeededEntropy,
+    lent_generators,
+    public_generator,
+)
 from skdp.kernel.sampling.exact import uniform_below
 from skdp.kernel.sampling.exponential import exponential_mechanism
 from skdp.kernel.sampling.gaussian import rounded_gaussian
 from skdp.kernel.sampling.heavy_tails import rounded_cauchy, rounded_student_t
 from skdp.kernel.sampling.laplace import discrete_laplace
+from skdp.kernel.sampling.lattice import n_multisets, threshold_table
 from skdp.kernel.sampling.vectors import k_norm
 from skdp.kernel.sampling.wishart import symmetrized_wishart
 
@@ -41,10 +50,13 @@ __all__ = [
     "discrete_laplace",
     "exponential_mechanism",
     "k_norm",
+    "lent_generators",
+    "n_multisets",
     "public_generator",
     "rounded_cauchy",
     "rounded_gaussian",
     "rounded_student_t",
     "symmetrized_wishart",
+    "threshold_table",
     "uniform_below",
 ]

@@ -13,12 +13,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Entropy", "OSEntropy", "SeededEntropy", "public_generator", "resolve"]
+__all__ = [
+    "Entropy",
+    "OSEntropy",
+    "SeededEntropy",
+    "lent_generators",
+    "public_generator",
+    "resolve",
+]
 
 
 class Entropy(Protocol):
@@ -94,6 +104,35 @@ class SeededEntropy:
 def resolve(entropy: Entropy | None) -> Entropy:
     """Return `entropy`, or the operating system's when it is None."""
     return OSEntropy() if entropy is None else entropy
+
+
+_LENT = threading.RLock()
+
+
+@contextmanager
+def lent_generators() -> Iterator[Callable[[int], None]]:
+    """Lend the global generators of numpy and Python to a user's code, and put them back.
+
+    How much code draws from them may depend on the rows that it sees: left alone, they would carry
+    that on to the next rows, and out of the kernel. One thread at a time has them.
+
+    Yields
+    ------
+    restart : callable
+        ``restart(seed)`` sets both to a public state.
+    """
+
+    def restart(seed: int) -> None:
+        np.random.seed(seed)  # noqa: NPY002  the global one is meant
+        random.seed(seed)
+
+    with _LENT:
+        before = np.random.get_state(), random.getstate()  # noqa: NPY002
+        try:
+            yield restart
+        finally:
+            np.random.set_state(before[0])  # noqa: NPY002
+            random.setstate(before[1])
 
 
 def public_generator(seed_material: bytes | None) -> np.random.Generator:

@@ -7,172 +7,54 @@ models, whatever the estimator does with it: pure epsilon-DP or (epsilon, delta)
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp import kernel
 from skdp.base import PrivateMixin, check_bounds, check_integer
 from skdp.budget import PrivacyBudget
+from skdp.ensemble._plan import (
+    COUNT_SHARE,
+    MOST_QUERIES,
+    SMOOTH,
+    Noise,
+    number_of_blocks,
+    number_of_queries,
+)
+from skdp.ensemble._progress import BlockProgress, CallbackSupportMixin, with_callbacks
+from skdp.ensemble._tasks import (
+    AUTO,
+    Floats,
+    Parameters,
+    Prediction,
+    Vote,
+    bare,
+    check_auto,
+    check_classes,
+    check_model,
+    parameters_of,
+    replaceable,
+    seeded,
+)
 
 __all__ = ["DPSubsampleAggregate"]
 
-Floats = NDArray[np.float64]
-
-AUTO = "auto"
-_COUNT_SHARE = 0.05  # where the number of rows is private: what the number of blocks needs of it
-# "auto": the standard deviation of the noise, as a part of a unanimous vote or of half a width.
-_NOISE = {"vote": 0.25, "mean": 0.05, "median": 0.05}
-_LEAST_BLOCKS = 10
-_LEAST_ROWS = 20  # "auto": rows of a block, at least; and as planned when queries are chosen
-_PLANNED_ROWS = 50
-_MOST_QUERIES = 1000
 _PROBE_ROWS = 200
-_FAR = 1e300
 _COLUMN = (
     "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
     "(n_samples, ), for example using ravel()."
 )
-
-
-# --- what is run on a block -------------------------------------------------------------------
-
-
-def _seeded(estimator: Any, seed: int) -> Any:
-    """Return a clone in which every random state that is not stated is this seed."""
-    made = clone(estimator)
-    unset = {
-        name: seed
-        for name, value in made.get_params(deep=True).items()
-        if value is None and name.rpartition("__")[2] == "random_state"
-    }
-    return made.set_params(**unset) if unset else made
-
-
-def _predicted(fitted: Any, queries: Any) -> NDArray:
-    """Predict a copy: what works in place would pass something on to the next block."""
-    return np.asarray(fitted.predict(copy.deepcopy(queries)))
-
-
-@dataclass(frozen=True)
-class _Vote:
-    """Fits on a block and returns the codes of its predictions at the queries."""
-
-    estimator: Any
-    queries: Any
-    n_queries: int
-    classes: NDArray
-
-    def __call__(self, X: Any, codes: NDArray, seed: int) -> NDArray:
-        known = codes >= 0
-        if not known.all():
-            X, codes = kernel.as_table(np.asarray(X)[known], X), codes[known]
-        present = np.unique(codes)
-        if present.size <= 1:  # few estimators take that; the vote is clear
-            return np.full(self.n_queries, present[0] if present.size else -1)
-        fitted = _seeded(self.estimator, seed).fit(X, self.classes[codes])
-        return kernel.label_codes(_predicted(fitted, self.queries), self.classes)
-
-
-@dataclass(frozen=True)
-class _Prediction:
-    """Fits on a block, with clipped targets, and returns its predictions at the queries."""
-
-    estimator: Any
-    queries: Any
-    low: float
-    high: float
-
-    def __call__(self, X: Any, y: NDArray, seed: int) -> NDArray:
-        fitted = _seeded(self.estimator, seed).fit(X, np.clip(y, self.low, self.high))
-        return _predicted(fitted, self.queries)
-
-
-@dataclass(frozen=True)
-class _Parameters:
-    """Fits on a block and returns ``coef_`` and ``intercept_`` in a row."""
-
-    estimator: Any
-    classes: NDArray | None
-    n_coefs: int
-    n_intercepts: int
-
-    def __call__(self, X: Any, y: NDArray, seed: int) -> NDArray:
-        if self.classes is not None:
-            known = y >= 0
-            X, y = kernel.as_table(np.asarray(X)[known], X), y[known]
-            present = np.unique(y)
-            if present.size == 1:  # an intercept says so; it will be clipped
-                side = 1 if self.n_intercepts == 1 else np.arange(self.n_intercepts)
-                one = np.where(present[0] == side, _FAR, -_FAR)
-                return np.append(np.zeros(self.n_coefs), one)
-            y = self.classes[y]
-        return _parameters(_seeded(self.estimator, seed).fit(X, y))
-
-
-def _parameters(fitted: Any) -> Floats:
-    parts = [np.ravel(getattr(fitted, name)) for name in ("coef_", "intercept_")]
-    return np.asarray(np.concatenate(parts), dtype=np.float64)
-
-
-# --- checks -----------------------------------------------------------------------------------
-
-
-def _check_model(value: Any, name: str) -> None:
-    """Refuse what is no classifier or regressor, and what would charge a budget in each block."""
-    good = not isinstance(value, type) and all(
-        hasattr(value, name) for name in ("fit", "predict", "get_params", "__sklearn_tags__")
-    )
-    if not good or not (is_classifier(value) or is_regressor(value)):
-        raise TypeError(
-            f"{name} must be a scikit-learn classifier or regressor with fit and predict, "
-            f"got {value.__name__ if isinstance(value, type) else type(value).__name__}"
-        )
-    if any(hasattr(v, "privacy_cost") for v in [value, *value.get_params(deep=True).values()]):
-        raise TypeError(f"{name} must not be private itself: its blocks are protected here")
-
-
-def _check_auto(value: Any, name: str) -> int | None:
-    """Return an integer parameter of at least 1, or None for ``"auto"``."""
-    if isinstance(value, str):
-        if value != AUTO:
-            raise ValueError(f"{name} must be 'auto' or an integer of at least 1, got {value!r}")
-        return None
-    return check_integer(value, name, low=1)
-
-
-def _check_classes(classes: Any) -> NDArray:
-    """Return the public class labels, sorted."""
-    problem = ""
-    found: NDArray = np.empty(0)
-    try:
-        found = np.unique(np.asarray(classes))
-    except TypeError:
-        problem = "classes must be labels of one type"
-    if classes is None or np.ndim(classes) != 1:
-        problem = (
-            "classes must be given for a classifier: all class labels, from public knowledge, "
-            "because those that occur in y are private"
-        )
-    elif not problem and len(found) < 2:
-        problem = "classes must hold at least two class labels"
-    if problem:
-        raise ValueError(problem)
-    check_classification_targets(found)
-    return found
 
 
 def _has_model_method(name: str) -> Any:
@@ -191,7 +73,7 @@ def _has_model_method(name: str) -> Any:
 # --- the estimator ----------------------------------------------------------------------------
 
 
-class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
+class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
     """Make any classifier or regressor private by fitting it on disjoint blocks of the rows.
 
     Clones of `estimator` are fitted on disjoint blocks and aggregated under noise; then they are
@@ -213,14 +95,17 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
         Fitted on public rows with private answers; None takes a clone of `estimator`.
     output : {"predictions", "parameters"}, default="predictions"
         What of the blocks' models is aggregated.
-    aggregate : {"auto", "vote", "mean", "median"}, default="auto"
+    aggregate : {"auto", "vote", "mean", "median", "smooth_median"}, default="auto"
         ``"vote"`` for predictions of classifiers, and for them only. Else ``"mean"``, which
         ``"auto"`` takes, or ``"median"`` of each number, which a few wild blocks do not move, but
-        whose noise grows faster with their number.
+        whose noise grows faster with their number. ``"smooth_median"`` adds noise scaled to the
+        smooth sensitivity of the blocks' median: little where nearly all blocks agree closely, and
+        for few numbers only.
     n_blocks : int or "auto", default="auto"
         More blocks: less noise, and worse models. ``"auto"`` takes as many as make the standard
         deviation of the noise (see `expected_error`) a quarter of a unanimous vote, or 5% of half
         the width of `bounds`, at least 10, but leaves 20 rows to a block where that allows 10.
+        For a smooth median, as many as unanimous blocks need for noise of that scale.
     n_queries : int or "auto", default="auto"
         How many public rows (chosen at random) are asked, at most all. Noise grows with their
         number, and with its root only where delta > 0. ``"auto"`` takes as many as blocks of 50
@@ -287,8 +172,9 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
     in one block and changes its model in any way, under both relations; so one vote a query is
     changed into another (L2 2 sqrt(n_queries) for differences, sqrt(2 n_queries) for counts, 1 for
     one count), or one of n_blocks vectors within its bounds (their diagonal for a sum, 1 for a
-    rank). *Mechanism*: rounded Gaussian noise if delta > 0, else K-norm noise; the exponential
-    mechanism for winners and medians. *Charged*: (epsilon, delta), once, before any noise, to
+    rank, smooth for a smooth median). *Mechanism*: rounded Gaussian noise if delta > 0, else K-norm
+    noise; the exponential mechanism for winners and medians; Cauchy noise, which is pure, for
+    smooth medians. *Charged*: (epsilon, delta), once, before any noise, to
     `budget`. Blocks are dealt out at random: under ``"replace_one"`` by the places of rows, else
     by an independent draw a row. The student sees public rows and released answers only.
 
@@ -297,12 +183,17 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
     Warnings and output of fits are dropped. What the estimator's code writes to files or keeps in
     global variables is outside of the promise.
 
+    With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many blocks are done.
+    Callbacks are given the estimator and numbers of tasks, never rows, labels or models of blocks;
+    they are not passed on to `estimator`, and its own are not called. What a callback raises ends
+    the fit, which stays charged.
+
     `score` of private rows is exact, and so as private as they are.
 
     References
     ----------
     Nissim, Raskhodnikova & Smith 2007, "Smooth sensitivity and sampling in private data analysis",
-    section 4 (sample and aggregate).
+    section 2 (smooth sensitivity) and section 4 (sample and aggregate).
 
     Papernot, Abadi, Erlingsson, Goodfellow & Talwar 2017, "Semi-supervised knowledge transfer for
     deep learning from private training data", section 2 (votes, and the student).
@@ -375,11 +266,11 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
     def _check_parameters(self) -> str:
         """Check what can be judged without rows, and return the way of aggregating."""
         self._check_privacy_parameters()
-        _check_model(self.estimator, "estimator")
+        check_model(self.estimator, "estimator")
         votes = is_classifier(self.estimator) and self.output == "predictions"
         if self.output not in ("predictions", "parameters"):
             raise ValueError(f"output must be 'predictions' or 'parameters', got {self.output!r}")
-        allowed = (AUTO, "vote") if votes else (AUTO, "mean", "median")
+        allowed = (AUTO, "vote") if votes else (AUTO, "mean", "median", SMOOTH)
         if self.aggregate not in allowed:
             raise ValueError(
                 f"aggregate must be one of {allowed} for {self.output} of a "
@@ -387,7 +278,7 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
                 f"got {self.aggregate!r}"
             )
         if self.student is not None:
-            _check_model(self.student, "student")
+            check_model(self.student, "student")
             if is_classifier(self.student) != is_classifier(self.estimator):
                 raise TypeError(
                     "student must be a classifier where estimator is one, and only then"
@@ -401,10 +292,10 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
             raise ValueError(
                 "bounds must be a pair (low, high), from public knowledge, of what is aggregated"
             )
-        _check_auto(self.n_blocks, "n_blocks")
-        _check_auto(self.n_queries, "n_queries")
-        if self.n_jobs is not None:
-            check_integer(self.n_jobs, "n_jobs", low=-(2**20))
+        check_auto(self.n_blocks, "n_blocks")
+        check_auto(self.n_queries, "n_queries")
+        if self.n_jobs is not None and not check_integer(self.n_jobs, "n_jobs", low=-(2**20)):
+            raise ValueError("n_jobs must be None or an integer other than 0, got 0")
         if self.aggregate != AUTO:
             return self.aggregate
         return "vote" if votes else "mean"
@@ -442,7 +333,13 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
             low, high = self._stated_bounds(1) if len(public) else (-1.0, 1.0)
             y = np.clip(rng.uniform(low, high, size=len(rows)), low, high)
         with kernel.quiet():
-            fitted = _seeded(self.estimator, 0).fit(X, y)
+            try:
+                fitted = bare(self.estimator, 0).fit(X, y)
+            except ValueError:
+                if classes is not None or len(public):
+                    raise
+                y = np.abs(y) + 0.5  # a model of counts or durations
+                fitted = bare(self.estimator, 0).fit(X, y)
             good = np.shape(fitted.predict(X)) == y.shape
         if not good:
             raise ValueError("estimator must predict one label or number a row")
@@ -452,41 +349,38 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
                 "estimator must have coef_ and intercept_ for output='parameters', as linear "
                 f"models have; {type(fitted).__name__} has not"
             )
+        if self.output == "parameters":
+            with kernel.quiet():
+                elsewhere = kernel.as_table(3.0 * rows[::-1] + 1.0, like)
+                other = bare(self.estimator, 0).fit(elsewhere, y)
+                good = replaceable(fitted, other, X)
+            if not good:
+                raise TypeError(
+                    "estimator must predict from coef_ and intercept_ alone, and let them be set, "
+                    f"for output='parameters'; {type(fitted).__name__} does not"
+                )
         return fitted
 
     # --- how many blocks ------------------------------------------------------------------------
 
-    def _noise(self, numbers: int, how: str, n_classes: int, share: float = 1.0) -> float:
-        """Return the standard deviation of noise, in blocks: of a margin, or of a sum.
-
-        Sums in half widths of the bounds; of a median, that of its rank times 2.
-        """
-        epsilon, mu = float(self.epsilon) * share, None
+    def _noise(self, how: str, n_classes: int) -> Noise:
+        """Return the noise of the aggregate."""
+        share, mu = self._share(), None
         if self.delta > 0:
             mu = kernel.gdp_mu(float(self.epsilon), float(self.delta)) * math.sqrt(share)
-        if how == "median" or (how == "vote" and n_classes > 2 and mu is None):
-            each = epsilon / numbers
-            if mu is not None:
-                each = kernel.pure_epsilon_from_mu(mu / math.sqrt(numbers))
-            # Odds of exp(each / 2) a vote: logistic, and exp(-each / 2) a rank on either side.
-            return (4 * math.sqrt(2) if how == "median" else 2 * math.pi / math.sqrt(3)) / each
-        if mu is not None:
-            return 2 * math.sqrt(numbers) / mu
-        return 2 * math.sqrt(numbers * (numbers + 1)) / epsilon
+        return Noise(how, n_classes, float(self.epsilon) * share, mu)
 
     def _share(self) -> float:
         """Return the part of the allowance that is left for the aggregate."""
         counted = self._adjacency == "add_or_remove_one" and self._is_auto
-        return 1.0 - _COUNT_SHARE if counted else 1.0
+        return 1.0 - COUNT_SHARE if counted else 1.0
 
     @property
     def _is_auto(self) -> bool:
         queries = self.output == "predictions" and self.n_queries == AUTO
         return queries or self.n_blocks == AUTO
 
-    def _plan(
-        self, n: int, n_public: int, n_numbers: int | None, how: str, n_classes: int
-    ) -> tuple[int, int]:
+    def _plan(self, noise: Noise, n: int, n_public: int, n_numbers: int | None) -> tuple[int, int]:
         """Return the numbers of blocks and of queries (or, if stated, of parameters).
 
         Parameters
@@ -494,28 +388,29 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
         n : int
             Public or released; 0 if it is neither, and then nothing is ``"auto"``.
         """
-        share = self._share()
-        stated = _check_auto(self.n_blocks, "n_blocks")
-        queries = _check_auto(self.n_queries, "n_queries") if n_numbers is None else n_numbers
-        if n_numbers is None and queries is not None:
-            queries = min(queries, n_public)
-        if queries is None:
-            blocks = n // _PLANNED_ROWS if stated is None else stated
-            low, high = min(10, n_public), min(_MOST_QUERIES, n_public)
-            while low < high:  # the largest with little enough noise; it grows with their number
-                middle = (low + high + 1) // 2
-                if self._noise(middle, how, n_classes, share) <= _NOISE[how] * blocks:
-                    low = middle
-                else:
-                    high = middle - 1
-            queries = low
-        if stated is None:
-            wanted = math.ceil(self._noise(queries, how, n_classes, share) / _NOISE[how])
-            stated = max(min(wanted, n // _LEAST_ROWS), _LEAST_BLOCKS)
-        return (min(stated, n) if n else stated), queries
+        stated = check_auto(self.n_blocks, "n_blocks")
+        if n_numbers is None:
+            queries = check_auto(self.n_queries, "n_queries")
+            n_numbers = number_of_queries(noise, n, stated, queries, n_public)
+        return number_of_blocks(noise, n, stated, n_numbers), n_numbers
+
+    def _check_noise(self, noise: Noise, n_public: int, n_numbers: int | None) -> None:
+        """Refuse before the charge what the kernel would refuse after it."""
+        if noise.how != SMOOTH:
+            return
+        if n_numbers is None:
+            queries = check_auto(self.n_queries, "n_queries")
+            n_numbers = min(MOST_QUERIES if queries is None else queries, n_public)
+        try:
+            noise.error(n_numbers, 1)
+        except ValueError:
+            raise ValueError(
+                f"epsilon must be larger for a smooth median of {n_numbers} numbers"
+            ) from None
 
     # --- fit ------------------------------------------------------------------------------------
 
+    @with_callbacks
     def fit(self, X: Any, y: Any) -> Self:
         """Fit on disjoint blocks of private rows and release what their models agree on.
 
@@ -530,9 +425,10 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
         -------
         self : DPSubsampleAggregate
         """
+        progress = BlockProgress(self, self._init_callback_context(max_subtasks=1))
         with self._all_or_nothing():
             how = self._check_parameters()
-            classes = _check_classes(self.classes) if is_classifier(self.estimator) else None
+            classes = check_classes(self.classes) if is_classifier(self.estimator) else None
             if getattr(y, "shape", ())[1:] == (1,):
                 warnings.warn(_COLUMN, DataConversionWarning, stacklevel=2)
             rows = kernel.check_labelled(
@@ -542,24 +438,27 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
             like = X if hasattr(self, "feature_names_in_") else None
             public = self._public_rows(rows.n_features)
             model = self._probe(public, like, classes)
-            n_numbers = _parameters(model).size if self.output == "parameters" else None
+            n_numbers = parameters_of(model).size if self.output == "parameters" else None
             bounds = None if how == "vote" else self._stated_bounds(n_numbers or 1)
+            noise = self._noise(how, 0 if classes is None else len(classes))
+            self._check_noise(noise, len(public), n_numbers)
             with self._session(rows) as session:
                 n = self._rows_to_plan_with(session)
-                n_classes = 0 if classes is None else len(classes)
-                self.n_blocks_, n_numbers = self._plan(n, len(public), n_numbers, how, n_classes)
+                self.n_blocks_, n_numbers = self._plan(noise, n, len(public), n_numbers)
+                options = {"n_jobs": self.n_jobs, "progress": progress.of_blocks}
                 if classes is not None:
                     self.classes_ = classes
                 if self.output == "parameters":
-                    self._release_parameters(session, model, how, bounds, classes)
+                    self._release_parameters(session, model, how, bounds, options)
                 else:
                     rng = session.post_processing_rng()
                     chosen = rng.permutation(len(public))[:n_numbers]
                     self.queries_ = np.sort(chosen)
                     asked = kernel.as_table(public[self.queries_], like)
-                    self._release_answers(session, asked, how, bounds)
+                    self._release_answers(session, asked, how, bounds, options)
                     self._fit_student(asked, session)
                 self.privacy_ = session.certificate()
+        progress.end()
         return self
 
     def _rows_to_plan_with(self, session: kernel.Session) -> int:
@@ -568,37 +467,50 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
             return session.n_rows
         if not self._is_auto:
             return 0
-        return max(1, round(float(session.count(_COUNT_SHARE).value)))
+        return max(1, round(float(session.count(COUNT_SHARE).value)))
+
+    @staticmethod
+    def _door(session: kernel.Session, how: str) -> Any:
+        """Return the door that aggregates vectors."""
+        doors = {
+            "mean": session.block_mean,
+            "median": session.block_median,
+            SMOOTH: session.block_smooth_median,
+        }
+        return doors[how]
 
     def _release_parameters(
-        self, session: kernel.Session, model: Any, how: str, bounds: Any, classes: NDArray | None
+        self, session: kernel.Session, model: Any, how: str, bounds: Any, options: dict[str, Any]
     ) -> None:
         """Aggregate parameters and put them into the model that was fitted on public rows."""
         view = kernel.Box(*bounds, per_feature=True)
-        door = session.block_mean if how == "mean" else session.block_median
-        task = _Parameters(self.estimator, classes, np.size(model.coef_), np.size(model.intercept_))
-        values = door(task, self.n_blocks_, view, n_jobs=self.n_jobs).value
+        classes = self.classes_ if is_classifier(self.estimator) else None
+        task = Parameters(self.estimator, classes, np.size(model.coef_), np.size(model.intercept_))
+        values = self._door(session, how)(task, self.n_blocks_, view, **options).value
         self.coef_ = values[: np.size(model.coef_)].reshape(np.shape(model.coef_)).copy()
         self.intercept_ = values[self.coef_.size :].reshape(np.shape(model.intercept_)).copy()
         model.coef_, model.intercept_ = self.coef_.copy(), self.intercept_.copy()
         self.student_ = model
 
-    def _release_answers(self, session: kernel.Session, asked: Any, how: str, bounds: Any) -> None:
+    def _release_answers(
+        self, session: kernel.Session, asked: Any, how: str, bounds: Any, options: dict[str, Any]
+    ) -> None:
         """Release what the blocks answer for public rows."""
         n_queries = len(self.queries_)
         if how == "vote":
-            task = _Vote(self.estimator, asked, n_queries, self.classes_)
+            task = Vote(self.estimator, asked, n_queries, self.classes_)
             winners, votes = session.block_votes(
-                task, self.n_blocks_, n_queries, len(self.classes_), n_jobs=self.n_jobs
+                task, self.n_blocks_, n_queries, len(self.classes_), **options
             )
             self.answers_ = self.classes_[winners]
             self.votes_ = None if votes is None else votes.value
             return
         low, high = (float(side[0]) for side in bounds)
         view = kernel.Box(np.full(n_queries, low), np.full(n_queries, high))
-        door = session.block_mean if how == "mean" else session.block_median
-        predict = _Prediction(self.estimator, asked, low, high)
-        self.answers_ = door(predict, self.n_blocks_, view, n_jobs=self.n_jobs).value.copy()
+        predict = Prediction(self.estimator, asked, low, high)
+        self.answers_ = self._door(session, how)(
+            predict, self.n_blocks_, view, **options
+        ).value.copy()
 
     def _fit_student(self, asked: Any, session: kernel.Session) -> None:
         """Fit the student on public rows and released answers; a constant if it cannot be."""
@@ -606,7 +518,7 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
         seed = int(session.post_processing_rng().integers(0, 2**31 - 1))
         with kernel.quiet():
             try:
-                student = _seeded(model, seed).fit(asked, self.answers_)
+                student = seeded(model, seed).fit(asked, self.answers_)
                 student.predict(asked)
             except Exception:  # noqa: BLE001  answers may be all equal, or too few
                 constant = DummyClassifier() if is_classifier(model) else DummyRegressor()
@@ -703,7 +615,8 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
         error : float
             Standard deviation of the noise on the margin between two classes over the number of
             blocks; of a mean over half the width of its bounds; of the rank of a median over half
-            the number of blocks.
+            the number of blocks. Of a smooth median, its scale over half the width if the blocks
+            are unanimous: it grows as they disagree.
 
         Examples
         --------
@@ -718,11 +631,13 @@ class DPSubsampleAggregate(PrivateMixin, BaseEstimator):
         """
         how = self._check_parameters()
         n, d = self._sizes(n_samples, n_features)
-        classes = _check_classes(self.classes) if is_classifier(self.estimator) else None
+        classes = check_classes(self.classes) if is_classifier(self.estimator) else None
         n_classes = 0 if classes is None else len(classes)
         public = self._public_rows(d)
         numbers = None
         if self.output == "parameters":
-            numbers = _parameters(self._probe(public, None, classes)).size
-        blocks, numbers = self._plan(n, len(public), numbers, how, n_classes)
-        return self._noise(numbers, how, n_classes, self._share()) / blocks
+            numbers = parameters_of(self._probe(public, None, classes)).size
+        noise = self._noise(how, n_classes)
+        self._check_noise(noise, len(public), numbers)
+        blocks, numbers = self._plan(noise, n, len(public), numbers)
+        return noise.error(numbers, blocks)

@@ -1,0 +1,174 @@
+"""Error of all 3-way conjunctions of 16 columns, by each releaser, beside noise on each table.
+
+The table is that of the National Long Term Care Survey (21,574 people, 16 columns of zeros and
+ones; tests/data/nltcs.csv.gz), as in Hardt, Ligett & McSherry 2012. Queries are the 4,480 cells of
+its 560 3-way tables. A cell shows the largest error of a query, then the mean one, as fractions of
+the people, each the median over seeds; behind it the range of the largest error.
+
+Noise on each table: a row is in one cell of each, so the L1 sensitivity of all is 560 (1120 if a
+row is replaced) and the L2 sensitivity sqrt(560) (sqrt(1120)). The goal: at both epsilons MWEM's
+largest error is below that of Laplace noise, of Gaussian noise (delta = 1e-6) and of the uniform
+distribution. Errors are not cut to [0, 1]; what counts is below 1 anyway.
+
+The online mechanism is asked 300 of the queries, in random order; its errors are those of its
+answers, and of its predictions once it has no updates left.
+
+A method is a function of (epsilon, delta, adjacency, seed) that returns all answers, NaN where it
+has not been asked; another one joins by a line in `methods`.
+
+Run: ``python doc/benchmarks/queries.py [seeds] [relation ...]``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp import kernel
+from skdp.budget import PrivacyBudget
+from skdp.exceptions import BudgetExceededError
+from skdp.synthetic import (
+    Domain,
+    MWEMReleaser,
+    PrivateMultiplicativeWeights,
+    conjunctions,
+    linear_queries,
+)
+
+Floats = NDArray[np.float64]
+Method = Callable[[float, float, str, int], Floats]
+DATA = Path(__file__).parents[2] / "tests" / "data" / "nltcs.csv.gz"
+DELTA = 1e-6
+DOMAIN = Domain.binary(16)
+QUERIES = conjunctions(3)
+WORK = QUERIES.workload(DOMAIN)
+
+
+def people() -> NDArray[np.int64]:
+    """Return one row a person."""
+    with gzip.open(DATA, "rt") as text:
+        cells = np.loadtxt(text, delimiter=",", skiprows=1, dtype=np.int64)
+    return np.repeat(cells[:, :-1], cells[:, -1], axis=0)
+
+
+X = people()
+N = len(X)
+
+
+def exact_answers() -> Floats:
+    """Return the exact fractions."""
+    table = np.zeros(DOMAIN.sizes, dtype=np.int64)
+    np.add.at(table, tuple(X.T), 1)
+    return WORK.answers(table) / N
+
+
+EXACT = exact_answers()
+
+
+def budget(adjacency: str) -> PrivacyBudget:
+    """Return a budget of the relation, large enough."""
+    return PrivacyBudget(1e3, 0.1, adjacency=adjacency)
+
+
+def uniform(epsilon: float, delta: float, adjacency: str, seed: int) -> Floats:
+    """Answer as if all cells were equally likely."""
+    return np.full(WORK.n_queries, 1 / 8)
+
+
+def noise(epsilon: float, delta: float, adjacency: str, seed: int) -> Floats:
+    """Answer all queries with independent noise, by the kernel's own mechanism."""
+    rows = kernel.check_coded(X, DOMAIN, estimator="noise")
+    with kernel.open_session(
+        rows,
+        estimator="noise",
+        epsilon=epsilon,
+        delta=delta,
+        budget=budget(adjacency),
+        random_state=seed,
+    ) as session:
+        return session.all_answers(session.exact_answers(WORK)).value / N
+
+
+def mwem(epsilon: float, delta: float, adjacency: str, seed: int) -> Floats:
+    """Answer by MWEM with its defaults."""
+    released = MWEMReleaser(
+        QUERIES,
+        domain=DOMAIN,
+        epsilon=epsilon,
+        delta=delta,
+        budget=budget(adjacency),
+        random_state=seed,
+    ).fit(X)
+    return released.predict(QUERIES)
+
+
+def online(epsilon: float, delta: float, adjacency: str, seed: int) -> Floats:
+    """Ask 300 of the queries, one at a time."""
+    fitted = PrivateMultiplicativeWeights(
+        DOMAIN,
+        alpha=0.1 if epsilon >= 1 else 0.25,
+        n_updates=20 if epsilon >= 1 else 6,
+        epsilon=epsilon,
+        delta=delta,
+        budget=budget(adjacency),
+        random_state=seed,
+    )
+    order = np.random.default_rng(seed).permutation(WORK.n_queries)[:300]
+    answers = np.full(WORK.n_queries, np.nan)
+    with fitted.fit(X):
+        for query in order.tolist():
+            where, place = WORK.locate(query)
+            group = WORK.groups[where]
+            ask = group.coefficients(WORK.sizes, np.array([place]))
+            asked = linear_queries(ask, columns=group.attributes)
+            try:
+                answers[query] = fitted.answer(asked)
+            except BudgetExceededError:
+                answers[query] = fitted.predict(asked)[0]
+    return answers
+
+
+def methods() -> dict[str, tuple[Method, float]]:
+    """Return each method with its delta."""
+    return {
+        "uniform": (uniform, 0.0),
+        "laplace": (noise, 0.0),
+        "gaussian": (noise, DELTA),
+        "online": (online, 0.0),
+        "online, delta": (online, DELTA),
+        "mwem": (mwem, 0.0),
+        "mwem, delta": (mwem, DELTA),
+    }
+
+
+def main(seeds: int = 11, *relations: str) -> None:
+    """Print the tables of both relations, or of those named."""
+    warnings.simplefilter("ignore")  # seeds are marked; here they are wanted
+    for adjacency in relations or ("add_or_remove_one", "replace_one"):
+        print(f"\n{adjacency}, {seeds} seeds; delta = {DELTA:g} where there is one")
+        print(f"{'':<16}{'epsilon':>8}{'largest':>9}{'mean':>9}{'range of largest':>20}{'s':>7}")
+        for epsilon in (0.1, 1.0):
+            for name, (method, delta) in methods().items():
+                start = time.perf_counter()
+                errors = np.array(
+                    [np.abs(method(epsilon, delta, adjacency, s) - EXACT) for s in range(seeds)]
+                )
+                largest = np.nanmax(errors, axis=1)
+                each = (time.perf_counter() - start) / seeds
+                print(
+                    f"{name:<16}{epsilon:>8g}{np.median(largest):>9.4f}"
+                    f"{np.median(np.nanmean(errors, axis=1)):>9.4f}"
+                    f"{f'{largest.min():.4f} .. {largest.max():.4f}':>20}{each:>7.1f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main(*(int(a) for a in sys.argv[1:2]), *sys.argv[2:])

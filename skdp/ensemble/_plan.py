@@ -1,0 +1,133 @@
+"""How many blocks and queries a fit takes: from the noise that its aggregate will have.
+
+Nothing is released here. Everything is computed from parameters and from numbers of rows that are
+public, or released before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from skdp import kernel
+
+__all__ = [
+    "COUNT_SHARE",
+    "MOST_QUERIES",
+    "SMOOTH",
+    "Noise",
+    "number_of_blocks",
+    "number_of_queries",
+]
+
+SMOOTH = "smooth_median"
+
+COUNT_SHARE = 0.05  # where the number of rows is private: what the number of blocks needs of it
+
+# "auto": the noise as a part of a unanimous vote, or of half a width.
+_AIM = {"vote": 0.25, "mean": 0.05, "median": 0.05, SMOOTH: 0.05}
+_LEAST_BLOCKS = 10
+_LEAST_ROWS = 20  # of a block
+_PLANNED_ROWS = 50  # of a block, when queries are chosen
+MOST_QUERIES = 1000
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of an aggregate of several numbers under one allowance.
+
+    Attributes
+    ----------
+    how : {"vote", "mean", "median", "smooth_median"}
+    n_classes : int
+        Of votes.
+    epsilon : float
+        Of a pure session.
+    mu : float or None
+        Of a Gaussian one.
+    """
+
+    how: str
+    n_classes: int
+    epsilon: float
+    mu: float | None
+
+    def _each(self, numbers: int) -> float:
+        """Return the pure epsilon of each of several releases."""
+        if self.mu is None:
+            return self.epsilon / numbers
+        return kernel.pure_epsilon_from_mu(self.mu / math.sqrt(numbers))
+
+    def _smooth(self, numbers: int) -> tuple[float, float]:
+        """Return beta and kappa of smooth noise; ValueError if epsilon is too small for it."""
+        noise = kernel.choose_noise("cauchy", self._each(numbers))
+        return float(noise.beta), float(noise.kappa)
+
+    def _std(self, numbers: int) -> float:
+        """Return the standard deviation in blocks: of a margin, or of a sum in half widths.
+
+        Of a median, that of its rank times 2.
+        """
+        if self.how == "median" or (self.how == "vote" and self.n_classes > 2 and self.mu is None):
+            # Choices in a Gaussian session may have twice the rate (kernel/README.md, "Quantiles").
+            each = self._each(numbers) * (1 if self.mu is None else 2)
+            # Odds of exp(each / 2) a vote: logistic, and exp(-each / 2) a rank on either side.
+            spread = 4 * math.sqrt(2) if self.how == "median" else 2 * math.pi / math.sqrt(3)
+            return spread / each
+        if self.mu is not None:
+            return 2 * math.sqrt(numbers) / self.mu
+        return 2 * math.sqrt(numbers * (numbers + 1)) / self.epsilon
+
+    def error(self, numbers: int, blocks: int) -> float:
+        """Return the noise as a part of what unanimous blocks give.
+
+        Of a smooth median, whose noise depends on the blocks: its scale over half the width if they
+        are unanimous, the least it can be. The smooth sensitivity is the width then, less a factor
+        exp(-beta) for each of blocks / 2 changes.
+        """
+        if self.how != SMOOTH:
+            return self._std(numbers) / blocks
+        beta, kappa = self._smooth(numbers)
+        return 2 * kappa * math.exp(-beta * (blocks // 2))
+
+    def wanted(self, numbers: int) -> int:
+        """Return the least number of blocks whose error is the one that is aimed at."""
+        aim = _AIM[self.how]
+        if self.how != SMOOTH:
+            return math.ceil(self._std(numbers) / aim)
+        beta, kappa = self._smooth(numbers)
+        return max(1, 2 * math.ceil(math.log(2 * kappa / aim) / beta))
+
+
+def number_of_queries(
+    noise: Noise, n: int, blocks: int | None, queries: int | None, most: int
+) -> int:
+    """Return the number of queries.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows, public or released; 0 if it is neither, and then nothing is automatic.
+    blocks, queries : int or None
+        As stated; None for automatic.
+    most : int
+        Number of public rows.
+    """
+    if queries is not None:
+        return min(queries, most)
+    blocks = n // _PLANNED_ROWS if blocks is None else blocks
+    low, high = min(10, most), min(MOST_QUERIES, most)
+    while low < high:  # the largest with little enough noise; it grows with their number
+        middle = (low + high + 1) // 2
+        if noise.wanted(middle) <= blocks:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def number_of_blocks(noise: Noise, n: int, stated: int | None, numbers: int) -> int:
+    """Return the number of blocks for this many queries or parameters; `n` as above."""
+    if stated is None:
+        stated = max(min(noise.wanted(numbers), n // _LEAST_ROWS), _LEAST_BLOCKS)
+    return min(stated, n) if n else stated

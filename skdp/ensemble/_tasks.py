@@ -1,0 +1,194 @@
+"""What is run on a block, and the checks of the models that are.
+
+Nothing is released here: what these callables return reaches nobody but the kernel's block doors,
+which clip it, count failures as a public default and drop whatever is printed.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.utils.multiclass import check_classification_targets
+
+from skdp import kernel
+from skdp.base import check_integer
+
+__all__ = [
+    "Floats",
+    "Parameters",
+    "Prediction",
+    "Vote",
+    "bare",
+    "check_auto",
+    "check_classes",
+    "check_model",
+    "parameters_of",
+    "replaceable",
+    "seeded",
+]
+
+Floats = NDArray[np.float64]
+
+AUTO = "auto"
+_FAR = 1e300
+
+# --- what is run on a block -------------------------------------------------------------------
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """Return a clone in which every random state that is not stated is this seed."""
+    made = clone(estimator)
+    unset = {
+        name: seed
+        for name, value in made.get_params(deep=True).items()
+        if value is None and name.rpartition("__")[2] == "random_state"
+    }
+    return made.set_params(**unset) if unset else made
+
+
+def bare(estimator: Any, seed: int) -> Any:
+    """Return a seeded clone without callbacks: those of its own would be given private rows."""
+    made = seeded(estimator, seed)
+    for part in [made, *made.get_params(deep=True).values()]:
+        if hasattr(part, "set_callbacks") and not isinstance(part, type):
+            part.set_callbacks()
+    return made
+
+
+def _predicted(fitted: Any, queries: Any) -> NDArray:
+    """Predict a copy: what works in place would pass something on to the next block."""
+    return np.asarray(fitted.predict(copy.deepcopy(queries)))
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Fits on a block and returns the codes of its predictions at the queries."""
+
+    estimator: Any
+    queries: Any
+    n_queries: int
+    classes: NDArray
+
+    def __call__(self, X: Any, codes: NDArray, seed: int) -> NDArray:
+        known = codes >= 0
+        if not known.all():
+            X, codes = kernel.as_table(np.asarray(X)[known], X), codes[known]
+        present = np.unique(codes)
+        if present.size <= 1:  # few estimators take that; the vote is clear
+            return np.full(self.n_queries, present[0] if present.size else -1)
+        fitted = bare(self.estimator, seed).fit(X, self.classes[codes])
+        return kernel.label_codes(_predicted(fitted, self.queries), self.classes)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Fits on a block, with clipped targets, and returns its predictions at the queries."""
+
+    estimator: Any
+    queries: Any
+    low: float
+    high: float
+
+    def __call__(self, X: Any, y: NDArray, seed: int) -> NDArray:
+        fitted = bare(self.estimator, seed).fit(X, np.clip(y, self.low, self.high))
+        return _predicted(fitted, self.queries)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Fits on a block and returns ``coef_`` and ``intercept_`` in a row."""
+
+    estimator: Any
+    classes: NDArray | None
+    n_coefs: int
+    n_intercepts: int
+
+    def __call__(self, X: Any, y: NDArray, seed: int) -> NDArray:
+        if self.classes is not None:
+            known = y >= 0
+            X, y = kernel.as_table(np.asarray(X)[known], X), y[known]
+            present = np.unique(y)
+            if present.size == 1:  # an intercept says so; it will be clipped
+                side = 1 if self.n_intercepts == 1 else np.arange(self.n_intercepts)
+                one = np.where(present[0] == side, _FAR, -_FAR)
+                return np.append(np.zeros(self.n_coefs), one)
+            y = self.classes[y]
+        return parameters_of(bare(self.estimator, seed).fit(X, y))
+
+
+def parameters_of(fitted: Any) -> Floats:
+    parts = [np.ravel(getattr(fitted, name)) for name in ("coef_", "intercept_")]
+    return np.asarray(np.concatenate(parts), dtype=np.float64)
+
+
+def replaceable(fitted: Any, other: Any, X: Any) -> bool:
+    """Say whether a fitted model predicts like another once it has that one's parameters.
+
+    If not, predictions depend on more than ``coef_`` and ``intercept_``, or these cannot be set.
+    """
+    model = copy.deepcopy(fitted)
+    try:
+        model.coef_, model.intercept_ = other.coef_.copy(), np.copy(other.intercept_)
+        with np.errstate(all="ignore"):
+            one, two = np.asarray(model.predict(X)), np.asarray(other.predict(X))
+    except Exception:  # noqa: BLE001  public rows: any failure is the model's
+        return False
+    if one.dtype.kind == "f":
+        return bool(np.allclose(one, two, rtol=1e-6, atol=1e-9))
+    return bool(np.all(one == two))
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def check_model(value: Any, name: str) -> None:
+    """Refuse what is no classifier or regressor, and what would charge a budget in each block."""
+    good = not isinstance(value, type) and all(
+        hasattr(value, name) for name in ("fit", "predict", "get_params", "__sklearn_tags__")
+    )
+    if not good or not (is_classifier(value) or is_regressor(value)):
+        raise TypeError(
+            f"{name} must be a scikit-learn classifier or regressor with fit and predict, "
+            f"got {value.__name__ if isinstance(value, type) else type(value).__name__}"
+        )
+    if any(hasattr(v, "privacy_cost") for v in [value, *value.get_params(deep=True).values()]):
+        raise TypeError(f"{name} must not be private itself: its blocks are protected here")
+
+
+def check_auto(value: Any, name: str) -> int | None:
+    """Return an integer parameter of at least 1, or None for ``"auto"``."""
+    if isinstance(value, str):
+        if value != AUTO:
+            raise ValueError(f"{name} must be 'auto' or an integer of at least 1, got {value!r}")
+        return None
+    return check_integer(value, name, low=1)
+
+
+def check_classes(classes: Any) -> NDArray:
+    """Return the public class labels, sorted."""
+    problem = ""
+    found: NDArray = np.empty(0)
+    try:
+        found = np.unique(np.asarray(classes))
+    except TypeError:
+        problem = "classes must be labels of one type"
+    if found.dtype.kind in "US" and any(not isinstance(c, str | bytes) for c in classes):
+        problem = "classes must be labels of one type"  # numbers beside text became text
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        problem = "classes must be finite, or text"
+    if classes is None or np.ndim(classes) != 1:
+        problem = (
+            "classes must be given for a classifier: all class labels, from public knowledge, "
+            "because those that occur in y are private"
+        )
+    elif not problem and len(found) < 2:
+        problem = "classes must hold at least two class labels"
+    if problem:
+        raise ValueError(problem)
+    check_classification_targets(found)
+    return found

@@ -1,0 +1,215 @@
+"""What private densities share: bounds, log densities, samples.
+
+Nothing is released here, except that `BoxDensity` asks an open session for bounds and for a number
+of rows. A density lives in a public or released box and is kept relative to the uniform one there,
+so that no volume overflows.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skdp import kernel
+from skdp._scalers import widened
+from skdp.base import LEARNING_SHARE, PrivateMixin, check_bounds, check_integer
+
+__all__ = ["COUNT_SHARE", "BoxDensity", "Floats", "Pair", "count_std", "mixed"]
+
+Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+
+COUNT_SHARE = 0.02  # where the number of rows is private: what planning needs of it
+_FAR = 1e100  # bounds end here: squares and their sums stay finite
+
+
+def _usable(low: Floats, high: Floats) -> Pair:
+    """Return learned bounds within 1e100 of 0 that enclose a volume; post-processing."""
+    low, high = np.clip(low, -_FAR, _FAR), np.clip(high, -_FAR, _FAR)
+    least = np.maximum((np.abs(low) + np.abs(high)) / 8, 1 / _FAR)
+    flat = high - low < least
+    return np.where(flat, low - least, low), np.where(flat, high + least, high)
+
+
+def count_std(level: float, *, pure: bool, replace: bool) -> float:
+    """Return the standard deviation of the noise of a count: planning only."""
+    if pure:
+        return math.sqrt(2.0) * (2.0 if replace else 1.0) / level
+    return (math.sqrt(2.0) if replace else 1.0) / level
+
+
+def mixed(relative: Floats, weights: Floats, n: float) -> tuple[Floats, float]:
+    """Return a density from one with noise: cut off at 0, of integral 1, nowhere 0.
+
+    One row more than there are is spread evenly over the box, so that logarithms are finite.
+
+    Parameters
+    ----------
+    relative : ndarray
+        Relative to the uniform density.
+    weights : ndarray
+        Parts of the box, of the same shape; of sum 1.
+    n : float
+        Number of rows, public or released.
+
+    Returns
+    -------
+    density : ndarray
+        Relative to the uniform one. Uniform if nothing is above 0.
+    factor : float
+        By which what is above 0 was multiplied.
+    """
+    positive = np.maximum(relative, 0.0)
+    total = float((weights * positive).sum())
+    rows = n / (1.0 + n)
+    if not (math.isfinite(total) and total > 0.0):
+        return np.ones_like(positive), rows
+    return rows / total * positive + (1.0 - rows), rows / total
+
+
+class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
+    """A density over a box: what is asked of it after a fit."""
+
+    bounds: Any
+    bounds_: Pair
+    n_features_in_: int
+
+    # --- what an estimator adds -----------------------------------------------------------------
+
+    @abstractmethod
+    def _relative(self, values: Floats) -> Floats:
+        """Return the density, relative to the uniform one, at rows within the box."""
+
+    @abstractmethod
+    def _relative_std(self, values: Floats) -> Floats:
+        """Return what noise makes of it, as a standard deviation, before it is cut off at 0."""
+
+    @abstractmethod
+    def _draw(self, n: int, random: Any) -> Floats:
+        """Return n rows drawn from the density."""
+
+    # --- the fit --------------------------------------------------------------------------------
+
+    def _stated_bounds(self, n_features: int) -> Pair | None:
+        """Return the bounds that the user states, or None; a flat box gets a volume."""
+        stated = check_bounds(self.bounds, n_features)
+        if stated is None:
+            return None
+        if max(np.abs(side).max() for side in stated) > _FAR:
+            raise ValueError("bounds must be 'private' or a pair (low, high) within 1e100 of 0")
+        low, high = stated
+        # As numpy: bounds without width are given some.
+        half = np.where(high - low < 1 / _FAR, np.maximum(0.5, np.abs(low) / 8), 0.0)
+        return low - half, high + half
+
+    @staticmethod
+    def _bounds_in(session: kernel.Session, stated: Pair | None) -> Pair:
+        """Return the stated bounds, or learn them privately."""
+        if stated is not None:
+            return stated
+        return _usable(*widened(*session.learn_bounds(LEARNING_SHARE)))
+
+    @staticmethod
+    def _number_of_rows(session: kernel.Session) -> float:
+        """Return the number of rows: public, or released for a small share."""
+        if session.adjacency == "replace_one":
+            return float(session.n_rows)
+        return max(1.0, float(session.count(COUNT_SHARE).value))
+
+    # --- after the fit --------------------------------------------------------------------------
+
+    def _log_volume(self) -> float:
+        low, high = self.bounds_
+        return float(np.log(high - low).sum())
+
+    def _inside(self, values: Floats) -> NDArray[np.bool_]:
+        low, high = self.bounds_
+        return np.asarray(((values >= low) & (values <= high)).all(axis=1))
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Return the logarithm of the density at the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            Minus infinity outside of ``bounds_``, finite within.
+        """
+        values = self._public_array(X)
+        inside = self._inside(values)
+        result = np.full(len(values), -math.inf)
+        result[inside] = np.log(self._relative(values[inside])) - self._log_volume()
+        return result
+
+    def pdf(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """Return the density at the caller's rows, and how much of it is noise.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+        return_std : bool, default=False
+
+        Returns
+        -------
+        density : ndarray of shape (n_samples,)
+            Zero outside of ``bounds_``.
+        std : ndarray of shape (n_samples,)
+            With ``return_std=True``: the standard deviation that noise gives the density before it
+            is cut off at 0. The errors of sampling and of smoothing are not in it.
+        """
+        values = self._public_array(X)
+        inside = self._inside(values)
+        density, std = np.zeros((2, len(values)))
+        with np.errstate(over="ignore", under="ignore"):
+            unit = np.exp(-self._log_volume())
+            density[inside] = self._relative(values[inside]) * unit
+            if not return_std:
+                return density
+            std[inside] = self._relative_std(values[inside]) * unit
+        return density, std
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Return the log-likelihood of the caller's rows: the sum of `score_samples`.
+
+        Of private rows it is exact, and so as private as they are.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        log_likelihood : float
+            Minus infinity if a row lies outside of ``bounds_``.
+        """
+        return float(self.score_samples(X).sum())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
+        """Draw rows from the density: they have nothing of the private rows but the release.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState or None, default=None
+            Not that of the noise: samples may be repeated.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            Within ``bounds_``.
+        """
+        check_is_fitted(self)
+        n = check_integer(n_samples, "n_samples", low=1)
+        return np.clip(self._draw(n, check_random_state(random_state)), *self.bounds_)

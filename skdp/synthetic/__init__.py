@@ -1,0 +1,37 @@
+"""Private data: small databases, many linear queries and synthetic tables on a public domain.
+
+A `Domain` says, from public knowledge, which values each column may have. Queries are stated by
+`conjunctions`, `thresholds`, `intervals`, `parities` or `linear_queries`. What is released answers
+these, and any other query of the same kind.
+"""
+
+from skdp.kernel import Bins, Domain
+from skdp.synthetic._cdf import DPEmpiricalCDF
+from skdp.synthetic._marginals import DPMarginalSynthesizer
+from skdp.synthetic._mwem import MWEMReleaser
+from skdp.synthetic._online import PrivateMultiplicativeWeights
+from skdp.synthetic._queries import (
+    Queries,
+    conjunctions,
+    intervals,
+    linear_queries,
+    parities,
+    thresholds,
+)
+from skdp.synthetic._small_db import SmallDBReleaser
+
+__all__ = [
+    "Bins",
+    "DPEmpiricalCDF",
+    "DPMarginalSynthesizer",
+    "Domain",
+    "MWEMReleaser",
+    "PrivateMultiplicativeWeights",
+    "Queries",
+    "SmallDBReleaser",
+    "conjunctions",
+    "intervals",
+    "linear_queries",
+    "parities",
+    "thresholds",
+]

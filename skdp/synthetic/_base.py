@@ -1,0 +1,240 @@
+"""What the releasers of data share: the domain, coded rows, answers and samples.
+
+Nothing is released here. A releaser inherits `ReleaserMixin` and follows one shape::
+
+    def fit(self, X, y=None):
+        with self._all_or_nothing():
+            work = ...                              # parameters checked, nothing charged
+            rows = self._open_coded(X)              # sets domain_; charges nothing
+            with self._session(rows) as session:    # charged here
+                ...                                 # releases and post-processing
+
+and tells what it has released by one of `_rows`, `_distribution` and `_tables`. All that `predict`
+and `sample` do is post-processing of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdp import kernel
+from skdp.base import PrivateMixin, check_integer
+from skdp.synthetic._queries import Functions, Queries, as_queries
+
+__all__ = ["ReleaserMixin", "check_domain"]
+
+Tables = dict[tuple[int, ...], NDArray]
+
+
+def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None) -> kernel.Domain:
+    """Return a `Domain`, from one or from what is stated of every column.
+
+    Parameters
+    ----------
+    domain : Domain, mapping, Bins or int
+        `Bins` or an int (the whole numbers below it) stand for every column.
+    n_columns : int
+        Of the table.
+    names : sequence, default=None
+        Of its columns.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming ``domain``; nothing has been charged.
+    """
+    if isinstance(domain, kernel.Domain):
+        return domain
+    if isinstance(domain, Mapping):
+        return kernel.Domain(domain)
+    if isinstance(domain, kernel.Bins | int | np.integer) and not isinstance(domain, bool):
+        if names is not None and len(set(names)) == n_columns:
+            return kernel.Domain(dict.fromkeys(names, domain))
+        return kernel.Domain([domain] * n_columns)
+    raise TypeError(
+        "domain must be a Domain, stated from public knowledge, or Bins or an int for every "
+        f"column, got {type(domain).__name__}"
+    )
+
+
+def _is_queries(queries: Any) -> bool:
+    """Say whether queries are specifications or functions, and not rows."""
+    if isinstance(queries, Queries) or callable(queries):
+        return True
+    if not isinstance(queries, Sequence) or isinstance(queries, str):
+        return False
+    return all(isinstance(q, Queries) or callable(q) for q in queries)  # an empty list, too
+
+
+class ReleaserMixin(PrivateMixin):
+    """Domain, coded rows, answers and samples of an estimator that releases data.
+
+    Expects the parameters of `PrivateMixin` and ``domain``.
+    """
+
+    domain: Any
+    domain_: kernel.Domain
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    def _open_domain(self, X: Any) -> tuple[Any, kernel.Domain]:
+        """Check privacy parameters and X's shape; record the schema and the domain, read no cell.
+
+        Returns
+        -------
+        X : array or table
+            What `kernel.check_coded` takes.
+        domain : Domain
+        """
+        self._check_privacy_parameters()
+        X, schema = kernel.table_schema(X, estimator=type(self).__name__)
+        self.domain_ = check_domain(self.domain, schema.n_columns, schema.names)
+        self._schema = schema
+        return X, self.domain_
+
+    def _open_coded(self, X: Any) -> kernel.CodedRows:
+        """Check privacy parameters and rows, code them; record schema and domain. Charges nothing.
+
+        Sets ``domain_``, ``n_features_in_`` and ``feature_names_in_``.
+        """
+        X, domain = self._open_domain(X)
+        rows = kernel.check_coded(
+            X, domain, estimator=type(self).__name__, allow_empty=self._allow_empty
+        )
+        validate_data(self, X, skip_check_array=True)
+        return rows
+
+    # --- what a releaser tells ------------------------------------------------------------------
+
+    def _rows(self) -> NDArray | None:
+        """Return the codes of released rows, shape (m, n_columns)."""
+        return None
+
+    def _distribution(self) -> NDArray | None:
+        """Return a released distribution over the whole domain, flat or of shape ``sizes``."""
+        return None
+
+    def _tables(self, sets: Iterable[Sequence[int]]) -> Tables:
+        """Return the flat marginal tables of some sets of columns (ascending), as fractions."""
+        sizes = self.domain_.sizes
+        if (rows := self._rows()) is not None:
+            found: Tables = {}
+            for s in {tuple(s) for s in sets}:
+                shape = tuple(sizes[j] for j in s)
+                flat = np.ravel_multi_index(tuple(rows[:, j] for j in s), shape)
+                found[s] = np.bincount(flat, minlength=math.prod(shape)) / len(rows)
+            return found
+        table = self._distribution()
+        assert table is not None
+        return kernel.marginals(np.asarray(table, dtype=np.float64).reshape(sizes), sets)
+
+    def _cell_fractions(self, codes: NDArray) -> NDArray[np.float64]:
+        """Return which part of the release lies in the cell of each of the caller's rows."""
+        sizes = self.domain_.sizes
+        columns = tuple(codes[:, j].astype(np.int64) for j in range(len(sizes)))
+        if (table := self._distribution()) is not None:
+            flat = np.asarray(table, dtype=np.float64).reshape(-1)
+            found: NDArray[np.float64] = flat[np.ravel_multi_index(columns, sizes)]
+            return found
+        rows = self._rows()
+        assert rows is not None
+        both = np.concatenate([rows.astype(np.int64), codes.astype(np.int64)])
+        place = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
+        counts = np.bincount(place[: len(rows)], minlength=int(place.max(initial=0)) + 1)
+        return counts[place[len(rows) :]] / len(rows)
+
+    def _draw(self, n: int, rng: Any) -> NDArray[np.int64]:
+        """Return the codes of n rows drawn from the release, shape (n, n_columns)."""
+        if (rows := self._rows()) is not None:
+            return rows[rng.randint(len(rows), size=n)].astype(np.int64)
+        table = self._distribution()
+        assert table is not None
+        flat = np.maximum(np.asarray(table, dtype=np.float64).reshape(-1), 0.0)
+        cells = rng.choice(flat.size, size=n, p=flat / flat.sum())
+        return np.column_stack(np.unravel_index(cells, self.domain_.sizes))
+
+    # --- what users ask -------------------------------------------------------------------------
+
+    def _answers(self, queries: Queries) -> NDArray[np.float64]:
+        """Return the answers of queries, as fractions."""
+        found, rows = [], self._rows()
+        for part in queries.parts:
+            if rows is not None and isinstance(part, Functions):
+                # At the released rows only: the domain may have too many cells.
+                found.append(part.on_rows(self.domain_, rows))
+                continue
+            work = part.workload(self.domain_)
+            found.append(work.from_marginals(self._tables(work.attribute_sets)))
+        return np.clip(np.concatenate(found), 0.0, 1.0)
+
+    def predict(self, queries: Any) -> NDArray[np.float64]:
+        """Answer linear queries from the release, also ones that no fit has seen.
+
+        Parameters
+        ----------
+        queries : Queries, callable, sequence of these, or table of shape (n_rows, n_features)
+            As made by `conjunctions` and its like; or a function of a row with values in [0, 1], as
+            `linear_queries` takes it. Rows stand for the queries "is it in the same cell of the
+            domain as this row?".
+
+        Returns
+        -------
+        answers : ndarray of shape (n_queries,)
+            Means over the released data, in [0, 1].
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        TypeError, ValueError
+            If the queries do not fit the domain, or leave [0, 1].
+        """
+        check_is_fitted(self)
+        if _is_queries(queries):
+            return self._answers(as_queries(queries))
+        X, _ = kernel.table_schema(queries, estimator=type(self).__name__)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        codes = kernel.public_codes(
+            X, self.domain_, estimator=type(self).__name__, allow_empty=self._allow_empty
+        )
+        return np.clip(self._cell_fractions(codes), 0.0, 1.0)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """Draw rows at random from the release, in the form of the table that was fitted.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState or None, default=None
+            Not that of the noise: samples may be repeated.
+
+        Returns
+        -------
+        X : ndarray or table of shape (n_samples, n_features)
+            Of `Bins`, a uniform point of the cell.
+        """
+        check_is_fitted(self)
+        n = check_integer(n_samples, "n_samples", low=1)
+        rng = check_random_state(random_state)
+        return self._table(self._draw(n, rng), rng)
+
+    def _table(self, codes: NDArray, rng: Any = None) -> Any:
+        """Return released codes as a table like X; with no rng, `Bins` by the cells' middles."""
+        names = self._schema.names or self.domain_.names
+        return kernel.decoded(
+            self.domain_, codes, names=names, container=self._schema.container, rng=rng
+        )

@@ -1,0 +1,394 @@
+"""MWEM: a distribution on a public domain that answers many linear queries like private rows.
+
+Released, in rounds: the number of a marginal table (or a query) that the distribution so far
+answers badly, by the exponential mechanism, and that table (or answer) under noise. The
+distribution is fitted to all measurements after each round; that is post-processing. Every fit is
+(epsilon, delta)-differentially private.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from skdp import kernel
+from skdp.base import check_integer
+from skdp.budget import PrivacyBudget
+from skdp.synthetic._base import ReleaserMixin, check_domain
+from skdp.synthetic._queries import as_queries, conjunctions
+from skdp.synthetic._weights import Weights
+
+__all__ = ["MWEMReleaser"]
+
+_PAIRS = conjunctions(2)
+AUTO, TABLES, QUERIES = "auto", "tables", "queries"
+
+COUNT_SHARE = Fraction(1, 20)  # for the number of rows, where it is private
+CHOOSING = Fraction(1, 2)  # of a round's part; the rest measures
+LARGEST_ROUNDS = 10_000
+# How much of a measurement counts as noise, in its standard deviation: between fitting noise and
+# giving the uniform distribution too much weight (doc/benchmarks/queries.py).
+SMOOTHING = 0.1
+SWEEPS, LAST_SWEEPS = 15, 60
+TOL = 1e-4  # of a fraction of the rows
+
+Tables = dict[tuple[int, ...], NDArray]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a fit will ask, all of it public.
+
+    Attributes
+    ----------
+    workload : kernel.Workload
+    tables : bool
+        Whether marginal tables are measured, or single queries.
+    n_rounds : int
+    chooses : bool
+        False where there are rounds enough to measure every table once.
+    """
+
+    workload: kernel.Workload
+    tables: bool
+    n_rounds: int
+    chooses: bool
+
+
+def known_domain(estimator: Any, n_features: int | None) -> kernel.Domain:
+    """Return an estimator's domain, before a fit if it is stated for every column."""
+    if n_features is None and hasattr(estimator, "domain_"):
+        fitted: kernel.Domain = estimator.domain_
+        return fitted
+    if n_features is None and isinstance(estimator.domain, kernel.Bins | int | np.integer):
+        raise ValueError("n_features must be given before fit, an integer of at least 1")
+    d = 1 if n_features is None else check_integer(n_features, "n_features", low=1)
+    return check_domain(estimator.domain, d)
+
+
+def check_factored(domain: kernel.Domain, name: str) -> None:
+    """Refuse a domain with more cells than can be weighed one by one."""
+    if domain.n_cells > kernel.MAX_TABLE:
+        raise ValueError(
+            f"domain has {domain.n_cells:.4g} cells, each of which {name} weighs; at most "
+            f"{kernel.MAX_TABLE} are possible. State fewer columns or wider bins, or use "
+            "DPMarginalSynthesizer"
+        )
+
+
+class MWEMReleaser(ReleaserMixin, BaseEstimator):
+    """Differentially private distribution that answers many linear queries (MWEM).
+
+    Multiplicative weights and the exponential mechanism: in each round one badly answered marginal
+    table is chosen and measured, and the weights of all cells of the domain are fitted to all
+    measurements. For domains of up to 2**20 cells.
+
+    Parameters
+    ----------
+    queries : Queries, default=conjunctions(2)
+        What the distribution must answer well: made by `conjunctions`, `thresholds`, `intervals`,
+        `parities`, `linear_queries`, or a sum of such; or a function of a row with values in
+        [0, 1], or a sequence of any of these.
+    domain : Domain, Bins or int
+        The values that the columns may have, from public knowledge. `Bins` or an int k (the whole
+        numbers below k) stand for every column. There is no default that is safe: it must be
+        stated.
+    n_rounds : "auto" or int, default="auto"
+        Number of measurements. ``"auto"`` follows the number of rows (as released, where it is
+        private) and epsilon: more rounds tell more, each under more noise. Where there are as many
+        rounds as tables (or queries), all are measured once and nothing is chosen.
+    measure : {"auto", "tables", "queries"}, default="auto"
+        ``"tables"`` chooses a marginal table by the sum of its cells' errors and measures all of
+        it: one row is in one cell, so a table costs what one query costs. ``"queries"``
+        chooses and measures one query, as the references do. ``"auto"``: tables, where queries are
+        cells of tables.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, measurements have Gaussian noise, and the losses of the rounds add
+        up less quickly.
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape ``domain_.sizes``
+        The released distribution: the part of the rows in each cell of the domain.
+    measured_ : list of tuple of int
+        The columns of the measured tables (or queries), in order.
+    n_rounds_ : int
+        Number of measurements.
+    n_samples_ : float
+        Number of rows; under noise where it is private.
+    domain_ : Domain
+        The domain of all columns.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, a domain of more than
+        2**20 cells, queries that do not fit it; X not of the domain's columns, or with cells
+        outside of a domain that refuses them.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    PrivateMultiplicativeWeights : Queries that are asked one at a time.
+    SmallDBReleaser : A small table instead of a distribution.
+
+    Notes
+    -----
+    **Privacy.** *Released*: the number of rows, where it is private (5% of the allowance); in each
+    round a choice and a measurement, at half of the round's part each. *Sensitivity* of a choice:
+    1 for a query's error; for the sum of the errors of a table's cells 1 if a row is added or
+    removed, 2 if one is replaced. Of a measurement: 1 for a query; for a table L1 1 and L2 1, or 2
+    and the root of 2. *Mechanism*: the exponential mechanism; discrete Laplace noise, or
+    rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any noise, to
+    ``budget``.
+
+    Fitting the weights to the measurements, however often they are gone through, costs nothing.
+    Nothing raises because of what the rows hold; a table without rows is a table where the number
+    of rows is private.
+
+    References
+    ----------
+    Hardt, Ligett & McSherry 2012, "A simple and practical algorithm for differentially private
+    data release", Section 2.1 (MWEM), Section 3.1 (measurements gone through many times).
+
+    Hardt & Rothblum 2010, "A multiplicative weights mechanism for privacy-preserving data
+    analysis", Section 4.
+
+    McKenna, Mullins, Sheldon & Miklau 2022, "AIM: an adaptive and iterative mechanism for
+    differentially private synthetic data", Section 4 (tables chosen with a penalty for noise).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.synthetic import MWEMReleaser, conjunctions
+    >>> X = np.random.default_rng(0).random((5000, 6)) < np.linspace(0.1, 0.9, 6)
+    >>> released = MWEMReleaser(conjunctions(2), domain=2, random_state=0).fit(X.astype(int))
+    >>> released.weights_.shape
+    (2, 2, 2, 2, 2, 2)
+    >>> both = released.predict(lambda row: row[4] == 1 and row[5] == 1)
+    >>> bool(abs(both[0] - np.mean(X[:, 4] & X[:, 5])) < 0.05)
+    True
+    """
+
+    weights_: NDArray[np.float64]
+    measured_: list[tuple[int, ...]]
+    n_rounds_: int
+    n_samples_: float
+    privacy_: kernel.PrivacyCertificate
+
+    def __init__(
+        self,
+        queries: Any = _PAIRS,
+        *,
+        domain: Any = None,
+        n_rounds: Any = AUTO,
+        measure: str = AUTO,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.queries = queries
+        self.domain = domain
+        self.n_rounds = n_rounds
+        self.measure = measure
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Charge the budget, choose and measure in rounds, and fit the weights.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, of any types that the domain tells.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : MWEMReleaser
+        """
+        with self._all_or_nothing():
+            X, domain = self._open_domain(X)
+            work = self._workload(domain)
+            self._plan(work, 1.0)  # raises what it has to before the charge
+            rows = self._open_coded(X)
+            with self._session(rows) as session:
+                spent = Fraction(0) if self._public_n else COUNT_SHARE
+                self.n_samples_ = max(float(session.count(spent or None).value), 1.0)
+                plan = self._plan(work, self.n_samples_)
+                rounds = _Rounds(session, plan, self.n_samples_, (1 - spent) / plan.n_rounds)
+                self.measured_ = rounds.run()
+                self.privacy_ = session.certificate()
+            self.n_rounds_ = plan.n_rounds
+            self.weights_ = rounds.weights.p
+        return self
+
+    @property
+    def _public_n(self) -> bool:
+        return self._adjacency == "replace_one"
+
+    def _workload(self, domain: kernel.Domain) -> kernel.Workload:
+        check_factored(domain, type(self).__name__)
+        return as_queries(self.queries).workload(domain)
+
+    def _plan(self, work: kernel.Workload, n: float) -> _Plan:
+        """Return how many rounds of what there will be, for n rows, public or released."""
+        if not isinstance(self.measure, str) or self.measure not in (AUTO, TABLES, QUERIES):
+            raise ValueError(f"measure must be 'auto', 'tables' or 'queries', got {self.measure!r}")
+        tables = self.measure == TABLES
+        if self.measure == AUTO:
+            tables = all(isinstance(group, kernel.Cells) for group in work.groups)
+        candidates = len(work.groups) if tables else work.n_queries
+        if isinstance(self.n_rounds, str):
+            if self.n_rounds != AUTO:
+                raise ValueError(f"n_rounds must be 'auto' or an int, got {self.n_rounds!r}")
+            n_rounds = self._auto_rounds(n, tables)
+        else:
+            n_rounds = check_integer(self.n_rounds, "n_rounds", low=1, high=LARGEST_ROUNDS)
+        n_rounds = min(n_rounds, candidates)
+        return _Plan(work, tables, n_rounds, n_rounds < candidates)
+
+    def _auto_rounds(self, n: float, tables: bool) -> int:
+        """Return the public formula for the number of rounds."""
+        mu = self.privacy_cost().mu
+        power = 1.2 * (self.epsilon * n) ** (1 / 3) if mu is None else (mu * n) ** (1 / 2)
+        return int(min(max(round(power if tables else 2 * power), 1), LARGEST_ROUNDS))
+
+    def _distribution(self) -> NDArray[np.float64]:
+        return self.weights_
+
+    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
+        """Return the bound of the algorithm's theorem on the worst query's error.
+
+        Nothing is fitted, read or charged. 2 sqrt(ln |X| / T) + 10 T ln |Q| / (epsilon n), with
+        probability at least 1 - 2T / |Q|, is proved for the textbook's algorithm with T rounds, and
+        holds for any rows. Measured errors are many times smaller: read it as what is certain,
+        not as what is likely.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+
+        Returns
+        -------
+        error : float
+            A difference of fractions, at most 1, where nothing is certain.
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        domain = known_domain(self, n_features)
+        work = self._workload(domain)
+        rounds = self._plan(work, float(n)).n_rounds
+        mu = self.privacy_cost().mu
+        each = float(self.epsilon) / rounds
+        if mu is not None:
+            each = kernel.pure_epsilon_from_mu(mu / math.sqrt(rounds))
+        fitted = 2 * math.sqrt(math.log(domain.n_cells) / rounds)
+        return min(fitted + 10 * math.log(max(work.n_queries, 2)) / (each * n), 1.0)
+
+
+class _Rounds:
+    """The rounds of one fit: ask the session, then fit the weights to all that it has said."""
+
+    def __init__(self, session: kernel.Session, plan: _Plan, n: float, share: Fraction) -> None:
+        self._session = session
+        self._plan = plan
+        self._n = n
+        self._choosing = share * CHOOSING if plan.chooses else Fraction(0)
+        self._measuring = share - self._choosing
+        self._held = session.exact_answers(plan.workload)
+        self.weights = Weights(plan.workload.sizes)
+
+    def run(self) -> list[tuple[int, ...]]:
+        """Return the columns that were measured, in order."""
+        measured = []
+        for t in range(self._plan.n_rounds):
+            one = self._table if self._plan.tables else self._query
+            measured.append(one(t))
+            if self._plan.chooses:
+                self.weights.fit(SWEEPS, TOL)
+        self.weights.fit(LAST_SWEEPS, TOL)
+        return measured
+
+    def _table(self, t: int) -> tuple[int, ...]:
+        work, session = self._plan.workload, self._session
+        group = t
+        if self._plan.chooses:
+            sets = work.attribute_sets
+            now = kernel.marginals(self.weights.p, sets)
+            tables = {s: table * self._n for s, table in now.items()}
+            noise = self._noise()
+            cells = [math.prod(work.sizes[a] for a in s) for s in sets]
+            group = session.worst_marginal(
+                self._held, tables, [noise * k for k in cells], self._choosing
+            )
+        attributes = work.groups[group].attributes
+        release = session.marginal(work.sizes, attributes, self._measuring)
+        self._add(attributes, release.value.reshape(-1), float(release.std))
+        return attributes
+
+    def _noise(self) -> float:
+        """Return the mean absolute noise of a cell of a measured table, in rows."""
+        replaced = 1 if self._session.adjacency == "add_or_remove_one" else 2
+        level = self._session.level(self._measuring)
+        if self._session.pure:
+            return replaced / level
+        return math.sqrt(replaced * 2 / math.pi) / level
+
+    def _query(self, t: int) -> tuple[int, ...]:
+        work, session = self._plan.workload, self._session
+        query = t
+        if self._plan.chooses:
+            public = work.answers(self.weights.p) * self._n
+            query = session.worst_query(self._held, public, self._choosing)
+        release = session.measure(self._held, query, self._measuring)
+        where, place = work.locate(query)
+        group = work.groups[where]
+        weights = group.coefficients(work.sizes, np.array([place])) / group.one
+        self._add(group.attributes, release.value.reshape(1), float(release.std), weights)
+        return group.attributes
+
+    def _add(
+        self,
+        attributes: tuple[int, ...],
+        rows: NDArray,
+        std: float,
+        coefficients: NDArray | None = None,
+    ) -> None:
+        self.weights.measure(
+            attributes, *as_fractions(rows, std, self._n), coefficients=coefficients
+        )
+
+
+def as_fractions(rows: NDArray, std: float, n: float) -> tuple[NDArray[np.float64], float]:
+    """Return a measurement in rows as fractions within reason, and how much of it is noise."""
+    # Few rows under much noise: a target far outside of [0, 1] says no more than one near it.
+    target = np.clip(np.asarray(rows, dtype=np.float64) / n, -1.0, 2.0)
+    return target, max(SMOOTHING * std / n, 1e-9)

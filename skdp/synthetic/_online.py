@@ -1,0 +1,411 @@
+"""Private multiplicative weights: linear queries answered one at a time, as they are asked.
+
+Released for each query: one bit, whether the public distribution answers it badly (the sparse
+vector technique); if so, its answer under noise, from which the distribution learns. All answers
+together are (epsilon, delta)-differentially private, however many there are.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+import threading
+import weakref
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from skdp import kernel
+from skdp.base import check_integer
+from skdp.budget import PrivacyBudget
+from skdp.exceptions import BudgetExceededError, PrivacyLeakError
+from skdp.synthetic._base import ReleaserMixin
+from skdp.synthetic._mwem import AUTO, COUNT_SHARE, as_fractions, check_factored, known_domain
+from skdp.synthetic._queries import as_queries
+from skdp.synthetic._weights import Weights
+
+__all__ = ["PrivateMultiplicativeWeights"]
+
+# What comparisons take of what is left after the number of rows; the rest is for the answers.
+COMPARING, COMPARING_GAUSSIAN = Fraction(3, 4), Fraction(19, 20)
+# The threshold in alpha: a quarter is left for the noise of comparisons.
+THRESHOLD = 0.75
+SWEEPS, TOL = 30, 1e-4
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Public numbers of one fit.
+
+    Attributes
+    ----------
+    alpha : float
+    n_updates : int
+    counting, comparing, answering : Fraction
+        Shares of the allowance: of the number of rows, of all comparisons, of one answer.
+    comparing_epsilon : float
+        The pure epsilon of all comparisons.
+    """
+
+    alpha: float
+    n_updates: int
+    counting: Fraction
+    comparing: Fraction
+    answering: Fraction
+    comparing_epsilon: float
+
+
+@dataclass
+class _Live:
+    """What answers need beside the released distribution: private, so in no attribute."""
+
+    session: kernel.Session
+    comparisons: kernel.AboveThreshold
+    weights: Weights
+    answering: Fraction
+    pid: int = field(default_factory=os.getpid)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+# The open session of an estimator is not among its attributes: what is pickled, copied or shown of
+# it holds released values only.
+_LIVE: weakref.WeakKeyDictionary[Any, _Live] = weakref.WeakKeyDictionary()
+
+
+class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
+    """Differentially private answers to linear queries that are asked one at a time.
+
+    `fit` charges once and opens a session; `answer` answers, for free where the distribution
+    learned so far is good enough, and with noise where it is not, as often as `n_updates`. For
+    domains of up to 2**20 cells. A context manager: leaving it closes the session.
+
+    Parameters
+    ----------
+    domain : Domain, Bins or int
+        The values that the columns may have, from public knowledge. `Bins` or an int k (the whole
+        numbers below k) stand for every column. There is no default that is safe: it must be
+        stated.
+    alpha : float, default=0.1
+        In (0, 1): the error of an answer that is aimed at, as a fraction of the rows. Answers of
+        the distribution that are off by more than 3/4 of it, as comparisons under noise have it,
+        are measured.
+    n_updates : "auto" or int, default="auto"
+        Number of measurements after which nothing is answered any more. The noise grows with it.
+        ``"auto"``: ceil(4 ln(cells) / alpha**2), after which no query can be answered badly; far
+        fewer, as 20, are enough for most questions, and all that most tables can pay for (see
+        `expected_error`).
+    epsilon : float, default=1.0
+        Privacy loss of a fit with all of its answers; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, answers have Gaussian noise; comparisons stay pure.
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape ``domain_.sizes``
+        The released distribution so far: the part of the rows in each cell of the domain.
+    n_answers_ : int
+        Number of answers so far.
+    n_updates_ : int
+        Number of measurements that the fit was opened for.
+    n_updates_left_ : int
+        Number of measurements that are left.
+    n_samples_ : float
+        Number of rows; under noise where it is private.
+    domain_ : Domain
+        The domain of all columns.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released so far, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, a domain of more than
+        2**20 cells; X not of the domain's columns, or with cells outside of a domain that refuses
+        them.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    MWEMReleaser : Queries that are known in advance, answered better.
+
+    Notes
+    -----
+    **Privacy.** *Released*: the number of rows, where it is private (5% of the allowance); a bit a
+    query; an answer for each of at most `n_updates` bits that are 1. *Sensitivity* of a query's
+    error and of its answer: 1, whether a row is added or removed, or replaced. *Mechanism*: the
+    sparse vector technique with discrete Laplace noise on integers, drawn once for the threshold
+    and anew for every query (75% of the allowance, 95% with delta); discrete Laplace noise for
+    answers, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any
+    noise, to ``budget``.
+
+    The rows are kept in memory until `close`, in no attribute: a pickled or copied estimator, and
+    one in another process, predicts and samples but does not answer.
+
+    References
+    ----------
+    Hardt & Rothblum 2010, "A multiplicative weights mechanism for privacy-preserving data
+    analysis", Section 4.
+
+    Dwork & Roth 2014, "The algorithmic foundations of differential privacy", Section 4.2 (online
+    multiplicative weights).
+
+    Lyu, Su & Li 2017, "Understanding the sparse vector technique for differential privacy",
+    Algorithm 7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.synthetic import PrivateMultiplicativeWeights
+    >>> X = np.random.default_rng(0).random((20_000, 6)) < np.linspace(0.1, 0.9, 6)
+    >>> with PrivateMultiplicativeWeights(
+    ...     2, alpha=0.05, n_updates=10, random_state=0
+    ... ).fit(X.astype(int)) as online:
+    ...     answer = online.answer(lambda row: row[0] == 1 and row[5] == 1)
+    >>> bool(abs(answer - np.mean(X[:, 0] & X[:, 5])) < 0.05), online.n_updates_left_
+    (True, 9)
+    """
+
+    weights_: NDArray[np.float64]
+    n_answers_: int
+    n_updates_: int
+    n_updates_left_: int
+    n_samples_: float
+    privacy_: kernel.PrivacyCertificate
+
+    def __init__(
+        self,
+        domain: Any = None,
+        *,
+        alpha: float = 0.1,
+        n_updates: Any = AUTO,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.domain = domain
+        self.alpha = alpha
+        self.n_updates = n_updates
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Charge the budget and open the session; an earlier one is closed.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, of any types that the domain tells.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : PrivateMultiplicativeWeights
+        """
+        with self._all_or_nothing():
+            X, domain = self._open_domain(X)
+            plan = self._plan(domain)
+            rows = self._open_coded(X)
+            session = self._session(rows)
+            try:
+                self.n_samples_ = max(float(session.count(plan.counting or None).value), 1.0)
+                comparisons = session.above_threshold(
+                    THRESHOLD * plan.alpha * self.n_samples_,
+                    plan.n_updates,
+                    plan.comparing,
+                    one=kernel.QUERY_UNIT,
+                )
+            except BaseException:
+                session.close()
+                raise
+            live = _Live(session, comparisons, Weights(domain.sizes), plan.answering)
+            self.weights_ = live.weights.p.copy()
+            self.n_answers_ = 0
+            self.n_updates_ = self.n_updates_left_ = plan.n_updates
+            self.privacy_ = session.certificate()
+        self.close()
+        _LIVE[self] = live
+        return self
+
+    def answer(self, query: Any) -> float:
+        """Answer one linear query on the private rows.
+
+        Parameters
+        ----------
+        query : callable or Queries
+            A function of a row with values in [0, 1], as `linear_queries` takes it, or a
+            specification of one query. It is asked at cells of the public domain, never at a row.
+
+        Returns
+        -------
+        answer : float
+            In [0, 1]: of the released distribution, where that is found to be good, else measured.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        BudgetExceededError
+            If all updates are used up, or the session is closed (or was never in this process).
+            `predict` and `sample` go on.
+        TypeError, ValueError
+            If it is no single query, or leaves [0, 1]. Nothing is released then.
+        """
+        check_is_fitted(self)
+        work = as_queries(query).workload(self.domain_)
+        if work.n_queries != 1:
+            raise ValueError(f"query must be a single one, got {work.n_queries} queries")
+        live = _LIVE.get(self)
+        if live is None:
+            raise BudgetExceededError(
+                "the session is closed, or the estimator was copied or pickled: no further query "
+                "is answered; predict and sample go on"
+            )
+        if live.pid != os.getpid():
+            raise PrivacyLeakError("answers are given by the process that called fit only")
+        with live.lock:
+            return self._answer(live, work)
+
+    def _answer(self, live: _Live, work: kernel.Workload) -> float:
+        if self.n_updates_left_ == 0:
+            raise BudgetExceededError(
+                f"all {self.n_updates_} updates are used up: no further query is answered; predict "
+                "and sample go on"
+            )
+        session, n = live.session, self.n_samples_
+        answer = float(work.answers(live.weights.p)[0])
+        held = session.exact_answers(work)
+        if live.comparisons.is_far(held, 0, answer * n):
+            self.n_updates_left_ = live.comparisons.left
+            release = session.measure(held, 0, live.answering)
+            group = work.groups[0]
+            target, v = as_fractions(release.value.reshape(1), float(release.std), n)
+            weights = group.coefficients(work.sizes, np.array([0])) / group.one
+            live.weights.measure(group.attributes, target, v, weights)
+            live.weights.fit(SWEEPS, TOL)
+            self.weights_ = live.weights.p.copy()
+            answer = float(target[0])
+        self.n_answers_ += 1
+        self.privacy_ = session.certificate()
+        return min(max(answer, 0.0), 1.0)
+
+    def close(self) -> None:
+        """End the session and let go of the rows; `predict` and `sample` go on."""
+        live = _LIVE.pop(self, None)
+        if live is not None:
+            live.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _distribution(self) -> NDArray[np.float64]:
+        return self.weights_
+
+    def _plan(self, domain: kernel.Domain) -> _Plan:
+        """Return the public numbers of a fit, or raise naming the parameter."""
+        check_factored(domain, type(self).__name__)
+        if isinstance(self.alpha, bool | np.bool_) or not isinstance(self.alpha, numbers.Real):
+            raise TypeError(f"alpha must be a number in (0, 1), got {type(self.alpha).__name__}")
+        alpha = float(self.alpha)
+        if not 0.0 < alpha < 1.0:
+            raise ValueError(f"alpha must be in (0, 1), got {alpha}")
+        if isinstance(self.n_updates, str):
+            if self.n_updates != AUTO:
+                raise ValueError(f"n_updates must be 'auto' or an int, got {self.n_updates!r}")
+            updates = max(math.ceil(4 * math.log(domain.n_cells) / alpha / alpha), 1)
+        else:
+            updates = check_integer(self.n_updates, "n_updates", low=1)
+        mu = self.privacy_cost().mu
+        counting = Fraction(0) if self._adjacency == "replace_one" else COUNT_SHARE
+        part = COMPARING if mu is None else COMPARING_GAUSSIAN
+        comparing = (1 - counting) * part
+        answering = (1 - counting - comparing) / updates
+        epsilon = float(self.epsilon) * float(comparing)
+        if mu is not None:
+            epsilon = kernel.pure_epsilon_from_mu(mu * math.sqrt(float(comparing)))
+        # With room for what the kernel rounds down; later, nothing may fail.
+        if 4 * updates * kernel.QUERY_UNIT / epsilon > 2**50:
+            raise ValueError(
+                f"n_updates = {updates} (alpha = {alpha:g}) at epsilon = {self.epsilon:g} needs "
+                "more noise than can be drawn exactly; state fewer n_updates or a larger alpha"
+            )
+        return _Plan(alpha, updates, counting, comparing, answering, epsilon)
+
+    def expected_error(
+        self,
+        n_samples: int,
+        n_features: int | None = None,
+        *,
+        n_queries: int = 100,
+        beta: float = 0.05,
+    ) -> float:
+        """Return by how much answers may be off, at most, while updates are left.
+
+        Nothing is fitted, read or charged: it answers whether epsilon is enough for this `alpha`
+        and these `n_updates`. A bound for any rows on the worst of `n_queries` answers.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        n_queries : int, default=100
+            Number of queries that will be asked.
+        beta : float, default=0.05
+            Chance that an answer is further off, in (0, 1).
+
+        Returns
+        -------
+        error : float
+            A difference of fractions, at most 1: the threshold and the noise of comparisons, or
+            the noise of measured answers, whichever is larger.
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        k = check_integer(n_queries, "n_queries", low=1)
+        if not (isinstance(beta, numbers.Real) and 0.0 < float(beta) < 1.0):
+            raise ValueError(f"beta must be in (0, 1), got {beta!r}")
+        plan = self._plan(known_domain(self, n_features))
+        mu = self.privacy_cost().mu
+        third = float(beta) / 3
+
+        def tail(share: Fraction, times: int) -> float:
+            """Return what `times` numbers of sensitivity 1 are off by, but for a third of beta."""
+            if mu is None:
+                return math.log(times / third) / (float(self.epsilon) * float(share)) + 1
+            return math.sqrt(2 * math.log(2 * times / third) / float(share)) / mu + 1
+
+        counted = tail(plan.counting, 1) if plan.counting else 0.0
+        margin = kernel.comparison_margin(plan.n_updates, plan.comparing_epsilon, k, third)
+        kept = THRESHOLD * plan.alpha * (n + counted) + margin
+        measured = tail(plan.answering, min(plan.n_updates, k))
+        return min((max(kept, measured) + counted) / n, 1.0)

@@ -1,0 +1,374 @@
+"""SmallDB: a small table that answers many linear queries like the private one.
+
+Released by the exponential mechanism over all small tables on a public domain (or over a public
+random list of them), scored by their worst query. Every fit is epsilon-differentially private.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from skdp import kernel
+from skdp.base import check_integer
+from skdp.budget import PrivacyBudget
+from skdp.synthetic._base import ReleaserMixin, check_domain
+from skdp.synthetic._queries import as_queries, conjunctions
+
+__all__ = ["SmallDBReleaser"]
+
+_PAIRS = conjunctions(2)
+ALL, LIST, PATHS = "all", "list", "paths"
+_LARGEST_SIZE = 2**24  # points of a small table
+_LARGEST_LIST = 2**26  # points of all candidates: 512 MB
+_LARGEST_DOMAIN = 2**62  # cells that candidates are drawn on
+_LIST_SEED = 0  # the list of candidates is the same in every fit
+
+
+@dataclass(frozen=True)
+class _Range:
+    """The public range of tables to choose from.
+
+    Attributes
+    ----------
+    workload : kernel.Workload
+    n_cells : int
+    size : int
+        Points of a table.
+    method : {"all", "list", "paths"}
+        Scored one by one, a list of them, or counted as lattice paths.
+    n_listed : int
+    """
+
+    workload: kernel.Workload
+    n_cells: int
+    size: int
+    method: str
+    n_listed: int = 0
+
+    @property
+    def log_number(self) -> float:
+        """Logarithm of the number of tables."""
+        if self.method == LIST:
+            return math.log(self.n_listed)
+        return _log_multisets(self.n_cells, self.size)
+
+    @property
+    def rounding(self) -> float:
+        """By how much the best table's answers are off, for any rows: of all tables of the size."""
+        if self.method == PATHS:
+            return 1 / (2 * self.size)
+        return math.sqrt(math.log(2 * self.workload.n_queries) / (2 * self.size))
+
+
+def _log_multisets(n_cells: int, size: int) -> float:
+    """Return log comb(n_cells + size - 1, size), by the smaller number of factors."""
+    factors, other = min(size, n_cells - 1), max(size, n_cells - 1)
+    i = np.arange(1, factors + 1, dtype=np.float64)
+    return float(np.log1p(other / i).sum())
+
+
+def _check_alpha(alpha: Any) -> float:
+    if isinstance(alpha, bool | np.bool_) or not isinstance(alpha, numbers.Real):
+        raise TypeError(f"alpha must be a number in (0, 1), got {type(alpha).__name__}")
+    value = float(alpha)
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"alpha must be in (0, 1), got {value}")
+    return value
+
+
+def _size_for(size: Any, alpha: float, n_queries: int, paths: bool) -> int:
+    """Return the number of points of a small table."""
+    if isinstance(size, str):
+        if size not in ("auto", "source"):
+            raise ValueError(f"size must be 'auto', 'source' or an integer, got {size!r}")
+        if size == "source":
+            wanted = max(math.ceil(math.log(n_queries) / alpha / alpha), 1)
+        elif paths:
+            wanted = math.ceil(1 / (2 * alpha))
+        else:
+            wanted = math.floor(math.log(2 * n_queries) / (2 * alpha) / alpha) + 1
+        if wanted > _LARGEST_SIZE:
+            raise ValueError(
+                f"alpha={alpha} needs a table of {wanted} points; at most {_LARGEST_SIZE} are "
+                "possible"
+            )
+        return wanted
+    return check_integer(size, "size", low=1, high=_LARGEST_SIZE)
+
+
+class SmallDBReleaser(ReleaserMixin, BaseEstimator):
+    """Differentially private small table that answers linear queries like the private one.
+
+    For few cells: the number of tables to choose from grows like (cells of the domain) ** size.
+    The exception are thresholds of one ordered column, which are as cheap as they are accurate.
+
+    Parameters
+    ----------
+    queries : Queries, default=conjunctions(2)
+        What the released table must answer well: made by `conjunctions`, `thresholds`,
+        `intervals`, `parities`, `linear_queries`, or a sum of such; or a function of a row with
+        values in [0, 1], or a sequence of any of these.
+    alpha : float, default=0.1
+        In (0, 1): how far the answers of the best table of this size may be off. It decides the
+        size, and nothing else.
+    size : "auto", "source" or int, default="auto"
+        Rows of the released table. ``"auto"``: floor(ln(2 Q) / (2 alpha**2)) + 1 for Q queries, and
+        ceil(1 / (2 alpha)) for thresholds of a table of one column. ``"source"``: ceil(ln(Q) /
+        alpha**2), twice as much, as in the references.
+    domain : Domain, Bins or int
+        The values that the columns may have, from public knowledge. `Bins` or an int k (the whole
+        numbers below k) stand for every column. There is no default that is safe: it must be
+        stated.
+    candidates : "all" or int, default="all"
+        ``"all"``: the choice is among all tables of that size. An int K: among K tables of uniform
+        points, a fixed public list; private on any domain, but the best of them may be far off.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, the exponential mechanism counts half: the claim is then that of
+        Gaussian noise at (epsilon, delta).
+    budget : PrivacyBudget or None, default=None
+        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
+        alone, under ``"replace_one"``.
+    random_state : int, RandomState or None, default=None
+        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
+        by whoever knows the seed: for tests and teaching.
+
+    Attributes
+    ----------
+    database_ : ndarray or table of shape (size, n_features)
+        The released table, in the form of X: a pandas, polars or pyarrow table if X is one. Of
+        `Bins`, the middle of the cell.
+    domain_ : Domain
+        The domain of all columns.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X has names that are strings.
+    privacy_ : skdp.kernel.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, queries that do not fit
+        the domain, too many tables to choose from; X not of the domain's columns, or with cells
+        outside of a domain that refuses them.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    conjunctions : Queries on sets of columns.
+    thresholds : Queries on ordered columns.
+
+    Notes
+    -----
+    **Privacy.** *Released*: one table of `size` points of the domain. *Sensitivity* of a table's
+    score, the largest error of a query in rows, rounded up: 1, whether a row is added or removed,
+    or replaced, however many queries there are. *Mechanism*: the exponential mechanism over all
+    such tables, sampled exactly: all are scored (at most 2e7, with a bounded number of queries), or
+    counted as lattice paths (thresholds of one column). *Charged*: (epsilon, delta), once, before
+    any noise, to ``budget``.
+
+    Domain, queries and size are public, and so is every refusal; ``outside="refuse"`` of the domain
+    tells that X has a cell outside. Nothing else raises because of what the rows hold; a table
+    without rows is a table where the number of rows is private.
+
+    `predict` and `sample` compute on the released table only.
+
+    References
+    ----------
+    Blum, Ligett & Roth 2013, "A learning theory approach to noninteractive database privacy",
+    Section 3.
+
+    Dwork & Roth 2014, "The algorithmic foundations of differential privacy", Section 4.1
+    (SmallDB).
+
+    Wasserman & Zhou 2010, "A statistical framework for differential privacy", Section 4
+    (Kolmogorov-Smirnov distance).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.synthetic import Bins, SmallDBReleaser, thresholds
+    >>> delays = np.random.default_rng(0).exponential(20.0, size=(10_000, 1))
+    >>> released = SmallDBReleaser(
+    ...     thresholds(), alpha=0.02, domain=Bins.regular(0, 200, 100), random_state=0
+    ... ).fit(delays)
+    >>> released.database_.shape
+    (25, 1)
+    >>> late = released.predict(lambda row: row[0] > 30)
+    >>> bool(abs(late[0] - np.mean(delays > 30)) < 0.05)
+    True
+    >>> round(released.expected_error(10_000), 3)
+    0.033
+    """
+
+    database_: Any
+    privacy_: kernel.PrivacyCertificate
+
+    def __init__(
+        self,
+        queries: Any = _PAIRS,
+        *,
+        alpha: float = 0.1,
+        size: Any = "auto",
+        domain: Any = None,
+        candidates: Any = ALL,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.queries = queries
+        self.alpha = alpha
+        self.size = size
+        self.domain = domain
+        self.candidates = candidates
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Charge the budget and release the small table.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, of any types that the domain tells.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : SmallDBReleaser
+        """
+        with self._all_or_nothing():
+            X, domain = self._open_domain(X)
+            tables = self._range(domain)
+            _check_possible(tables)
+            rows = self._open_coded(X)
+            listed = None
+            if tables.method == LIST:
+                listed = kernel.public_tables(
+                    tables.n_cells, tables.size, tables.n_listed, _LIST_SEED
+                )
+            with self._session(rows) as session:
+                if tables.method == PATHS:
+                    grid = np.arange(tables.n_cells, dtype=np.float64)
+                    cells = session.threshold_table(grid, tables.size)
+                else:
+                    cells = session.small_table(tables.workload, tables.size, candidates=listed)
+                self.privacy_ = session.certificate()
+            self._codes = np.column_stack(np.unravel_index(cells, domain.sizes))
+            self.database_ = self._table(self._codes)
+        return self
+
+    def _range(self, domain: kernel.Domain) -> _Range:
+        """Return the range of tables on a domain, or raise naming the parameter."""
+        alpha = _check_alpha(self.alpha)
+        work = as_queries(self.queries).workload(domain)
+        n_listed = 0
+        if isinstance(self.candidates, str):
+            if self.candidates != ALL:
+                raise ValueError(f"candidates must be 'all' or an int, got {self.candidates!r}")
+        else:
+            n_listed = check_integer(self.candidates, "candidates", low=1, high=_LARGEST_LIST)
+        paths = (
+            not n_listed
+            and domain.n_columns == 1
+            and all(isinstance(group, kernel.Prefixes) for group in work.groups)
+        )
+        size = _size_for(self.size, alpha, work.n_queries, paths)
+        method = LIST if n_listed else PATHS if paths else ALL
+        return _Range(work, domain.n_cells, size, method, n_listed)
+
+    def _rows(self) -> NDArray:
+        return self._codes
+
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05
+    ) -> float:
+        """Return by how much the answers may be off, at most: the theorem's alpha.
+
+        Nothing is fitted, read or charged: it answers whether epsilon is enough. It is a bound for
+        any rows on the worst query of one fit, most of which are several times better.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        beta : float, default=0.05
+            Chance that a fit is further off, in (0, 1).
+
+        Returns
+        -------
+        error : float
+            A difference of fractions, at most 1, which says that epsilon is not enough for any
+            guarantee. It adds the error of the best table of that size and what the choice loses.
+            With ``candidates`` as a list, the former is unknown before the fit: then it is what the
+            choice may add to the error of the best candidate.
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        if not (isinstance(beta, numbers.Real) and 0.0 < float(beta) < 1.0):
+            raise ValueError(f"beta must be in (0, 1), got {beta!r}")
+        tables = self._range(self._known_domain(n_features))
+        cost = self.privacy_cost()
+        pure = cost.mu is None
+        eta = float(kernel.table_rate(cost.epsilon if cost.mu is None else cost.mu, pure=pure))
+        # A score beyond the best by t has a chance of at most (number of tables) exp(-eta t).
+        # Scores are errors in rows, rounded up.
+        chosen = ((tables.log_number - math.log(float(beta))) / eta + 1) / n
+        return min(chosen + (0.0 if tables.method == LIST else tables.rounding), 1.0)
+
+    def _known_domain(self, n_features: int | None) -> kernel.Domain:
+        """Return the domain, before a fit if it is stated for every column."""
+        if hasattr(self, "domain_") and n_features is None:
+            return self.domain_
+        if n_features is None and isinstance(self.domain, kernel.Bins | int | np.integer):
+            raise ValueError("n_features must be given before fit, an integer of at least 1")
+        d = 1 if n_features is None else check_integer(n_features, "n_features", low=1)
+        return check_domain(self.domain, d)
+
+
+def _check_possible(tables: _Range) -> None:
+    """Refuse a range that is too large, by its public sizes; nothing has been charged.
+
+    Raises
+    ------
+    ValueError
+        With the sizes, and what to use instead.
+    """
+    queries, cells, size = tables.workload.n_queries, tables.n_cells, tables.size
+    where = f"{queries:,} queries on a domain of {cells:,} cells, tables of {size:,} points: "
+    if tables.method == PATHS:
+        kernel.check_threshold_tables(cells, size)
+        return
+    if tables.method == LIST:
+        if tables.n_listed * size > _LARGEST_LIST or cells > _LARGEST_DOMAIN:
+            raise ValueError(
+                f"{where}{tables.n_listed:,} candidates are too many; at most {_LARGEST_LIST:,} "
+                f"points of all candidates and {_LARGEST_DOMAIN:.2g} cells are possible"
+            )
+        kernel.check_small_tables(cells, size, queries, tables.n_listed)
+        return
+    if tables.log_number > math.log(2 * kernel.MAX_SMALL_TABLES):
+        digits = tables.log_number / math.log(10)
+        number = f"about 10**{digits:.0f}" if digits > 15 else f"{round(10**digits):,}"
+        raise ValueError(
+            f"{where}there are {number} of these, and at most {kernel.MAX_SMALL_TABLES:,} can be "
+            "scored. Use a larger alpha or a smaller size, fewer columns or wider bins, thresholds "
+            "of one column, candidates=K (a public list of K tables), or MWEMReleaser"
+        )
+    kernel.check_small_tables(cells, size, queries)

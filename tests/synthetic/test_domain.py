@@ -1,0 +1,342 @@
+"""Domains: what a cell's code is, for cells of every kind, and back."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from skdp import kernel
+from skdp.synthetic import Bins, Domain
+
+
+def codes(X, domain, **options):
+    return kernel.public_codes(X, domain, estimator="Test", **options)
+
+
+class Rude:
+    """A cell whose every conversion fails, with a text that nobody may see."""
+
+    def _fail(self, *_):
+        raise RuntimeError("SECRET")
+
+    __hash__ = __eq__ = __float__ = __gt__ = __str__ = __repr__ = _fail
+
+
+class Loud(float):
+    """A number that warns when it is read."""
+
+    def __float__(self):
+        warnings.warn("SECRET", stacklevel=2)
+        return 1.5
+
+
+# Every cell with its code in Bins([0, 1, 2, 4]) and in the categories ["a", 1, None], clipped, and
+# whether it is outside.
+CELLS = [
+    (0.0, (0, False), (2, True)),
+    (-0.0, (0, False), (2, True)),
+    (1, (1, False), (1, False)),
+    (True, (1, False), (1, False)),
+    (1.0, (1, False), (1, False)),
+    (np.float32(1), (1, False), (1, False)),
+    (np.int8(1), (1, False), (1, False)),
+    (decimal.Decimal(1), (1, False), (1, False)),
+    (np.nextafter(1, 0), (0, False), (2, True)),
+    (4.0, (2, False), (2, True)),
+    (np.nextafter(4, 5), (2, True), (2, True)),
+    (-1e-300, (0, True), (2, True)),
+    (math.inf, (2, True), (2, True)),
+    (-math.inf, (0, True), (2, True)),
+    (10**400, (2, True), (2, True)),
+    (-(10**400), (0, True), (2, True)),
+    (math.nan, (0, True), (2, False)),
+    (None, (0, True), (2, False)),
+    (pd.NA, (0, True), (2, False)),
+    (pd.NaT, (0, True), (2, False)),
+    (np.float64("nan"), (0, True), (2, False)),
+    ("a", (0, True), (0, False)),
+    (np.str_("a"), (0, True), (0, False)),
+    ("1", (1, False), (2, True)),  # text that reads as a number is one
+    ("b", (0, True), (2, True)),
+    (b"a", (0, True), (2, True)),
+    ([], (0, True), (2, True)),
+    ({}, (0, True), (2, True)),
+    ((1, 2), (0, True), (2, True)),
+    (1j, (0, True), (2, True)),
+    (object(), (0, True), (2, True)),
+    (datetime.date(2020, 1, 1), (0, True), (2, True)),
+    (Rude(), (0, True), (2, True)),
+]
+BINS, KINDS = Bins([0, 1, 2, 4]), ["a", 1, None]
+
+
+@pytest.mark.parametrize("i", range(len(CELLS)))
+def test_a_cell_is_coded_by_itself(i):
+    """Alone, and among all others, in every container that holds objects."""
+    cell, number, category = CELLS[i]
+    for spec, (code, outside) in ((BINS, number), (KINDS, category)):
+        domain = Domain([spec])
+        for X in (_column([cell]), pd.DataFrame({"x": pd.Series([cell], dtype=object)})):
+            found, strange = domain.codes(0, X[:, 0] if isinstance(X, np.ndarray) else X["x"])
+            assert (found[0], strange[0]) == (code, outside)
+            assert codes(X, domain)[0, 0] == code
+        everything = _column([one[0] for one in CELLS])
+        assert codes(everything, domain)[i, 0] == code
+        refusing = Domain([spec], outside="refuse")
+        if outside:
+            with pytest.raises(ValueError, match="outside of the stated domain") as caught:
+                codes(_column([cell]), refusing)
+            assert "SECRET" not in repr(caught.value)
+            assert caught.value.__context__ is None
+        else:
+            assert codes(_column([cell]), refusing)[0, 0] == code
+
+
+def _column(cells):
+    X = np.empty((len(cells), 1), dtype=object)
+    X[:, 0] = cells
+    return X
+
+
+def test_a_cell_may_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert codes(_column([Loud(1.5), np.array([1.5])]), Domain([BINS]))[0, 0] == 1
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([0.5, 3.0, -1.0, np.nan]),
+        np.array([0.5, 3.0, -1.0, np.nan], dtype=np.float32),
+        np.array([0, 3, 9, 1], dtype=np.int8),
+        np.array([0, 3, 9, 1], dtype=np.uint64),
+        np.array([True, False, True, True]),
+        np.array([0.5, 3.0, -1.0, np.nan], dtype=np.float16),
+    ],
+    ids=lambda column: column.dtype.name,
+)
+@pytest.mark.parametrize("spec", [BINS, KINDS, 2, [True, False], [0.5, 3, 1]])
+def test_every_container_gives_the_same_codes(column, spec):
+    domain = Domain([spec])
+    expected = codes(_column(column.tolist()), domain)
+    plain = column.dtype.kind != "f" or column.dtype.itemsize > 2
+    tables = [column[:, None], pd.DataFrame({"x": column}), column[:, None].tolist()]
+    tables += [np.asfortranarray(np.column_stack([column, column]))[:, :1]]
+    if plain:
+        tables += [pl.DataFrame({"x": column}), pa.table({"x": column})]
+        tables += [pd.DataFrame({"x": pd.array(column).astype(object)})]
+    if column.dtype.kind in "iu":
+        tables += [pd.DataFrame({"x": pd.array(column, dtype="Int64")})]
+    for X in tables:
+        assert np.array_equal(codes(X, domain), expected)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_text_in_every_container(missing):
+    cells = ["JFK", "EWR", None if missing else "LGA", "???", "JFK"]
+    domain = Domain({"origin": ["EWR", "JFK", "LGA", None]}, other={"origin": "LGA"})
+    expected = np.array([1, 0, 3 if missing else 2, 2, 1])
+    tables = [
+        np.array(cells, dtype=object)[:, None],
+        [[cell] for cell in cells],
+        pd.DataFrame({"origin": cells}),
+        pd.DataFrame({"origin": pd.Categorical(cells)}),
+        pd.DataFrame({"origin": pd.array(cells, dtype="string")}),
+        pl.DataFrame({"origin": cells}),
+        pl.DataFrame({"origin": pl.Series(cells, dtype=pl.Categorical)}),
+        pa.table({"origin": cells}),
+        pa.table({"origin": pa.array(cells).dictionary_encode()}),
+    ]
+    if not missing:
+        tables.append(np.array(cells)[:, None])
+    for X in tables:
+        assert np.array_equal(codes(X, domain)[:, 0], expected)
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_dates(unit):
+    days = np.array(["2020-01-01", "2020-01-02", "NaT"], dtype=f"datetime64[{unit}]")
+    domain = Domain([[datetime.datetime(2020, 1, 2), None, "other"]])
+    for X in (days[:, None], pd.DataFrame({"day": days})):
+        assert codes(X, domain)[:, 0].tolist() == [2, 0, 1]
+    # No number: the ticks of a clock are none.
+    assert codes(days[:, None], Domain([BINS]))[:, 0].tolist() == [0, 0, 0]
+
+
+def test_rows_far_behind_the_first_block_and_many_categories():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 300, size=(70_000, 2))
+    found = kernel.check_coded(X, Domain([300, 2]), estimator="Test")
+    assert np.array_equal(found.codes(0, 70_000)[:, 0], X[:, 0])
+    assert np.array_equal(found.codes(65_000, 70_000)[:, 1], np.minimum(X[65_000:, 1], 1))
+    assert found.sizes == (300, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9, unique=True).map(sorted),
+    st.lists(st.floats(allow_nan=False), min_size=1, max_size=9),
+)
+def test_bins_hold_their_lower_edge(edges, values):
+    bins = Bins(edges)
+    found, outside = bins.codes(np.array(values))
+    for value, code, strange in zip(values, found, outside, strict=True):
+        assert strange == (value < edges[0] or value > edges[-1])
+        if not strange:
+            assert edges[code] <= value
+            assert value < edges[code + 1] or (code == bins.size - 1 and value == edges[-1])
+        else:
+            assert code == (0 if value < edges[0] else bins.size - 1)
+
+
+@pytest.mark.parametrize("container", ["numpy", "pandas", "polars", "pyarrow"])
+def test_decoded_is_coded_again_to_the_same_cells(container):
+    domain = Domain(
+        {
+            "age": Bins([0, 18, 65, 120], integer=True),
+            "pay": Bins.regular(-1, 1, 7),
+            "origin": ["x", None, "y"],
+            "kind": [3, 1],
+        }
+    )
+    rng = np.random.default_rng(0)
+    codes_ = np.column_stack([rng.integers(0, k, 50) for k in domain.sizes])
+    for draw in (None, np.random.default_rng(1), np.random.RandomState(1)):
+        table = kernel.decoded(domain, codes_, names=domain.names, container=container, rng=draw)
+        assert np.array_equal(codes(table, domain), codes_)
+        assert codes(table, Domain(_specs(domain), outside="refuse")).shape == (50, 4)
+    if container == "pandas":
+        assert [table.dtypes.iloc[j] for j in (0, 1, 3)] == [np.float64, np.float64, np.int64]
+        assert (table["age"] % 1 == 0).all()
+    numbers = kernel.decoded(Domain([3, Bins([0, 1])]), codes_[:, :2] % [[3, 1]])
+    assert numbers.dtype == np.float64
+
+
+def _specs(domain):
+    return {name: domain.column(j) for j, name in enumerate(domain.names)}
+
+
+def test_names_and_positions():
+    domain = Domain({"a": 2, "b": [1, 2, 3]})
+    assert domain.names == ("a", "b")
+    assert [domain.position(c) for c in ("a", "b", 0, 1)] == [0, 1, 0, 1]
+    for column in ("c", 2, -1, True, None, 0.0):
+        with pytest.raises(ValueError, match="has no column"):
+            Domain([2, 2]).position(column)
+    frame = pd.DataFrame({"b": [1], "a": [0]})
+    with pytest.raises(ValueError, match=r"columns of the domain, in its order: \['a', 'b'\]"):
+        codes(frame, domain)
+    assert codes(frame[["a", "b"]], domain).tolist() == [[0, 0]]
+    assert codes(frame[["a", "b"]].to_numpy(), domain).tolist() == [[0, 0]]
+    assert codes(frame, Domain([5, 5])).tolist() == [[1, 0]]
+    # Names that are no text are names, too.
+    assert Domain({7: 2, 9: 3}).position(9) == 1
+
+
+def test_schemas():
+    frame = pd.DataFrame({"a": [1], "b": ["x"]})
+    for X, names, container in (
+        (frame, ("a", "b"), "pandas"),
+        (pl.from_pandas(frame), ("a", "b"), "polars"),
+        (pa.Table.from_pandas(frame), ("a", "b"), "pyarrow"),
+        (frame.to_numpy(), None, "numpy"),
+        (frame.to_numpy().tolist(), None, "numpy"),
+    ):
+        _, schema = kernel.table_schema(X, estimator="Test")
+        assert schema == kernel.Schema(2, names, container)
+
+
+def test_equality_clones_and_pickles():
+    domain = Domain({"a": 2, "b": Bins([0, 1, 2]), "c": ["x", None]}, other={"c": "x"})
+    assert pickle.loads(pickle.dumps(domain)) == domain
+    assert hash(pickle.loads(pickle.dumps(domain))) == hash(domain)
+    assert clone(domain, safe=False) is domain
+    assert domain != Domain({"a": 2, "b": Bins([0, 1, 2]), "c": ["x", None]})
+    assert domain != Domain({"a": 2, "b": Bins([0, 1, 3]), "c": ["x", None]}, other={"c": "x"})
+    assert Domain.binary(3) == Domain([2, 2, 2])
+    assert Domain.binary(["a", "b"]) == Domain({"a": 2, "b": 2})
+    assert Bins([0, 1]) != Bins([0, 1], integer=True)
+    assert Domain([2]) != [2]
+    assert (repr(Domain([2, 3])), repr(BINS)) == ("Domain(2 columns, 6 cells)",
+                                                  "Bins(3 cells from 0 to 4)")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "error", "match"),
+    [
+        ("ab", {}, TypeError, "mapping or a sequence"),
+        (7, {}, TypeError, "mapping or a sequence"),
+        ([], {}, ValueError, "at least one column"),
+        ([[]], {}, ValueError, "1 to 65536 categories, got 0"),
+        ([0], {}, ValueError, "1 to 65536 values, got 0"),
+        ([2**16 + 1], {}, ValueError, "got 65537"),
+        ([True], {}, TypeError, "got bool"),
+        ([2.5], {}, TypeError, "got float"),
+        (["ab"], {}, TypeError, "got str"),
+        ([{"a": 1}], {}, TypeError, "got dict"),
+        ([["a", "a"]], {}, ValueError, "must be distinct"),
+        ([[1, True]], {}, ValueError, "must be distinct"),
+        ([[None, math.nan]], {}, ValueError, "must be distinct"),
+        ([[[1], [2]]], {}, TypeError, "must be hashable"),
+        ([2], {"outside": "ignore"}, ValueError, "outside must be 'clip' or 'refuse'"),
+        ([2], {"other": {0: 5}}, ValueError, "other of column 0 must be one of its categories"),
+        ([2], {"other": {1: 0}}, ValueError, "names no column of the domain: 1"),
+        ([BINS], {"other": {0: 0}}, ValueError, "has bins"),
+    ],
+)
+def test_bad_domains(columns, options, error, match):
+    with pytest.raises(error, match=match):
+        Domain(columns, **options)
+
+
+@pytest.mark.parametrize(
+    ("edges", "error"),
+    [
+        ([1.0], ValueError),
+        ([], ValueError),
+        ([1, 1], ValueError),
+        ([2, 1], ValueError),
+        ([0, math.nan], ValueError),
+        ([0, math.inf], ValueError),
+        ([[0, 1]], ValueError),
+        (np.arange(2**16 + 1), ValueError),
+        ("ab", TypeError),
+        (["a", "b"], TypeError),
+        (None, (TypeError, ValueError)),
+    ],
+    ids=repr,
+)
+def test_bad_bins(edges, error):
+    with pytest.raises(error, match="edges must be"):
+        Bins(edges)
+
+
+@pytest.mark.parametrize("n_cells", [0, -1, 2.0, True, "3"])
+def test_bad_numbers_of_bins(n_cells):
+    with pytest.raises(ValueError, match="n_cells"):
+        Bins.regular(0, 1, n_cells)
+
+
+def test_the_rows_of_a_table_are_refused_without_a_charge_by_their_shape():
+    for X, match in (
+        (np.zeros((3, 2)), "X has 2 features, but the domain of Test has 1 columns"),
+        (np.zeros((0, 1)), "0 sample"),
+        (np.zeros(3), "2D array"),
+        (np.zeros((3, 1), complex), "Complex data"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            codes(X, Domain([2]))
+    assert codes(np.zeros((0, 1)), Domain([2]), allow_empty=True).shape == (0, 1)

@@ -1,0 +1,319 @@
+"""Junction trees against the whole table, the fit against its optimum, synthetic mixed tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from sklearn.base import clone
+
+from skdp import PrivacyBudget
+from skdp.kernel import gdp_mu
+from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, conjunctions, linear_queries
+from skdp.synthetic import _marginals as marginals_module
+from skdp.synthetic._trees import Model, Tree, fit_model, tree_size
+
+NLTCS = Path(__file__).parents[3] / "shared" / "data" / "nltcs.csv"
+
+
+def dense(sizes, potentials):
+    """Return the distribution over the whole domain, and the log of its normaliser."""
+    table = np.zeros(sizes)
+    for clique, values in potentials.items():
+        table = table + values.reshape([k if a in clique else 1 for a, k in enumerate(sizes)])
+    weights = np.exp(table)
+    return weights / weights.sum(), math.log(weights.sum())
+
+
+def summed(table, columns):
+    """Return the flat marginal table of a table over all columns."""
+    return table.sum(axis=tuple(a for a in range(table.ndim) if a not in columns)).reshape(-1)
+
+
+@st.composite
+def models(draw):
+    """Draw sizes of columns, sets of columns, and potentials."""
+    sizes = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=6)))
+    columns = st.sets(st.integers(0, len(sizes) - 1), min_size=1, max_size=3)
+    cliques = draw(st.lists(columns, max_size=6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    found = {tuple(sorted(c)) for c in cliques}
+    return sizes, {c: rng.normal(0, 3, math.prod(sizes[a] for a in c)) for c in found}
+
+
+@settings(deadline=None, max_examples=60)
+@given(models())
+def test_trees_agree_with_the_whole_table(drawn):
+    sizes, potentials = drawn
+    model = Model(Tree(sizes, potentials), potentials)
+    table, normaliser = dense(sizes, potentials)
+    assert model.log_normaliser == pytest.approx(normaliser, abs=1e-9)
+    every = range(len(sizes))
+    for k in range(1, len(sizes) + 1):
+        for columns in itertools.combinations(every, k):
+            np.testing.assert_allclose(model.marginal(columns), summed(table, columns), atol=1e-12)
+            largest, together = model.work(columns)
+            assert largest >= model.marginal(columns).size
+            # Bags that hold these columns too need no more than what `work` says, or a better
+            # order of elimination has been missed by a little.
+            size = tree_size(sizes, [*potentials, columns])
+            assert size <= 2 * (model.tree.n_cells + together)
+    for v, bag in enumerate(model.tree.bags):
+        np.testing.assert_allclose(model.joints[v].reshape(-1), summed(table, bag), atol=1e-12)
+    codes = np.argwhere(np.ones(sizes))
+    np.testing.assert_allclose(model.fractions(codes), table.reshape(-1), atol=1e-12)
+    assert tree_size(sizes, potentials) == model.tree.n_cells
+
+
+def test_a_chain_of_many_columns_has_small_bags():
+    sizes = (10,) * 60
+    chain = [(i, i + 1) for i in range(59)]
+    tree = Tree(sizes, chain)
+    assert max(len(bag) for bag in tree.bags) == 2
+    assert tree.n_cells == 59 * 100 + 10
+    model = Model(tree, {c: np.eye(10).reshape(-1) for c in chain})
+    # The ends of a symmetric chain: the transition matrix to the power of its length.
+    step = (np.ones((10, 10)) + (math.e - 1) * np.eye(10)) / (9 + math.e)
+    expected = np.linalg.matrix_power(step, 59) / 10
+    np.testing.assert_allclose(model.marginal((0, 59)), expected.reshape(-1), rtol=1e-9)
+
+
+def test_impossible_cells_are_no_trouble():
+    """Potentials so low that cells have probability zero, whole rows of a table among them."""
+    table = np.array([[0.0, -5000.0], [-5000.0, -5000.0], [-5000.0, -5000.0]])
+    model = Model(Tree((3, 2, 2), [(0, 1), (1, 2)]), {(0, 1): table.reshape(-1)})
+    np.testing.assert_allclose(model.marginal((0, 2)), [0.5, 0.5, 0, 0, 0, 0])
+    codes = model.sample(50, np.random.default_rng(0))
+    assert not codes[:, :2].any()
+
+
+@pytest.mark.parametrize("rng", [np.random.default_rng(0), np.random.RandomState(0)])
+def test_samples_have_the_model_s_distribution(rng):
+    sizes = (3, 2, 4, 2)
+    draw = np.random.default_rng(1)
+    potentials = {c: draw.normal(size=math.prod(sizes[a] for a in c)) for c in
+                  [(0, 1), (1, 2), (0, 2), (3,)]}  # fmt: skip
+    model = Model(Tree(sizes, potentials), potentials)
+    n = 20_000
+    codes = model.sample(n, rng)
+    for k in (1, 2, 3):
+        for columns in itertools.combinations(range(4), k):
+            shape = tuple(sizes[a] for a in columns)
+            flat = np.ravel_multi_index(tuple(codes[:, a] for a in columns), shape)
+            counts = np.bincount(flat, minlength=math.prod(shape))
+            # Six standard deviations of independent rows, at fixed seeds.
+            p = model.marginal(columns)
+            assert np.all(np.abs(counts - n * p) <= 6 * np.sqrt(n * p * (1 - p)) + 1)
+    # Columns that are drawn first are as even as whole numbers can be.
+    last = model.tree.order[-1]
+    counts = np.bincount(codes[:, last], minlength=sizes[last])
+    assert np.all(np.abs(counts - n * model.marginal((last,))) < 2)
+
+
+def test_the_fit_is_the_least_of_its_objective():
+    sizes, total = (2, 3, 2), 500.0
+    rng = np.random.default_rng(3)
+    truth = rng.dirichlet(np.ones(12)).reshape(sizes)
+    tables = {}
+    for columns, std in [((0,), 5.0), ((0, 1), 20.0), ((1, 2), 10.0), ((0, 2), 30.0)]:
+        exact = total * summed(truth, columns)
+        tables[columns] = (exact + rng.normal(0, std, exact.size), std)
+    smoothing = 3.0
+    model = fit_model(sizes, tables, total, smoothing=smoothing, max_iter=2000)
+
+    def objective(logits):
+        p = np.exp(logits - logits.max())
+        p = (p / p.sum()).reshape(sizes)
+        loss = smoothing * float((p * np.log(12 * p)).sum())
+        for columns, (counts, std) in tables.items():
+            loss += float(((total * summed(p, columns) - counts) ** 2).sum()) / (2 * std**2)
+        return loss
+
+    # Over the whole table, from far away, without any tree.
+    best = minimize(objective, rng.normal(size=12), method="L-BFGS-B",
+                    options={"maxiter": 5000, "ftol": 1e-14, "maxfun": 10**6})  # fmt: skip
+    fitted = model.fractions(np.argwhere(np.ones(sizes)))
+    assert objective(np.log(fitted)) <= best.fun + 1e-3
+    p = np.exp(best.x - best.x.max())
+    np.testing.assert_allclose(fitted, p / p.sum(), atol=2e-3)
+
+
+def test_nothing_measured_is_the_uniform_distribution():
+    model = fit_model((2, 3), {}, 10.0)
+    np.testing.assert_allclose(model.marginal((0, 1)), 1 / 6)
+
+
+# --- the estimator ------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(5)
+N = 4000
+HOUR = RNG.integers(0, 24, N)
+TABLE = pd.DataFrame(
+    {
+        "origin": RNG.choice(["EWR", "JFK", "LGA"], N, p=[0.5, 0.3, 0.2]),
+        "hour": HOUR,
+        "delay": np.round(RNG.exponential(1.0 + 2.0 * HOUR), 1),
+        "night": HOUR >= 20,
+        "gate": RNG.integers(0, 400, N),
+        "day": RNG.integers(1, 366, N),
+    }
+)
+DOMAIN = Domain(
+    {
+        "origin": ["EWR", "JFK", "LGA", None],
+        "hour": 24,
+        "delay": Bins([0, 5, 15, 30, 60, 500]),
+        "night": [False, True],
+        "gate": Bins.regular(0, 400, 20, integer=True),
+        "day": Bins.regular(1, 366, 73, integer=True),
+    }
+)
+
+
+def synthetic(**parameters):
+    options = {"domain": DOMAIN, "epsilon": 5.0, "random_state": 0, **parameters}
+    return DPMarginalSynthesizer(options.pop("queries", None), **options)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_mixed_tables_of_many_cells(delta):
+    assert DOMAIN.n_cells > 2**20
+    found = synthetic(delta=delta).fit(TABLE)
+    table = found.database_
+    assert list(table.columns) == list(TABLE.columns)
+    assert found.n_rows_ == len(table) == N
+    assert set(table["origin"].dropna()) == {"EWR", "JFK", "LGA"}
+    assert table["gate"].between(0, 400).all()
+    assert (table["gate"] % 1 == 0).all()
+    # What depends on the hour does so in the synthetic table.
+    assert ((table["hour"] >= 20) == table["night"]).mean() > 0.97
+    late = [t.loc[t["hour"] >= 12, "delay"].gt(30).mean() for t in (TABLE, table)]
+    assert abs(late[0] - late[1]) < 0.1
+    assert (1, 3) in found.measured_
+    # Answers are those of the model, not of one sample of it.
+    ask = linear_queries(lambda row: row["hour"] >= 20 and row["night"], columns=["hour", "night"])
+    assert abs(found.predict(ask)[0] - (TABLE["night"]).mean()) < 0.03
+    pairs = conjunctions(2, columns=["night", "hour"])
+    assert found.predict(pairs).sum() == pytest.approx(1.0)
+    assert found.predict(TABLE[:7]).shape == (7,)
+    # Samples are repeated with a random_state, and are in the form of X.
+    pd.testing.assert_frame_equal(found.sample(9, random_state=1), found.sample(9, random_state=1))
+    copy = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(copy.predict(pairs), found.predict(pairs))
+
+
+def test_every_container():
+    frame = synthetic().fit(pl.from_pandas(TABLE)).sample(5, random_state=0)
+    assert isinstance(frame, pl.DataFrame)
+    assert frame.columns == list(TABLE.columns)
+    array = synthetic().fit(TABLE.to_numpy(dtype=object)).database_
+    assert array.dtype == object
+    numbers = DPMarginalSynthesizer(domain=4, random_state=0).fit(np.ones((50, 3), int)).database_
+    assert numbers.dtype.kind in "iu"
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("columns", [["night"], ["night", "hour"], ["origin", "hour", "delay"]])
+def test_the_allowance_is_spent_to_the_last_part(columns, epsilon, delta, relation):
+    """And no more than it: a session refuses what goes beyond."""
+    budget = PrivacyBudget(epsilon, delta, adjacency=relation)
+    domain = Domain({name: DOMAIN.column(DOMAIN.position(name)) for name in columns})
+    found = synthetic(domain=domain, epsilon=epsilon, delta=delta, budget=budget, random_state=None)
+    found.fit(TABLE[columns])
+    certificate = found.privacy_
+    assert sum(r.share for r in certificate.releases) == pytest.approx(1.0, abs=1e-12)
+    assert (certificate.epsilon, certificate.delta) == (epsilon, delta)
+    assert 1 <= found.n_rows_ <= 2**20
+    counted = [r for r in certificate.releases if r.name == "count"]
+    assert len(counted) == (relation == "add_or_remove_one")
+    if relation == "replace_one":
+        assert found.n_rows_ == N
+
+
+def test_columns_that_would_drown_in_noise_are_not_measured_by_themselves():
+    """With little epsilon, tables of three columns tell each column better."""
+    few = synthetic(epsilon=0.02, domain=2, queries=conjunctions(3))
+    rows = RNG.integers(0, 2, (N, 8))
+    assert not any(r.name.endswith("table of 0") for r in few.fit(rows).privacy_.releases[:8])
+    many = clone(few).set_params(epsilon=5.0).fit(rows)
+    assert [r.name for r in many.privacy_.releases[:8]] == [f"table of {a}" for a in range(8)]
+
+
+@pytest.mark.parametrize("max_cells", [8, 60])
+def test_the_model_stays_small(max_cells):
+    """Of columns that all depend on each other, too."""
+    rows = np.repeat(RNG.integers(0, 4, (3000, 1)), 8, axis=1)
+    rows[RNG.random(rows.shape) < 0.1] = 0
+    found = synthetic(domain=4, queries=conjunctions(3), max_cells=max_cells, epsilon=50.0)
+    found.fit(rows)
+    assert found._model.tree.n_cells <= max_cells + 8 * 4
+    assert all(4 ** len(s) * 2 <= max_cells for s in found.measured_ if len(s) > 1)
+    assert found.predict(conjunctions(1)).reshape(8, 4).sum(axis=1) == pytest.approx(np.ones(8))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"domain": Domain([100] * 80)}, "3160 sets of columns have .* cells; at most"),
+        ({"domain": Domain.binary(40), "queries": conjunctions(4)}, "more than 65536 sets"),
+        ({"max_cells": 4}, "max_cells must be .*at least 8"),
+        ({"max_cells": 2**23}, "max_cells must be .*at most 4194304"),
+        ({"queries": []}, "queries must hold at least one"),
+        ({"queries": conjunctions(7)}, "order=7 is above"),
+    ],
+)
+def test_what_is_too_large_is_refused_for_free(parameters, match):
+    budget = PrivacyBudget(10.0)
+    domain = parameters.get("domain", DOMAIN)
+    X = TABLE if domain is DOMAIN else np.zeros((3, domain.n_columns))
+    with pytest.raises(ValueError, match=match):
+        synthetic(budget=budget, **parameters).fit(X)
+    assert budget.charges == []
+
+
+def test_answers_that_need_too_large_a_table(monkeypatch):
+    found = synthetic().fit(TABLE)
+    monkeypatch.setattr(marginals_module, "LARGEST_ANSWER", 100)
+    with pytest.raises(ValueError, match=r"queries on columns .* at most 100 are possible"):
+        found.predict(conjunctions(2))
+
+
+def of_disabilities():
+    """Return the NLTCS table, or one of 16 columns with a common cause where it is not there."""
+    if NLTCS.exists():
+        table = pd.read_csv(NLTCS)
+        return np.repeat(table.to_numpy()[:, :16], table["count"], axis=0)
+    rng = np.random.default_rng(0)
+    severity = rng.exponential(0.5, (21_574, 1))
+    return (rng.random((21_574, 16)) < 1 - np.exp(-severity * rng.uniform(0.2, 1, 16))).astype(int)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "part"), [(1.0, 1e-6, 0.6), (0.1, 0.0, 0.1)])
+def test_all_tables_of_three_columns(epsilon, delta, part):
+    """Mean error beside noise on every one of the 560 tables, at a fixed seed."""
+    X = of_disabilities()
+    domain, queries = Domain.binary(16), conjunctions(3)
+    whole = np.zeros((2,) * 16)
+    np.add.at(whole, tuple(X.T), 1 / len(X))
+    true = queries.workload(domain).answers(whole)
+    found = synthetic(queries=queries, domain=domain, epsilon=epsilon, delta=delta).fit(X)
+    error = np.abs(found.predict(queries) - true)
+    if delta > 0:  # all tables together: L2 sensitivity sqrt(2 * 560)
+        plain = math.sqrt(2 * 560) / gdp_mu(epsilon, delta) * math.sqrt(2 / math.pi)
+    else:
+        plain = 2 * 560 / epsilon
+    assert error.mean() < part * plain / len(X)
+    uniform = np.abs(1 / 8 - true)
+    assert error.mean() < 0.4 * uniform.mean()
+    assert error.max() < 0.5 * uniform.max()

@@ -1,0 +1,369 @@
+"""Workloads against dense matrices: answers, marginals, sensitivities, and the doors' noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from skdp import kernel
+from skdp.budget import PrivacyBudget
+from skdp.exceptions import PrivacyLeakError
+from skdp.kernel import sampling, workload
+from skdp.kernel.domain import CodedRows
+from skdp.kernel.tape import record
+
+RELATIONS = ("replace_one", "add_or_remove_one")
+SIZES = (3, 2, 4)
+RNG = np.random.default_rng(0)
+GROUPS = {
+    "cells": kernel.Cells([0, 2]),
+    "one cell": kernel.Cells([1, 2], np.array([5])),
+    "cells twice": kernel.Cells([0], np.array([1, 1, 2])),
+    "prefixes": kernel.Prefixes(2),
+    "intervals": kernel.Intervals(2),
+    "intervals of three": kernel.Intervals(0),
+    "zeros and ones": kernel.Weighted([0, 1], RNG.integers(0, 2, (7, 6))),
+    "weights": kernel.Weighted([0, 1, 2], RNG.random((4, 24))),
+    "weights and ones": kernel.Weighted([2], [[1.0, 0.5, 0.25, 0.0], [1, 1, 1, 1]]),
+}
+
+
+def dense(groups, sizes):
+    """Return the coefficients of all queries on all cells, by definition: a slow oracle."""
+    cells = list(itertools.product(*map(range, sizes)))
+    rows = []
+    for group in groups:
+        shape = [sizes[a] for a in group.attributes]
+        own = [np.ravel_multi_index([cell[a] for a in group.attributes], shape) for cell in cells]
+        if isinstance(group, kernel.Cells):
+            index = np.arange(math.prod(shape)) if group.index is None else group.index
+            rows += [[float(place == i) for place in own] for i in index]
+        elif isinstance(group, kernel.Prefixes):
+            rows += [[float(place <= i) for place in own] for i in range(max(shape[0] - 1, 1))]
+        elif isinstance(group, kernel.Intervals):
+            for i, j in itertools.combinations_with_replacement(range(shape[0]), 2):
+                rows.append([float(i <= place <= j) for place in own])
+        else:
+            rows += [[w[place] / group.one for place in own] for w in group.weights]
+    return np.array(rows)
+
+
+def every_workload():
+    return [[g] for g in GROUPS.values()] + [list(GROUPS.values())]
+
+
+@pytest.mark.parametrize("groups", every_workload())
+def test_answers_and_coefficients_are_the_matrix(groups):
+    work = kernel.Workload(SIZES, groups)
+    matrix = dense(groups, SIZES)
+    assert matrix.shape == (work.n_queries, 24)
+    assert np.array_equal(work.coefficients(np.arange(24)), matrix * work.one)
+    some = np.array([3, 3, 23, 0])
+    assert np.array_equal(work.coefficients(some), matrix[:, some] * work.one)
+    table = np.random.default_rng(1).integers(0, 1000, SIZES)
+    exact = work.answers(table)
+    assert exact.dtype == np.int64
+    assert np.array_equal(exact, matrix @ table.reshape(-1) * work.one)
+    share = table / table.sum()
+    assert np.allclose(work.answers(share), matrix @ share.reshape(-1), rtol=1e-12)
+    for query in range(work.n_queries):
+        g, place = work.locate(query)
+        row = work.groups[g].coefficients(SIZES, np.array([place]))[0] / work.groups[g].one
+        # Spread over the whole domain it is the query's row of the matrix.
+        alone = kernel.Workload(SIZES, [kernel.Weighted(work.groups[g].attributes, row[None, :])])
+        assert np.array_equal(alone.coefficients(np.arange(24))[0] / alone.one, matrix[query])
+
+
+@pytest.mark.parametrize("groups", every_workload())
+def test_joint_sensitivities_bound_every_pair_of_cells(groups):
+    """By brute force; and for one group of a known form they are attained."""
+    work = kernel.Workload(SIZES, groups)
+    rows = (dense(groups, SIZES) * work.one).T  # what one row adds to all answers, by its cell
+    moved = rows[:, None, :] - rows[None, :, :]
+    worst = {
+        "add_or_remove_one": (np.abs(rows).sum(axis=1).max(), (rows**2).sum(axis=1).max()),
+        "replace_one": (np.abs(moved).sum(axis=2).max(), (moved**2).sum(axis=2).max()),
+    }
+    for relation, (l1, l2) in worst.items():
+        declared = work.sensitivities(relation)
+        assert declared[0] >= l1
+        assert declared[1] >= l2
+        # A workload of several groups adds up their bounds, which no one pair may attain.
+        if len(groups) == 1 and not isinstance(groups[0], kernel.Weighted):
+            repeated = getattr(groups[0], "index", None)
+            if repeated is None or len(set(repeated.tolist())) == repeated.size:
+                assert declared == (l1, l2), relation
+        if len(groups) == 1 and relation == "add_or_remove_one" and work.n_queries != 3:
+            assert declared == (l1, l2)
+    # One query alone: 1 under both relations.
+    assert np.abs(rows).max() <= work.one
+    assert np.abs(moved).max() <= work.one
+
+
+@pytest.mark.parametrize("g", range(1, 9))
+def test_intervals_of_any_length(g):
+    rows = dense([kernel.Intervals(0)], (g,)).T
+    moved = np.abs(rows[:, None, :] - rows[None, :, :]).sum(axis=2).max()
+    a1, a2, r1, r2 = kernel.Intervals(0).sensitivities((g,))
+    assert a1 == a2 == rows.sum(axis=1).max()
+    assert r1 == r2 == (moved if g > 1 else 1)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_marginals_are_sums(data):
+    sizes = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5)))
+    d = len(sizes)
+    sets = data.draw(
+        st.lists(st.sets(st.integers(0, d - 1)).map(lambda s: tuple(sorted(s))), max_size=6)
+    )
+    table = np.random.default_rng(0).integers(0, 50, sizes)
+    found = kernel.marginals(table, sets)
+    assert set(found) == set(sets)
+    for s in sets:
+        axes = tuple(j for j in range(d) if j not in s)
+        assert np.array_equal(found[s], table.sum(axis=axes).reshape(-1))
+    assert kernel.marginals(table, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sets"),
+    [
+        ((3, 2, 4), [(0,), (1, 2), (0, 1, 2), ()]),
+        ((300, 300, 300, 2), [(0, 3), (1,), (2, 3), (0, 1)]),  # too many cells for a whole table
+        ((2,) * 40, list(itertools.combinations(range(0, 40, 8), 2))),
+    ],
+)
+@pytest.mark.parametrize("n", [0, 1, 70_000])
+def test_exact_marginals_count_rows(sizes, sets, n):
+    codes = np.column_stack([np.random.default_rng(j).integers(0, k, n) for j, k in
+                             enumerate(sizes)])  # fmt: skip
+    rows = CodedRows(codes.astype(np.uint16), sizes)
+    found = workload.exact_marginals(rows, sets)
+    for s in sets:
+        counts = np.zeros([sizes[a] for a in s], dtype=np.int64)
+        np.add.at(counts, tuple(codes[:, a] for a in s), 1)
+        if not s:
+            counts = np.array(n)
+        assert np.array_equal(found[s], counts.reshape(-1))
+        assert found[s].dtype == np.int64
+
+
+def test_bad_workloads():
+    with pytest.raises(ValueError, match="at least one query"):
+        kernel.Workload(SIZES, [])
+    with pytest.raises(ValueError, match="at least one query"):
+        kernel.Workload(SIZES, [kernel.Cells([0], np.array([], dtype=int))])
+    with pytest.raises(ValueError, match="table of 4000000 cells"):
+        kernel.Workload((2000, 2000), [kernel.Cells([0, 1])])
+
+
+# --- the doors ----------------------------------------------------------------------------------
+
+DOMAIN = kernel.Domain(list(SIZES))
+X = np.column_stack([np.random.default_rng(j).integers(0, k, 40) for j, k in enumerate(SIZES)])
+
+
+class Unmetered(PrivacyBudget):
+    """A budget that grants everything and writes nothing: sessions are opened by the hundred."""
+
+    def charge(self, cost, **facts):
+        return None
+
+    def describe(self, charge, *facts, **more):
+        return None
+
+
+UNMETERED = Unmetered(1.0, adjacency="add_or_remove_one")
+
+
+def opened(X, relation="replace_one", epsilon=1.0, delta=0.0):
+    rows = kernel.check_coded(X, DOMAIN, estimator="Test", allow_empty=True)
+    budget = None if relation == "replace_one" else UNMETERED
+    return kernel.open_session(rows, estimator="Test", epsilon=epsilon, delta=delta, budget=budget)
+
+
+def moved(door, relation, X, other, delta=0.0):
+    """Return by how much the exact value of a door's release moves, and what it declares."""
+    entries = []
+    for table in (X, other):
+        with record() as tape, opened(table, relation, delta=delta) as session:
+            door(session)
+        (entry,) = tape.entries
+        entries.append(entry)
+    return entries[0].distance(entries[0].exact, entries[1].exact), entries[0].sensitivity
+
+
+ALL = kernel.Workload(SIZES, list(GROUPS.values()))
+TABLES = {s: np.eye(math.prod(SIZES[a] for a in s))[0] * 99 for s in set(ALL.attribute_sets)}
+
+
+def all_answers(s):
+    s.all_answers(s.exact_answers(kernel.Workload(SIZES, [GROUPS["cells"]])))
+
+
+def all_intervals(s):
+    s.all_answers(s.exact_answers(kernel.Workload(SIZES, [GROUPS["prefixes"]])))
+
+
+def marginal(s):
+    s.marginal(SIZES, (0, 2))
+
+
+def measured(s):
+    s.measure(s.exact_answers(ALL), 0)
+
+
+def measured_weight(s):
+    # "weights and ones": the first query is 1 in the first cell of column 2 and 0 in the last.
+    s.measure(s.exact_answers(ALL), ALL.n_queries - 2)
+
+
+def chosen(s):
+    s.worst_query(s.exact_answers(ALL), np.zeros(ALL.n_queries))
+
+
+def chosen_table(s):
+    s.worst_marginal(s.exact_answers(ALL), TABLES, np.zeros(len(ALL.groups)))
+
+
+DOORS = [all_answers, all_intervals, marginal, measured, measured_weight, chosen, chosen_table]
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("door", DOORS)
+def test_no_pair_of_cells_moves_a_release_by_more_than_it_declares(door, delta, relation):
+    """Every pair of cells of a row; the worst attains the declared sensitivity, so it is exact."""
+    ends = list(itertools.product([0, 2], [0, 1], [0, 1, 3]))
+    most = 0.0
+    for cell, other in itertools.product(ends, ends):
+        if relation == "replace_one":
+            pair = np.vstack([X[:3], cell]), np.vstack([X[:3], other])
+        else:
+            pair = np.vstack([X[:3], cell]), X[:3]
+        distance, declared = moved(door, relation, *pair, delta)
+        assert distance <= declared * (1 + 1e-12)
+        most = max(most, distance / declared)
+    assert most > 0.999
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_no_rows_are_rows_like_others(relation):
+    for door in DOORS:
+        with opened(np.zeros((0, 3)), relation) as session:
+            door(session)
+
+
+def test_an_independent_count_of_the_noise():
+    """Scales and norms on the certificate are those of the claim, in user units."""
+    work = kernel.Workload(SIZES, [GROUPS["weights and ones"]])
+    for relation in RELATIONS:
+        with opened(X, relation, epsilon=2.0) as session:
+            held = session.exact_answers(work)
+            session.all_answers(held, 0.25)
+            session.measure(held, 1, 0.25)
+            session.marginal(SIZES, (0, 2), 0.25)
+            session.worst_query(held, np.zeros(2), 0.25)
+            records = session.certificate().releases
+        l1 = work.sensitivities(relation)[0] / work.one
+        table = 2 if relation == "replace_one" else 1
+        assert [r.sensitivity for r in records] == [l1, 1.0, table, work.one]
+        assert np.allclose([r.scale for r in records[:3]], [l1 / 0.5, 1 / 0.5, table / 0.5])
+        assert records[3].scale == 2 * work.one / 0.5
+
+
+def test_answers_are_unbiased_and_their_noise_is_as_stated():
+    """Mean and spread of 4000 releases, z-tests at 5 sigma: false alarms below 3e-6 each."""
+    work = kernel.Workload(SIZES, [GROUPS["weights"]])
+    exact = dense([GROUPS["weights"]], SIZES) @ np.bincount(
+        workload.flat_codes(X, SIZES, (0, 1, 2)), minlength=24
+    )
+    runs = 1000
+    for delta in (0.0, 1e-5):
+        with opened(X, epsilon=1.0, delta=delta) as session:
+            held = session.exact_answers(work)
+            found = [session.all_answers(held, 1 / runs) for _ in range(runs)]
+        values, std = np.array([r.value for r in found]), found[0].std
+        error = (values - exact) / std
+        assert np.abs(error.mean()) < 5 / math.sqrt(error.size)
+        kurtosis = 2 if delta else 5
+        assert abs((error**2).mean() - 1) < 5 * math.sqrt(kurtosis / error.size)
+        # At two thirds of the noise it would be 0.44: found.
+        assert abs(4 / 9 - 1) > 5 * math.sqrt(kurtosis / error.size)
+
+
+def test_the_worst_query_is_chosen_as_the_exponential_mechanism_has_it():
+    """Chi-squared at 1e-6 against exp(eta |error|); epsilon 2/3 and 3/2 as large are rejected."""
+    work = kernel.Workload((3, 2), [kernel.Cells([0]), kernel.Weighted([1], [[0.5, 1.0]])])
+    domain = kernel.Domain([3, 2])
+    table = np.array([[0, 1]] * 3 + [[1, 0]])
+    answers = np.array([1.0, 1.0, 1.5, 2.0])
+    exact = np.array([3.0, 1.0, 0.0, 3.5])
+    runs, epsilon = 4000, 2.0
+    rows = kernel.check_coded(table, domain, estimator="Test")
+    with kernel.open_session(rows, estimator="Test", epsilon=epsilon * runs, delta=0.0) as session:
+        held = session.exact_answers(work)
+        found = np.bincount(
+            [session.worst_query(held, answers, 1 / runs) for _ in range(runs)], minlength=4
+        )
+
+    def tail(epsilon):
+        p = np.exp(epsilon / 2 * np.abs(exact - answers))
+        return stats.chisquare(found, runs * p / p.sum()).pvalue
+
+    assert tail(epsilon) > 1e-6
+    assert tail(epsilon * 2 / 3) < 1e-6
+    assert tail(epsilon * 3 / 2) < 1e-6
+
+
+def test_the_worst_marginal_is_chosen_by_its_distance_and_its_penalty():
+    work = kernel.Workload((3, 2), [kernel.Cells([0]), kernel.Cells([1]), kernel.Cells([0, 1])])
+    rows = kernel.check_coded(np.array([[0, 1]] * 5), kernel.Domain([3, 2]), estimator="Test")
+    public = {(0,): np.array([5.0, 0, 0]), (1,): np.array([1.0, 2.0]), (0, 1): np.zeros(6)}
+    # Distances 0, 1 + 3, 5.
+    for penalties, best in (([0, 0, 0], 2), ([0, 2, 0], 2), ([0, 0, 3], 1), ([-9, 9, 9], 0)):
+        with kernel.open_session(rows, estimator="Test", epsilon=1000.0, delta=0.0) as session:
+            held = session.exact_answers(work)
+            assert session.worst_marginal(held, public, penalties) == best
+
+
+def test_large_public_answers_do_not_overflow():
+    with opened(X) as session:
+        held = session.exact_answers(ALL)
+        for share, answers in ((0.3, np.full(ALL.n_queries, 1e300)), (0.3, -np.inf)):
+            chosen = session.worst_query(held, np.broadcast_to(answers, ALL.n_queries), share)
+            assert 0 <= chosen < ALL.n_queries
+
+
+def test_exact_answers_stay_in_the_kernel():
+    with opened(X) as session:
+        held = session.exact_answers(ALL)
+        assert repr(held) == f"ExactAnswers({ALL.n_queries} queries)"
+        with pytest.raises(PrivacyLeakError):
+            pickle.dumps(held)
+        with pytest.raises(PrivacyLeakError, match="not coded"):
+            session.exact_answers(kernel.Workload((3, 2), [kernel.Cells([0])]))
+        with pytest.raises(PrivacyLeakError, match="too large"):
+            session.marginal(SIZES, (2,) * 11)
+    plain = kernel.check_rows(X, estimator="Test")
+    session = kernel.open_session(plain, estimator="Test", epsilon=1.0, delta=0.0)
+    with session, pytest.raises(PrivacyLeakError, match="not coded"):
+        session.exact_answers(ALL)
+
+
+def test_two_thirds_of_the_noise_is_found(monkeypatch):
+    """The spread test above, on a sampler that draws at two thirds of the scale."""
+    true = sampling.discrete_laplace
+    monkeypatch.setattr(
+        sampling, "discrete_laplace", lambda scale, *a, **k: true(scale * 2 / 3, *a, **k)
+    )
+    with pytest.raises(AssertionError):
+        test_answers_are_unbiased_and_their_noise_is_as_stated()
