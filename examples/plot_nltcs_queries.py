@@ -136,7 +136,8 @@ print(f"{len(asked)} questions, {15 - left[-1]} of them measured")
 # %%
 # The picture
 # -----------
-# Left: the largest of 4,480 errors. Right: the answers to pairs beside the exact ones, measured ones filled.
+# Left: the largest of 4,480 errors. Right: the answers to pairs beside the exact ones, measured
+# ones filled, and the error that was aimed at.
 
 figure, (left_axis, right_axis) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
 styles = {
@@ -153,7 +154,7 @@ left_axis.set_xlabel("epsilon (delta = 1e-6 for Gaussian noise)")
 left_axis.set_ylabel("largest error of 4,480 queries")
 left_axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
 left_axis.minorticks_off()
-left_axis.legend(fontsize=8)
+left_axis.legend(fontsize=8, loc="lower left")
 left_axis.set_title("All 3-way tables")
 
 measured = np.diff([15, *left]) < 0
@@ -164,6 +165,7 @@ right_axis.scatter(x[~measured], y[~measured], facecolors="none", edgecolors="C0
 right_axis.scatter(x[measured], y[measured], color="C3", label="measured")
 right_axis.set_xlabel("exact fraction of people")
 right_axis.set_ylabel("answer")
+right_axis.set_ylim(0)
 right_axis.legend()
 right_axis.set_title("Pairs, asked one at a time (epsilon = 1)")
 figure.savefig(arguments.output, dpi=150)

@@ -28,6 +28,7 @@ __all__ = [
     "CodedRows",
     "Domain",
     "Schema",
+    "about",
     "check_coded",
     "decoded",
     "public_codes",
@@ -304,7 +305,7 @@ class Domain:
         return len(self.sizes)
 
     def __repr__(self) -> str:
-        return f"Domain({self.n_columns} columns, {self.n_cells:.4g} cells)"
+        return f"Domain({self.n_columns} columns, {about(self.n_cells)} cells)"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Domain):
@@ -420,6 +421,12 @@ class Domain:
             array = np.empty(column.size, dtype=object)
             array[:] = column.values_
         return array[codes]
+
+
+def about(number: int) -> str:
+    """Return an integer of any size in few characters."""
+    digits = number.bit_length() * math.log10(2)  # a float may be too small to hold it
+    return f"{number:,}" if digits < 9 else f"about 10**{digits:.0f}"
 
 
 def _column(spec: Any, other: Any, has_other: bool, name: str) -> Bins | _Categories:

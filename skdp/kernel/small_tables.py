@@ -32,7 +32,14 @@ from skdp.kernel.protect import Floats
 from skdp.kernel.queries import MAX_CELLS
 from skdp.kernel.release import Share
 from skdp.kernel.sampling import n_multisets
-from skdp.kernel.workload import Workload, WorkloadDoors, exact_marginals, flat_codes
+from skdp.kernel.workload import (
+    Cells,
+    Weighted,
+    Workload,
+    WorkloadDoors,
+    exact_marginals,
+    flat_codes,
+)
 
 __all__ = [
     "MAX_SMALL_TABLES",
@@ -236,7 +243,7 @@ class _Scorer:
             self._matrix = np.empty((n_cells, workload.n_queries), dtype=kind)
             for start in range(0, n_cells, self.step):
                 some = np.arange(start, min(start + self.step, n_cells))
-                self._matrix[some] = workload.coefficients(some).T
+                self._matrix[some] = self._by_groups(some[:, None])
 
     @property
     def step(self) -> int:
@@ -253,22 +260,30 @@ class _Scorer:
         return self._by_groups(cells)
 
     def _by_groups(self, cells: Ints) -> Ints:
-        """Return `sums` from the marginal counts of every table, where the matrix is too large."""
+        """Return `sums` without a matrix on the whole domain: group by group."""
         work, n = self._workload, len(cells)
         total = np.empty((n, work.n_queries), dtype=np.int64)
         codes = np.column_stack(np.unravel_index(cells.reshape(-1), work.sizes))
         for g, group in enumerate(work.groups):
             flat = flat_codes(codes, work.sizes, group.attributes).reshape(n, -1)
-            width = math.prod(group.table(work.sizes))
-            step = max(_BLOCK_VALUES // width, 1)
-            for start in range(0, n, step):
-                part = flat[start : start + step]
-                place = part + width * np.arange(len(part))[:, None]
-                counts = np.bincount(place.reshape(-1), minlength=width * len(part))
-                answers = [group.apply(table) for table in counts.reshape(-1, width)]
-                where = slice(work.starts[g], work.starts[g + 1])
-                total[start : start + step, where] = answers
-                total[start : start + step, where] *= work.one // group.one
+            found = total[:, work.starts[g] : work.starts[g + 1]]
+            if isinstance(group, Weighted):
+                found[:] = sum(group.weights.T[points] for points in flat.T)
+            elif isinstance(group, Cells) and group.index is not None:
+                found[:] = sum(
+                    (points[:, None] == group.index).astype(np.int64) for points in flat.T
+                )
+            else:
+                width = math.prod(group.table(work.sizes))
+                step = max(_BLOCK_VALUES // width, 1)
+                for start in range(0, n, step):
+                    part = flat[start : start + step]
+                    place = (part + width * np.arange(len(part))[:, None]).reshape(-1)
+                    counts = np.bincount(place, minlength=width * len(part)).reshape(-1, width)
+                    if not isinstance(group, Cells):  # the answers of cells are their counts
+                        counts = np.array([group.apply(table) for table in counts])
+                    found[start : start + step] = counts
+            found *= work.one // group.one
         return total
 
     def scores(self, cells: Ints, answers: NDArray, n: int) -> NDArray:

@@ -22,7 +22,7 @@ from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.synthetic._base import ReleaserMixin, Tables
 from skdp.synthetic._queries import as_queries
-from skdp.synthetic._trees import Clique, Floats, Model, fit_model, tree_size
+from skdp.synthetic._trees import Clique, Floats, Model, clique_size, fit_model, tree_size
 
 __all__ = ["DPMarginalSynthesizer"]
 
@@ -178,7 +178,7 @@ class _Rounds:
         Candidates that would make the model too large are out of the question. Never all of them:
         one set alone fits, and measured ones fit again.
         """
-        limit = self.max_cells + sum(self.sizes)
+        limit = max(self.max_cells + sum(self.sizes), model.tree.n_cells)
         tables: Tables = {}
         penalties = np.full(len(self.candidates), FORBIDDEN)
         for i, s in enumerate(self.candidates):
@@ -221,9 +221,8 @@ def _candidates(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int) ->
                 f"queries: more than {MAX_SETS} sets of columns; name fewer columns, or a lower "
                 "order"
             )
-    # A set alone makes a model of fewer than 2 cells for each of its own.
     kept = {s: math.prod(sizes[a] for a in s) for s in found if len(s) > 1}
-    kept = {s: cells for s, cells in kept.items() if 2 * cells <= max_cells}
+    kept = {s: cells for s, cells in kept.items() if clique_size(sizes, s) <= max_cells}
     if (cells := sum(kept.values())) > MAX_HELD:
         raise ValueError(
             f"queries: the tables of all {len(kept)} sets of columns have {cells} cells; at most "
@@ -254,7 +253,7 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     max_cells : int, default=65536
         In [8, 2**22]. How many cells the tables may have by which the fitted distribution is a
         product, beside those of single columns: more cells can tell more dependences, and take
-        more time. Sets of columns with more than half as many cells are no candidates.
+        more time. Sets of columns with more than about half as many cells are no candidates.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0

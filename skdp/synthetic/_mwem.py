@@ -76,8 +76,8 @@ def check_factored(domain: kernel.Domain, name: str) -> None:
     """Refuse a domain with more cells than can be weighed one by one."""
     if domain.n_cells > kernel.MAX_TABLE:
         raise ValueError(
-            f"domain has {domain.n_cells:.4g} cells, each of which {name} weighs; at most "
-            f"{kernel.MAX_TABLE} are possible. State fewer columns or wider bins, or use "
+            f"domain has {kernel.about(domain.n_cells)} cells, each of which {name} weighs; at "
+            f"most {kernel.MAX_TABLE} are possible. State fewer columns or wider bins, or use "
             "DPMarginalSynthesizer"
         )
 

@@ -38,6 +38,8 @@ COMPARING, COMPARING_GAUSSIAN = Fraction(3, 4), Fraction(19, 20)
 # The threshold in alpha: a quarter is left for the noise of comparisons.
 THRESHOLD = 0.75
 SWEEPS, TOL = 30, 1e-4
+# "auto" keeps the noise of so many comparisons, but for this chance, within half of alpha.
+USUAL_QUERIES, MISSED = 100, 0.1
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,9 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         are measured.
     n_updates : "auto" or int, default="auto"
         Number of measurements after which nothing is answered any more. The noise grows with it.
-        ``"auto"``: ceil(4 ln(cells) / alpha**2), after which no query can be answered badly; far
-        fewer, as 20, are enough for most questions, and all that most tables can pay for (see
-        `expected_error`).
+        ``"auto"``: as many as leave the noise of 100 comparisons below half of ``alpha`` at this
+        number of rows (as released, where it is private), at least one; at most
+        ceil(4 ln(cells) / alpha**2), after which no query can be answered badly.
     epsilon : float, default=1.0
         Privacy loss of a fit with all of its answers; finite, above 0.
     delta : float, default=0.0
@@ -230,6 +232,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             session = self._session(rows)
             try:
                 self.n_samples_ = max(float(session.count(plan.counting or None).value), 1.0)
+                plan = self._plan(domain, self.n_samples_)
                 comparisons = session.above_threshold(
                     THRESHOLD * plan.alpha * self.n_samples_,
                     plan.n_updates,
@@ -330,8 +333,11 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     def _distribution(self) -> NDArray[np.float64]:
         return self.weights_
 
-    def _plan(self, domain: kernel.Domain) -> _Plan:
-        """Return the public numbers of a fit, or raise naming the parameter."""
+    def _plan(self, domain: kernel.Domain, n: float | None = None) -> _Plan:
+        """Return the public numbers of a fit of n rows, public or released, or raise.
+
+        Without n, as before the charge, ``"auto"`` stands for one update.
+        """
         check_factored(domain, type(self).__name__)
         if isinstance(self.alpha, bool | np.bool_) or not isinstance(self.alpha, numbers.Real):
             raise TypeError(f"alpha must be a number in (0, 1), got {type(self.alpha).__name__}")
@@ -341,17 +347,19 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         if isinstance(self.n_updates, str):
             if self.n_updates != AUTO:
                 raise ValueError(f"n_updates must be 'auto' or an int, got {self.n_updates!r}")
-            updates = max(math.ceil(4 * math.log(domain.n_cells) / alpha / alpha), 1)
+            stated = None
         else:
-            updates = check_integer(self.n_updates, "n_updates", low=1)
+            stated = check_integer(self.n_updates, "n_updates", low=1)
         mu = self.privacy_cost().mu
         counting = Fraction(0) if self._adjacency == "replace_one" else COUNT_SHARE
         part = COMPARING if mu is None else COMPARING_GAUSSIAN
         comparing = (1 - counting) * part
-        answering = (1 - counting - comparing) / updates
         epsilon = float(self.epsilon) * float(comparing)
         if mu is not None:
             epsilon = kernel.pure_epsilon_from_mu(mu * math.sqrt(float(comparing)))
+        most = max(math.ceil(4 * math.log(domain.n_cells) / alpha / alpha), 1)
+        updates = stated or self._affordable(most, alpha * (n or 0.0) / 2, epsilon)
+        answering = (1 - counting - comparing) / updates
         # With room for what the kernel rounds down; later, nothing may fail.
         if 4 * updates * kernel.QUERY_UNIT / epsilon > 2**50:
             raise ValueError(
@@ -359,6 +367,16 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
                 "more noise than can be drawn exactly; state fewer n_updates or a larger alpha"
             )
         return _Plan(alpha, updates, counting, comparing, answering, epsilon)
+
+    @staticmethod
+    def _affordable(most: int, room: float, epsilon: float) -> int:
+        """Return the largest number of updates, up to `most`, whose comparisons err by `room`."""
+        low, high = 0, most + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = kernel.comparison_margin(middle, epsilon, USUAL_QUERIES, MISSED) <= room
+            low, high = (middle, high) if fits else (low, middle)
+        return max(low, 1)
 
     def expected_error(
         self,
@@ -394,7 +412,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         k = check_integer(n_queries, "n_queries", low=1)
         if not (isinstance(beta, numbers.Real) and 0.0 < float(beta) < 1.0):
             raise ValueError(f"beta must be in (0, 1), got {beta!r}")
-        plan = self._plan(known_domain(self, n_features))
+        plan = self._plan(known_domain(self, n_features), n)
         mu = self.privacy_cost().mu
         third = float(beta) / 3
 

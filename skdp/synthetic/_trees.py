@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-__all__ = ["Model", "fit_model", "tree_size"]
+__all__ = ["Model", "clique_size", "fit_model", "tree_size"]
 
 Clique = tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ def eliminate(sizes: Sequence[int], cliques: Iterable[Clique]) -> list[tuple[int
     left = set(range(len(sizes)))
     order = []
     while left:
-        v = min(left, key=lambda a: (cost[a], a))
+        v = min(left, key=lambda a: (cost[a], -sizes[a], a))
         left.remove(v)
         bag = near[v]
         order.append((v, frozenset(bag)))
@@ -66,6 +66,11 @@ def eliminate(sizes: Sequence[int], cliques: Iterable[Clique]) -> list[tuple[int
 def tree_size(sizes: Sequence[int], cliques: Iterable[Clique]) -> int:
     """Return the number of cells of all bags of the tree that holds these cliques."""
     return sum(math.prod(sizes[a] for a in bag) for _, bag in eliminate(sizes, cliques))
+
+
+def clique_size(sizes: Sequence[int], columns: Iterable[int]) -> int:
+    """Return the number of cells of the bags of some columns that all depend on each other."""
+    return int(np.cumprod(sorted(sizes[a] for a in columns), dtype=object).sum())
 
 
 class Tree:
@@ -223,8 +228,8 @@ class Model:
     def work(self, columns: Iterable[int]) -> tuple[int, int]:
         """Return the cells of the largest table, and of all, that `marginal` makes for columns.
 
-        The second number with those of all bags bounds the tree that has these columns in a bag,
-        too: each of its bags is one of these, with the columns that a message carries.
+        The second number and the cells of all bags are together about a bound on the tree that has
+        these columns in a bag, too: its bags are those here, with what a message carries.
         """
         tree = self.tree
         scopes = [frozenset(columns)]
@@ -236,7 +241,7 @@ class Model:
                     scopes.append((here & tree.below[v]).union(tree.bags[v]))
                     v = tree.parents[v]
         cells = [math.prod(tree.sizes[a] for a in scope) for scope in scopes]
-        return max(cells), sum(cells)
+        return max(cells), sum(cells) + clique_size(tree.sizes, scopes[0])
 
     def marginal(self, columns: Iterable[int]) -> Floats:
         """Return the flat table of any columns, ascending.

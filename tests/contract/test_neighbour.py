@@ -24,7 +24,10 @@ from skdp.kernel import protect, session, statistics
 from skdp.kernel.blocks import BlockDoors
 from skdp.kernel.quantiles import QuantileDoors
 from skdp.kernel.queries import QueryDoors
+from skdp.kernel.small_tables import SmallTableDoors
 from skdp.kernel.smooth import SmoothDoors
+from skdp.kernel.sparse_vector import SparseVectorDoors
+from skdp.kernel.workload import WorkloadDoors
 
 D = 3
 
@@ -201,6 +204,31 @@ class LabelledDoor(Door):
         )  # fmt: skip
 
 
+class CodedDoor(Door):
+    """A door for rows that are coded by a public domain: which side of 0 each cell is."""
+
+    def _open(self, X):
+        self._check_privacy_parameters()
+        domain = kernel.Domain([kernel.Bins([-10.0, 0.0, 10.0])] * D)
+        return kernel.check_coded(X, domain, estimator="Door", allow_empty=self._allow_empty)
+
+
+PAIRS_OF_SIDES = kernel.Workload((2,) * D, [kernel.Cells((0, 1)), kernel.Cells((1, 2))])
+ABOVE = 3  # the query for rows above 0 in the first two columns
+
+
+def of_queries(door, *arguments):
+    return lambda s: getattr(s, door)(s.exact_answers(PAIRS_OF_SIDES), *arguments)
+
+
+def is_far(s):
+    comparisons = s.above_threshold(2.0, 3)
+    return comparisons.is_far(s.exact_answers(PAIRS_OF_SIDES), ABOVE, 0.0)
+
+
+# A public table that a row which leaves `ABOVE` for the opposite cell is further from twice.
+BELIEVED = {s: np.array([0, 0, 0, 100]) for s in PAIRS_OF_SIDES.attribute_sets}
+
 CORNERS = np.ones(D), -np.ones(D)
 RELABELLED = np.ones(D), 2 * np.ones(D)  # as far, and of another label
 NOTHING = np.ones(D), np.zeros(D)
@@ -252,6 +280,14 @@ DOORS = [
     ("label sums, relabelled", of_labels(0, 1), BOTH, R + A, RELABELLED, 0.99),
     ("threshold table", lambda s: s.threshold_table(np.array([-1.0, 0.0, 1.0]), 2), BOTH, R + A,
      CORNERS, 0.99),
+    ("coded, all answers", of_queries("all_answers"), BOTH, R + A, CORNERS, 0.99),
+    ("coded, an answer", of_queries("measure", ABOVE), BOTH, R + A, CORNERS, 0.99),
+    ("coded, worst query", of_queries("worst_query", np.zeros(8)), BOTH, R + A, CORNERS, 0.99),
+    ("coded, worst marginal", of_queries("worst_marginal", BELIEVED, np.zeros(2)), BOTH, R + A,
+     CORNERS, 0.99),
+    ("coded, marginal", lambda s: s.marginal((2,) * D, (0, 1)).value, BOTH, R + A, CORNERS, 0.99),
+    ("coded, small table", lambda s: s.small_table(PAIRS_OF_SIDES, 1), BOTH, R + A, CORNERS, 0.99),
+    ("coded, above threshold", is_far, BOTH, R + A, CORNERS, 0.99),
     ("votes of blocks", of_blocks("block_votes", 2, 2), BOTH, R + A, CORNERS, 0.99),
     ("votes of blocks, 3 classes", of_blocks("block_votes", 2, 3), BOTH, R + A, CORNERS, 0.99),
     ("mean of blocks", of_blocks("block_mean", TWO), BOTH, R + A, CORNERS, 0.99),
@@ -345,6 +381,7 @@ def laplace_pair():
 def doors_case(name, ask, relation, delta=0.0):
     """Return an estimator that asks a door; rows have labels where it needs them."""
     kind = LabelledDoor if "label" in name or "block" in name else Door
+    kind = CodedDoor if "coded" in name else kind
     return make(Case(name, lambda **p: kind(ask, **p)), delta, relation)
 
 
@@ -387,7 +424,8 @@ def test_a_sensitivity_is_attained_by_whole_tables(name, ask, delta, relation, X
 def test_every_door_of_these_files_is_here(monkeypatch):
     """A door that takes a share is asked above."""
     asked, doors = set(), set()
-    for kind in (BlockDoors, QuantileDoors, QueryDoors, SmoothDoors):
+    kinds = BlockDoors, QuantileDoors, QueryDoors, SmallTableDoors, SmoothDoors, SparseVectorDoors
+    for kind in (*kinds, WorkloadDoors):
         for name, door in list(vars(kind).items()):
             if name.startswith("_") or not callable(door) or name == "smooth_noise":
                 continue

@@ -340,3 +340,8 @@ def test_the_rows_of_a_table_are_refused_without_a_charge_by_their_shape():
         with pytest.raises(ValueError, match=match):
             codes(X, Domain([2]))
     assert codes(np.zeros((0, 1)), Domain([2]), allow_empty=True).shape == (0, 1)
+
+
+def test_a_domain_of_any_size_has_a_repr():
+    assert repr(Domain([200] * 150)) == "Domain(150 columns, about 10**345 cells)"
+    assert repr(Domain([2, 3])) == "Domain(2 columns, 6 cells)"

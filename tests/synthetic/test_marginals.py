@@ -20,7 +20,7 @@ from skdp import PrivacyBudget
 from skdp.kernel import gdp_mu
 from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, conjunctions, linear_queries
 from skdp.synthetic import _marginals as marginals_module
-from skdp.synthetic._trees import Model, Tree, fit_model, tree_size
+from skdp.synthetic._trees import Model, Tree, clique_size, fit_model, tree_size
 
 NLTCS = Path(__file__).parents[3] / "shared" / "data" / "nltcs.csv"
 
@@ -72,6 +72,7 @@ def test_trees_agree_with_the_whole_table(drawn):
     codes = np.argwhere(np.ones(sizes))
     np.testing.assert_allclose(model.fractions(codes), table.reshape(-1), atol=1e-12)
     assert tree_size(sizes, potentials) == model.tree.n_cells
+    assert tree_size(sizes, [tuple(every)]) == clique_size(sizes, every)
 
 
 def test_a_chain_of_many_columns_has_small_bags():
@@ -258,7 +259,7 @@ def test_the_model_stays_small(max_cells):
     found = synthetic(domain=4, queries=conjunctions(3), max_cells=max_cells, epsilon=50.0)
     found.fit(rows)
     assert found._model.tree.n_cells <= max_cells + 8 * 4
-    assert all(4 ** len(s) * 2 <= max_cells for s in found.measured_ if len(s) > 1)
+    assert all(clique_size([4] * 8, s) <= max_cells for s in found.measured_ if len(s) > 1)
     assert found.predict(conjunctions(1)).reshape(8, 4).sum(axis=1) == pytest.approx(np.ones(8))
 
 

@@ -117,7 +117,8 @@ def test_a_fit_that_fails_leaves_the_open_session():
 
 def test_charged_once_for_all_answers():
     budget = PrivacyBudget(1.0)
-    with online(budget=budget, random_state=None).fit(table(500)) as fitted:
+    asked = len(questions())  # no noise uses up more
+    with online(budget=budget, random_state=None, n_updates=asked).fit(table(500)) as fitted:
         for q in questions():
             fitted.answer(q)
     (charge,) = budget.charges
@@ -242,8 +243,12 @@ def test_bad_parameters_charge_nothing(options, error, text):
     assert budget.charges == []
 
 
-def test_the_number_of_updates_of_the_theory():
-    fitted = online(alpha=0.5, n_updates="auto").fit(table(100))
+def test_the_number_of_updates_is_that_of_the_theory_or_what_the_rows_can_pay_for():
+    options = {"alpha": 0.5, "n_updates": "auto"}
+    assert online(**options).fit(table(1)).n_updates_ == 1
+    few, many = (online(**options).fit(table(n)).n_updates_ for n in (1000, 4000))
+    assert 1 < few < many < math.ceil(4 * math.log(16) / 0.25)
+    fitted = online(**options, epsilon=1e5).fit(table(100))
     assert fitted.n_updates_ == math.ceil(4 * math.log(16) / 0.25)
 
 

@@ -16,6 +16,7 @@ from scipy import stats
 from sklearn.base import clone
 
 from skdp import PrivacyBudget, SmallDBReleaser, kernel
+from skdp.kernel import small_tables
 from skdp.kernel.tape import record
 from skdp.synthetic import (
     Bins,
@@ -323,6 +324,27 @@ def test_a_large_domain_with_candidates():
     codes = [clone(e).set_params(random_state=seed).fit(X)._codes for seed in (None, 0, 1)]
     assert all(np.array_equal(codes[0], other) for other in codes)
     assert codes[0].shape == (3, 40)
+
+
+@pytest.mark.parametrize("kept", [2**27, 0])
+def test_sums_over_points_with_a_matrix_and_without(kept, monkeypatch):
+    """Against the coefficients of every query on every cell."""
+    monkeypatch.setattr(small_tables, "_LARGEST_MATRIX", kept)
+    monkeypatch.setattr(small_tables, "_BLOCK_VALUES", 500)
+    domain = Domain([3, 2, 4])
+    for queries in (
+        conjunctions(2) + conjunctions(2, monotone=True) + thresholds() + intervals() + parities(),
+        conjunctions(1) + linear_queries(np.random.default_rng(0).random((4, 24))),
+    ):
+        work = queries.workload(domain)
+        cells = np.random.default_rng(1).integers(24, size=(100, 5))
+        sums = small_tables._Scorer(work, 24, 5).sums(cells)
+        assert np.array_equal(sums, work.coefficients(np.arange(24))[:, cells].sum(axis=2).T)
+
+
+def test_many_cells_and_queries_take_little_memory():
+    """No table of all queries on all cells is made where there are 10**6 of each."""
+    SmallDBReleaser(conjunctions(2), domain=1000, size=2, candidates=5).fit(np.zeros((5, 2)))
 
 
 # --- tables -------------------------------------------------------------------------------------
