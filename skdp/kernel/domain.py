@@ -10,6 +10,7 @@ says; refusing tells that there is such a cell, and nothing else.
 
 from __future__ import annotations
 
+import datetime
 import math
 import numbers
 from collections.abc import Mapping, Sequence
@@ -20,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.kernel.doors import quiet
-from skdp.kernel.rows import _NO_ROWS, Rows, _container, _is_frame, _is_sliced_table
+from skdp.kernel.doors import attempt, interruptible, quiet
+from skdp.kernel.rows import _NO_ROWS, Rows, _container, _cut, _is_frame, _is_sliced_table
 
 __all__ = [
     "Bins",
@@ -177,6 +178,8 @@ class _Categories:
             self.known = {_plain(value): code for code, value in enumerate(self.values_)}
         except TypeError:
             raise TypeError(f"domain: categories of column {name} must be hashable") from None
+        self.array = _as_array(self.values_)
+        self.is_text = any(isinstance(value, str) for value in self.values_)
         if len(self.known) != self.size:
             raise ValueError(f"domain: categories of column {name} must be distinct")
         if has_other and _plain(other) not in self.known:
@@ -185,31 +188,106 @@ class _Categories:
 
     def code(self, cell: Any) -> int:
         """Return a cell's code, -1 if it is no category."""
-        try:
-            return self.known.get(_plain(cell), -1)
-        except Exception:  # noqa: BLE001  a cell's own hash or comparison
-            return -1
+        code: int = attempt(lambda: self.known.get(_plain(cell), -1), -1, _keep)
+        return code
 
     def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return each cell's code, and who is outside."""
-        if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
+        if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufmM":
             # A code is a function of the value, so each value is looked up once.
             values, place = np.unique(cells, return_inverse=True)
             code = np.array([self.code(cell) for cell in values], dtype=np.int64)[place]
+            if cells.dtype.kind == "f" and cells.dtype.itemsize < 8:
+                # A category as this column would hold it: 0.1 has another value in 32 bits.
+                narrow = _narrowed(self.known, cells.dtype)
+                short = [narrow.get(float(cell), -1) for cell in values]
+                code = np.where(code < 0, np.array(short, dtype=np.int64)[place], code)
         else:
             code = np.array([self.code(cell) for cell in _cells(cells)], dtype=np.int64)
         outside = code < 0
         return np.where(outside, self.other, code), outside
 
 
+def _keep(seed: int) -> None:
+    """Leave the global generators alone: nothing here draws from them."""
+
+
+def _as_array(values: list[Any]) -> NDArray:
+    """Return categories as an array: of one type where they have one, else of objects."""
+    kinds = {type(value) for value in values}
+    plain = (bool, int, float, str)
+    if kinds <= {int, float} or (len(kinds) == 1 and kinds <= set(plain)):
+        array = np.array(values)
+        if array.dtype.kind in "biufU" and array.tolist() == values:
+            return array
+    if len(kinds) == 1 and isinstance(values[0], np.generic):
+        return np.array(values)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _narrowed(known: dict[Any, int], dtype: np.dtype) -> dict[float, int]:
+    """Return the numbers among the categories as a shorter float type holds them."""
+    found: dict[float, int] = {}
+    with np.errstate(all="ignore"):
+        for value, code in known.items():
+            if isinstance(value, float):
+                found.setdefault(float(dtype.type(value)), code)
+    return found
+
+
+_NANOSECONDS = {
+    "W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9,
+    "ms": 10**6, "us": 10**3, "ns": 1,
+}  # fmt: skip
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
 def _plain(value: Any) -> Any:
-    """Return a numpy scalar as a Python one, and every kind of missing value as None."""
+    """Return what a value is looked up by: the same for equal numbers, dates and missing values.
+
+    Numpy's scalars are like Python's, every kind of missing value is None, and dates and durations
+    are whole numbers of nanoseconds, however they are held.
+    """
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _ticks(value)
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value))):
         return None
-    kind = type(value).__name__
-    return None if kind in ("NAType", "NaTType") else value
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    more = int(getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)) or 0)
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None:
+            return value
+        return "moment", _nanoseconds(value - _EPOCH) + more
+    if isinstance(value, datetime.date):
+        return "moment", (value - _EPOCH.date()).days * _NANOSECONDS["D"]
+    if isinstance(value, datetime.timedelta):
+        return "span", _nanoseconds(value) + more
+    return value
+
+
+def _nanoseconds(span: datetime.timedelta) -> int:
+    return (span.days * 86_400 + span.seconds) * 10**9 + span.microseconds * 1000
+
+
+def _ticks(value: Any) -> Any:
+    """Return a numpy date or duration as whole nanoseconds, of any size; None for NaT."""
+    if np.isnat(value):
+        return None
+    kind = "moment" if value.dtype.kind == "M" else "span"
+    unit, step = np.datetime_data(value.dtype)
+    if unit in ("Y", "M") and kind == "moment":
+        day = value.astype("M8[D]")
+        if day.astype(value.dtype) != value:
+            raise ValueError("a date beyond what days can count")
+        value, unit, step = day, "D", 1
+    if unit not in _NANOSECONDS:
+        return value.item()
+    return kind, int(value.astype(np.int64)) * step * _NANOSECONDS[unit]
 
 
 class Domain:
@@ -316,8 +394,22 @@ class Domain:
         return hash((self.names, self.sizes))
 
     def _key(self) -> tuple[Any, ...]:
-        columns = [c if isinstance(c, Bins) else (tuple(c.values_), c.other) for c in self._columns]
+        columns = [
+            c if isinstance(c, Bins) else (tuple(c.known), str(c.array.dtype), c.other)
+            for c in self._columns
+        ]
         return (self.names, self.outside, columns)
+
+    def _check_type(self, X: Any) -> None:
+        """Refuse an array of text for columns without text: its type is public, and a mistake."""
+        if not isinstance(X, np.ndarray) or X.dtype.kind not in "US":
+            return
+        for j, column in enumerate(self._columns):
+            if isinstance(column, _Categories) and not column.is_text:
+                raise TypeError(
+                    f"X is an array of text, but column {j} of the domain has no text among its "
+                    "categories; give a table, or an array of dtype object"
+                )
 
     def position(self, column: Any) -> int:
         """Return the position of a column given by name or by position.
@@ -416,11 +508,7 @@ class Domain:
         codes = np.asarray(codes, dtype=np.int64)
         if isinstance(column, Bins):
             return column.values(codes, rng)
-        array = np.array(column.values_)
-        if array.ndim != 1 or array.tolist() != column.values_:  # mixed types became text
-            array = np.empty(column.size, dtype=object)
-            array[:] = column.values_
-        return array[codes]
+        return column.array[codes]
 
 
 def about(number: int) -> str:
@@ -444,7 +532,8 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> Bins | _Catego
             f"domain: column {name} must be a list of categories, Bins or an int, got "
             f"{type(spec).__name__}"
         )
-    values = spec.tolist() if hasattr(spec, "tolist") else list(spec)
+    dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")
+    values = spec.tolist() if hasattr(spec, "tolist") and not dates else list(spec)
     return _Categories(values, other, has_other, name)
 
 
@@ -456,29 +545,41 @@ def _numbers(cells: Any) -> NDArray[np.float64]:
 
 
 def _number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except OverflowError:  # a huge integer is beyond the last edge on its side
-        return _side(cell)
-    except Exception:  # noqa: BLE001  no number, or a cell's own conversion
-        return math.nan
+    def convert() -> float:
+        if isinstance(cell, np.datetime64 | np.timedelta64):
+            return math.nan  # its float would count ticks
+        try:
+            return float(cell)
+        except OverflowError:  # a huge integer is beyond the last edge on its side
+            return math.inf if cell > 0 else -math.inf
+
+    number: float = attempt(convert, math.nan, _keep)
+    return number
 
 
-def _side(cell: Any) -> float:
-    try:
-        return math.inf if cell > 0 else -math.inf
-    except Exception:  # noqa: BLE001  a cell's own comparison
-        return math.nan
+_UNREADABLE = object()  # equal to no category, and no number
 
 
 def _cells(cells: Any) -> list[Any]:
-    """Return the cells of a column as a list of Python objects."""
+    """Return the cells of a column as a list of Python objects; each is read by itself if need be.
+
+    One cell that its container cannot read must not decide about the others.
+    """
+    found: list[Any] | None = attempt(lambda: _read(cells), None, _keep)
+    if found is not None:
+        return found
+    if len(cells) == 1:
+        return [_UNREADABLE]
+    return [cell for i in range(len(cells)) for cell in _cells(_cut(cells, i, i + 1))]
+
+
+def _read(cells: Any) -> list[Any]:
     if hasattr(cells, "to_pylist"):  # pyarrow
         return list(cells.to_pylist())
     if hasattr(cells, "to_list"):  # pandas, polars
         return list(cells.to_list())
-    if cells.dtype.kind in "mM":  # as dates, not as counts of ticks
-        cells = cells.astype(f"{cells.dtype.kind}8[us]")
+    if cells.dtype.kind in "mM":
+        return list(cells)  # numpy's scalars: `tolist` would count ticks
     return list(cells.tolist())
 
 
@@ -531,6 +632,7 @@ def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
             X = np.zeros(0)
     X = _container(X, estimator)
     if isinstance(X, np.ndarray):
+        X = np.asarray(X)  # parts of a matrix would have two dimensions
         if X.dtype.kind == "c":
             raise ValueError("Complex data not supported: X must be real.")
         return X, Schema(X.shape[1], None, "numpy")
@@ -579,6 +681,7 @@ def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = 
         raise ValueError(
             f"X must have the columns of the domain, in its order: {list(domain.names or ())}"
         )
+    domain._check_type(X)
     n = X.shape[0]
     if n == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
@@ -586,7 +689,7 @@ def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = 
     coded = np.zeros((n, domain.n_columns), dtype=np.uint8 if largest <= 2**8 else np.uint16)
     step = 2**16
     strange = False
-    with quiet():  # a cell's own conversion may warn
+    with quiet(), interruptible():  # a cell's own conversion may warn, or raise
         for j in range(domain.n_columns):
             for start in range(0, n, step):
                 cells = _column_part(X, j, start, min(start + step, n))
@@ -607,8 +710,26 @@ def _column_part(X: Any, j: int, start: int, stop: int) -> Any:
     if hasattr(X, "column_names"):  # pyarrow
         return X.column(j).slice(start, stop - start)
     if _is_sliced_table(X):  # polars
-        return X[:, j].slice(start, stop - start)
+        column = X[:, j].slice(start, stop - start)
+        # Reading a date that Python cannot hold would be a panic, with a trace on stderr.
+        return column.to_numpy() if column.dtype.is_temporal() else column
     return X[start:stop, j]
+
+
+def _one_type(stated: Any, column: NDArray) -> list[Any]:
+    """Return a column of objects as a list that a typed container holds.
+
+    The categories decide, not which of them were drawn: numbers become floats together, and what
+    has no common type becomes text.
+    """
+    kinds = {type(value) for value in stated if value is not None}
+    cells = column.tolist()
+    if kinds <= {int, float}:
+        return [None if cell is None else float(cell) for cell in cells]
+    scalar = (bool, str, bytes, datetime.datetime, datetime.date, datetime.timedelta)
+    if len(kinds) == 1 and kinds <= set(scalar):
+        return cells
+    return [None if cell is None else str(cell) for cell in cells]
 
 
 def decoded(
@@ -641,8 +762,8 @@ def decoded(
             table.columns = labels
             return table
         by_name = {
-            str(label): column.tolist() if column.dtype.kind == "O" else column
-            for label, column in zip(labels, columns, strict=True)
+            str(label): _one_type(domain.column(j), column) if column.dtype.kind == "O" else column
+            for j, (label, column) in enumerate(zip(labels, columns, strict=True))
         }
         return module.table(by_name) if container == "pyarrow" else module.DataFrame(by_name)
     kinds = {column.dtype.kind for column in columns}

@@ -81,6 +81,15 @@ def _cut(X: Any, start: int, stop: int) -> Any:
     return X[start:stop]
 
 
+def _alone(part: Any) -> Any:
+    """Return a part of a table as one of its own, without the table's index."""
+    if isinstance(part, np.ndarray):
+        return np.array(part)
+    if hasattr(part, "iloc"):
+        return part.reset_index(drop=True).copy()
+    return part
+
+
 def _take(X: Any, positions: NDArray[np.intp]) -> Any:
     """Return the rows at ascending positions of any supported container, as that container."""
     if positions.size and positions[-1] - positions[0] == positions.size - 1:
@@ -263,12 +272,16 @@ class Rows:
             yield self.block(start, stop)
 
     def slices(self, step: int) -> Iterator[tuple[Any, Any]]:
-        """Yield (X, y) slices of the caller's own containers, `step` rows at a time."""
+        """Yield (X, y) slices of the caller's own containers, `step` rows at a time.
+
+        They are copies, with an index of their own: a view would lead to the other rows, and the
+        index of the whole table counts them.
+        """
         for start in range(0, self._n, step):
             stop = min(start + step, self._n)
             yield (
-                self._part(self._X, start, stop),
-                None if self._y is None else self._part(self._y, start, stop),
+                _alone(self._part(self._X, start, stop)),
+                None if self._y is None else _alone(self._part(self._y, start, stop)),
             )
 
     def digest(self) -> bytes:

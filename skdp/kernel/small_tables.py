@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.kernel import calibration, sampling
+from skdp.kernel.domain import about
 from skdp.kernel.protect import Floats
 from skdp.kernel.queries import MAX_CELLS
 from skdp.kernel.release import Share
@@ -89,17 +90,20 @@ def check_small_tables(
     # The logarithm first: the number may have more digits than there is memory.
     digits = 0.0
     if n_tables is None:
-        top = n_cells + size
-        digits = (math.lgamma(top) - math.lgamma(size + 1) - math.lgamma(n_cells)) / math.log(10)
+        if n_cells.bit_length() > 900:  # beyond floats; then points hardly ever share a cell
+            digits = (size * math.log(n_cells) - math.lgamma(size + 1)) / math.log(10)
+        else:
+            logs = math.lgamma(n_cells + size), math.lgamma(size + 1), math.lgamma(n_cells)
+            digits = (logs[0] - logs[1] - logs[2]) / math.log(10)
     large = digits > 15
     among = 10**15 if large else n_multisets(n_cells, size) if n_tables is None else n_tables
     many = f"about 10**{digits:.0f}" if large else f"{among:,}"
-    what = f"{many} tables of size {size} on a domain of {n_cells:,} cells"
+    what = f"{many} tables of size {size} on a domain of {about(n_cells)} cells"
     if among > MAX_SMALL_TABLES:
         raise ValueError(
             f"there are {what}; at most {MAX_SMALL_TABLES:,} can be scored. Use a smaller size or "
             "domain, a public list of candidate tables, thresholds of one column (which need no "
-            "list), or MWEMReleaser"
+            "list), MWEMReleaser, or (beyond 2**20 cells) DPMarginalSynthesizer"
         )
     if among * size * n_queries > _LARGEST_WORK:
         raise ValueError(

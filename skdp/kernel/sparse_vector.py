@@ -167,7 +167,7 @@ class AboveThreshold:
             If no positive answer is left, the session is closed or belongs to another process, or
             the workload's unit does not divide that of the comparisons.
         """
-        up, rest = divmod(self._one, held.workload.one)
+        up, rest = divmod(self._one, self._session._own(held).workload.one)
         if rest:
             raise PrivacyLeakError("the workload's unit does not divide that of the comparisons")
         exact = int(held._answers[query]) * up

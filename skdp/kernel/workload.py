@@ -106,6 +106,8 @@ class Cells(Group):
     def __init__(self, attributes: Sequence[int], index: NDArray | None = None) -> None:
         super().__init__(attributes)
         self.index = None if index is None else np.asarray(index, dtype=np.int64)
+        if self.index is not None and self.index.min(initial=0) < 0:
+            raise ValueError("cells must be numbered from 0")  # -1 would be a cell once more
 
     def n_queries(self, sizes: Sizes) -> int:
         """Return the number of cells."""
@@ -210,6 +212,8 @@ class Weighted(Group):
     def __init__(self, attributes: Sequence[int], weights: ArrayLike) -> None:
         super().__init__(attributes)
         values = np.asarray(weights)
+        if not bool(np.all((values >= 0) & (values <= 1))):
+            raise ValueError("weights must be in [0, 1]")
         binary = bool(np.all((values == 0) | (values == 1)))
         self.one = 1 if binary else ONE
         scaled = values if binary else np.rint(values.astype(np.float64) * ONE)
@@ -414,7 +418,13 @@ class WorkloadDoors(Doors):
         Nothing is released. One pass over the rows serves any number of releases.
         """
         rows = self._coded(workload.sizes)
-        return ExactAnswers(workload, exact_marginals(rows, workload.attribute_sets))
+        return ExactAnswers(self, workload, exact_marginals(rows, workload.attribute_sets))
+
+    def _own(self, held: ExactAnswers) -> ExactAnswers:
+        """Refuse the answers on another session's rows: they have not been paid for here."""
+        if held._session is not self:
+            raise PrivacyLeakError("the exact answers belong to another session")
+        return held
 
     def all_answers(
         self, held: ExactAnswers, share: Share = None, *, name: str = "answers"
@@ -423,7 +433,7 @@ class WorkloadDoors(Doors):
 
         Guarantee: the sensitivities of `Workload.sensitivities`, in both relations.
         """
-        work = held.workload
+        work = self._own(held).workload
         l1, l2 = work.sensitivities(self.adjacency)
         noisy, std = self.scalars(name, held._answers, l1, l2, share, unit=1 / work.one)
         return released(noisy.astype(np.float64) / work.one, std / work.one)
@@ -453,7 +463,7 @@ class WorkloadDoors(Doors):
         self, held: ExactAnswers, query: int, share: Share = None, *, name: str = "answer"
     ) -> Release:
         """Release one answer: the sum of q over the rows. Guarantee: sensitivity 1 (A and R)."""
-        one = held.workload.one
+        one = self._own(held).workload.one
         exact = held._answers[[query]]
         noisy, std = self.scalars(name, exact, one, one * one, share, unit=1 / one)
         return released(float(noisy[0]) / one, std / one)
@@ -476,9 +486,9 @@ class WorkloadDoors(Doors):
         answers : array-like of shape (n_queries,)
             Public, in rows (a fraction times the number of rows, or its released estimate).
         """
-        work = held.workload
+        work = self._own(held).workload
         public = np.rint(np.asarray(answers, dtype=np.float64) * work.one)
-        public = np.clip(public, -(2.0**62), 2.0**62).astype(np.int64)
+        public = np.clip(np.nan_to_num(public), -(2.0**61), 2.0**61).astype(np.int64)
         scores = -np.abs(held._answers - public)
         return int(self.choices(name, scores[None, :], work.one, share)[0])
 
@@ -508,19 +518,31 @@ class WorkloadDoors(Doors):
         group : int
         """
         distances = [
-            np.abs(held._tables[s] - np.rint(tables[s]).astype(np.int64)).sum()
+            np.abs(self._own(held)._tables[s] - _public_integers(tables[s])).sum()
             for s in held.workload.attribute_sets
         ]
-        public = np.rint(np.asarray(penalties, dtype=np.float64)).astype(np.int64)
+        public = _public_integers(penalties)
         scores = public - np.array(distances, dtype=np.int64)
         size = stats.histogram_sensitivity(1, self.adjacency)
         return int(self.choices(name, scores[None, :], size, share)[0])
 
 
-class ExactAnswers:
-    """The exact answers of a workload on a session's rows; only doors read them."""
+def _public_integers(values: ArrayLike) -> NDArray[np.int64]:
+    """Return public numbers as integers so small that the sum of a table of them is one too.
 
-    def __init__(self, workload: Workload, tables: dict[tuple[int, ...], NDArray]) -> None:
+    A sum that wrapped around would move by more than a row moves it.
+    """
+    numbers = np.nan_to_num(np.rint(np.asarray(values, dtype=np.float64)))
+    return np.clip(numbers, -(2.0**40), 2.0**40).astype(np.int64)
+
+
+class ExactAnswers:
+    """The exact answers of a workload on a session's rows; only that session's doors read them."""
+
+    def __init__(
+        self, session: Doors, workload: Workload, tables: dict[tuple[int, ...], NDArray]
+    ) -> None:
+        self._session = session
         self.workload = workload
         self._tables = tables
         self._answers = workload.from_marginals(tables)

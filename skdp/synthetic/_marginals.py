@@ -222,7 +222,8 @@ def _candidates(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int) ->
                 "order"
             )
     kept = {s: math.prod(sizes[a] for a in s) for s in found if len(s) > 1}
-    kept = {s: cells for s, cells in kept.items() if clique_size(sizes, s) <= max_cells}
+    most = min(max_cells, kernel.MAX_TABLE)  # a larger table is not measured
+    kept = {s: cells for s, cells in kept.items() if clique_size(sizes, s) <= most}
     if (cells := sum(kept.values())) > MAX_HELD:
         raise ValueError(
             f"queries: the tables of all {len(kept)} sets of columns have {cells} cells; at most "

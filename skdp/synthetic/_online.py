@@ -106,7 +106,8 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     epsilon : float, default=1.0
         Privacy loss of a fit with all of its answers; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, answers have Gaussian noise; comparisons stay pure.
+        In [0, 1). Above zero, answers have Gaussian noise; comparisons, which need most of the
+        allowance, stay pure and get less of it: 0 leaves more updates.
     budget : PrivacyBudget or None, default=None
         What the fit is charged to; it also says which tables are neighbours. None: the fit stands
         alone, under ``"replace_one"``.
@@ -158,7 +159,8 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     answers, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any
     noise, to ``budget``.
 
-    The rows are kept in memory until `close`, in no attribute: a pickled or copied estimator, and
+    The price stands in the ledger from `fit` on, the list of releases from `close` on. The rows are
+    kept in memory until `close`, in no attribute: a pickled or copied estimator, and
     one in another process, predicts and samples but does not answer.
 
     References

@@ -69,6 +69,8 @@ class _Range:
 
 def _log_multisets(n_cells: int, size: int) -> float:
     """Return log comb(n_cells + size - 1, size), by the smaller number of factors."""
+    if n_cells.bit_length() > 900:  # beyond floats; then the points hardly ever share a cell
+        return size * math.log(n_cells) - math.lgamma(size + 1)
     factors, other = min(size, n_cells - 1), max(size, n_cells - 1)
     i = np.arange(1, factors + 1, dtype=np.float64)
     return float(np.log1p(other / i).sum())
@@ -351,7 +353,10 @@ def _check_possible(tables: _Range) -> None:
         With the sizes, and what to use instead.
     """
     queries, cells, size = tables.workload.n_queries, tables.n_cells, tables.size
-    where = f"{queries:,} queries on a domain of {cells:,} cells, tables of {size:,} points: "
+    where = (
+        f"{queries:,} queries on a domain of {kernel.about(cells)} cells, tables of {size:,} "
+        "points: "
+    )
     if tables.method == PATHS:
         kernel.check_threshold_tables(cells, size)
         return
@@ -369,6 +374,7 @@ def _check_possible(tables: _Range) -> None:
         raise ValueError(
             f"{where}there are {number} of these, and at most {kernel.MAX_SMALL_TABLES:,} can be "
             "scored. Use a larger alpha or a smaller size, fewer columns or wider bins, thresholds "
-            "of one column, candidates=K (a public list of K tables), or MWEMReleaser"
+            "of one column, candidates=K (a public list of K tables), MWEMReleaser, or (beyond "
+            "2**20 cells) DPMarginalSynthesizer"
         )
     kernel.check_small_tables(cells, size, queries)

@@ -269,7 +269,7 @@ def test_the_theorem_s_bound():
         ({"measure": 3}, ValueError, "measure"),
         ({"domain": None}, TypeError, "domain"),
         ({"domain": Domain.binary(5), "queries": conjunctions(6)}, ValueError, "order=6"),
-        ({"domain": 100}, ValueError, r"1e\+10 cells.*1048576"),
+        ({"domain": 100}, ValueError, r"about 10\*\*10 cells.*1048576"),
         ({"queries": []}, ValueError, "queries"),
         ({"queries": 3}, TypeError, "queries"),
         ({"epsilon": 0}, ValueError, "epsilon"),
@@ -317,5 +317,5 @@ def test_a_million_cells():
     X = dependent(2000, 20)
     released = MWEMReleaser(conjunctions(2), domain=2, n_rounds=3, random_state=0).fit(X)
     assert released.weights_.size == 2**20
-    with pytest.raises(ValueError, match=r"2.097e\+06 cells.*DPMarginalSynthesizer"):
+    with pytest.raises(ValueError, match=r"2,097,152 cells.*DPMarginalSynthesizer"):
         MWEMReleaser(conjunctions(2), domain=2).fit(dependent(20, 21))

@@ -285,7 +285,7 @@ def test_expected_error_needs_the_number_of_columns():
         ),
         ({"alpha": 1e-6}, np.zeros((9, 3)), "alpha=1e-06 needs a table of 1589026915174 points"),
         ({"candidates": 2**20}, np.zeros((9, 16)), "1,048,576 candidates are too many"),
-        ({"candidates": 9}, np.zeros((9, 70)), "1,180,591,620,717,411,303,424 cells"),
+        ({"candidates": 9}, np.zeros((9, 70)), r"about 10\*\*21 cells"),
         (
             {"queries": thresholds(), "domain": 60_000, "size": 5000},
             np.zeros((9, 1)),

@@ -17,7 +17,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -106,7 +106,18 @@ def resolve(entropy: Entropy | None) -> Entropy:
     return OSEntropy() if entropy is None else entropy
 
 
+_GLOBAL: Any = np.random  # numpy's global generator, whose stubs lack two functions
 _LENT = threading.RLock()
+
+
+def _unlock() -> None:
+    """Start a forked child with a lock that none of its missing threads holds."""
+    global _LENT
+    _LENT = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 @contextmanager
@@ -121,18 +132,24 @@ def lent_generators() -> Iterator[Callable[[int], None]]:
     restart : callable
         ``restart(seed)`` sets both to a public state.
     """
+    lent = np.random.MT19937(0)
 
     def restart(seed: int) -> None:
-        np.random.seed(seed)  # noqa: NPY002  the global one is meant
+        if _GLOBAL.get_bit_generator() is not lent:  # code may have put in one of its own
+            _GLOBAL.set_bit_generator(lent)
+        _GLOBAL.seed(seed)
         random.seed(seed)
 
     with _LENT:
-        before = np.random.get_state(), random.getstate()  # noqa: NPY002
+        own, state = _GLOBAL.get_bit_generator(), _GLOBAL.get_state(legacy=False)
+        before = random.getstate()
+        _GLOBAL.set_bit_generator(lent)
         try:
             yield restart
         finally:
-            np.random.set_state(before[0])  # noqa: NPY002
-            random.setstate(before[1])
+            _GLOBAL.set_bit_generator(own)
+            _GLOBAL.set_state(state)  # a pending normal variate is here only
+            random.setstate(before)
 
 
 def public_generator(seed_material: bytes | None) -> np.random.Generator:
