@@ -120,7 +120,7 @@ for row, rows in zip(axes, (few, delays), strict=True):
             line += f"{np.mean([error(fit) for fit in fits]):>20.4f}"
             ax.plot(points, fits[0], color=f"C{i}", lw=1.3, label=name)
         print(line)
-        ax.set(title=f"{len(rows):,} flights, ε = {epsilon}", xlim=(-80, 160), ylim=(0, 0.04))
+        ax.set(title=f"{len(rows):,} flights, ε = {epsilon}", xlim=(-80, 160), ylim=(0, 0.025))
 for ax in axes[:, 0]:
     ax.set(ylabel="density, per minute")
 for ax in axes[1]:

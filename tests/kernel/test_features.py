@@ -754,8 +754,8 @@ def test_an_interrupt_in_the_map_leaves_without_its_text():
 
     with pytest.raises(KeyboardInterrupt) as caught:
         open_session().basis_mean(basis, kernel.Box([0.0], [1.0]))
-    assert caught.value.args == ()
-    assert caught.value.__context__ is None
+    assert caught.value.args == caught.value.__context__.args == ()
+    assert caught.value.__context__.__context__ is None
 
 
 def test_the_memory_of_undecided_entries_does_not_depend_on_the_rows():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 import math
 import pickle
 import warnings
@@ -345,3 +346,81 @@ def test_the_rows_of_a_table_are_refused_without_a_charge_by_their_shape():
 def test_a_domain_of_any_size_has_a_repr():
     assert repr(Domain([200] * 150)) == "Domain(150 columns, about 10**345 cells)"
     assert repr(Domain([2, 3])) == "Domain(2 columns, 6 cells)"
+
+
+DAYS = np.array([["2020-01-01"], ["2020-01-03"], ["1999-12-31"]], dtype="M8[D]")
+KNOWN_DAYS = {
+    "numpy days": np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="M8[D]"),
+    "numpy nanoseconds": np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="M8[ns]"),
+    "dates": [datetime.date(2020, 1, d) for d in (1, 2, 3)],
+    "datetimes": [datetime.datetime(2020, 1, d) for d in (1, 2, 3)],
+    "timestamps": [pd.Timestamp(2020, 1, d) for d in (1, 2, 3)],
+}
+
+
+@pytest.mark.parametrize("known", KNOWN_DAYS)
+@pytest.mark.parametrize(
+    "table",
+    [
+        lambda days: days,
+        lambda days: days.astype("M8[ns]"),
+        lambda days: days.astype(object),
+        lambda days: pd.DataFrame({"day": days[:, 0].astype("M8[ns]")}),
+        lambda days: pl.DataFrame({"day": days[:, 0]}),
+        lambda days: pa.table({"day": days[:, 0]}),
+    ],
+)
+def test_a_day_is_a_day_however_it_is_held(known, table):
+    domain = Domain([[*KNOWN_DAYS[known], "other"]])
+    assert codes(table(DAYS), domain)[:, 0].tolist() == [0, 2, 3]
+
+
+def test_one_cell_that_its_container_cannot_read_decides_about_itself_only(capfd):
+    far = pl.DataFrame({"day": pl.Series([0, 10_000_000, 1], dtype=pl.Int32).cast(pl.Date)})
+    arrow = pa.table({"day": pa.array([0, 10_000_000, 1], pa.int32()).cast(pa.date32())})
+    domain = Domain([[datetime.date(1970, 1, 1), datetime.date(1970, 1, 2), "other"]])
+    for table in (far, arrow):
+        assert codes(table, domain)[:, 0].tolist() == [0, 2, 1]
+    seconds = np.array([[0], [2**62]]).astype("M8[s]")
+    assert codes(seconds, domain)[:, 0].tolist() == [0, 2]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_cell_may_raise_anything(error):
+    class Hostile:
+        def __hash__(self):
+            raise error("cell")
+
+        def __float__(self):
+            raise error("cell")
+
+    X = np.array([[Hostile()], [1]], dtype=object)
+    assert codes(X, Domain([3]))[:, 0].tolist() == [2, 1]
+    assert codes(X, Domain([Bins([0, 1, 2])]))[:, 0].tolist() == [0, 1]
+
+
+def test_numbers_of_32_bits_are_their_categories():
+    domain = Domain([[0.1, 0.2, 0.7]], outside="refuse")
+    assert codes(np.array([[0.7], [0.1]], dtype=np.float32), domain)[:, 0].tolist() == [2, 0]
+
+
+def test_an_array_of_text_for_numbers_is_refused():
+    with pytest.raises(TypeError, match="array of text"):
+        codes(np.array([["f", 0], ["m", 1]]), Domain([["f", "m"], 2]))
+    assert codes(np.array([["f", 0]], dtype=object), Domain([["f", "m"], 2])).tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("container", ["numpy", "pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize(
+    "column",
+    [[0, 0.5, 1, None], [1, 2, "other"], [(1, 2), (3,)], [True, False, None], [b"a", "b", 1.5]],
+)
+def test_any_draw_of_categories_makes_a_table(container, column):
+    """A type that the drawn values decide could fail after the charge."""
+    domain = Domain([column, 2])
+    for first in itertools.product(range(len(column)), repeat=3):
+        table = kernel.decoded(
+            domain, np.column_stack([first, [0, 1, 0]]), names=["a", "b"], container=container
+        )
+        assert table.shape == (3, 2)

@@ -18,6 +18,7 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import sampling, workload
 from skdp.kernel.domain import CodedRows
 from skdp.kernel.tape import record
+from skdp.synthetic import Domain
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 SIZES = (3, 2, 4)
@@ -367,3 +368,46 @@ def test_two_thirds_of_the_noise_is_found(monkeypatch):
     )
     with pytest.raises(AssertionError):
         test_answers_are_unbiased_and_their_noise_is_as_stated()
+
+
+def test_answers_on_other_rows_are_refused():
+    """They were not paid for here: neither the budget nor the relation is theirs."""
+    work = kernel.Workload((2,), [kernel.Cells((0,))])
+
+    def session(n):
+        rows = kernel.check_coded(np.zeros((n, 1)), Domain.binary(1), estimator="T")
+        return kernel.open_session(rows, estimator="T", epsilon=1.0)
+
+    with session(3) as one, session(4) as other:
+        held = one.exact_answers(work)
+        for ask in (
+            lambda: other.all_answers(held, 0.1),
+            lambda: other.measure(held, 0, 0.1),
+            lambda: other.worst_query(held, np.zeros(2), 0.1),
+            lambda: other.worst_marginal(held, {(0,): np.zeros(2)}, [0.0], 0.1),
+            lambda: other.above_threshold(1.0, 1, 0.5).is_far(held, 0, 0.0),
+        ):
+            with pytest.raises(PrivacyLeakError, match="another session"):
+                ask()
+
+
+@pytest.mark.parametrize("value", [2.0**62, -(2.0**62), 1e300, math.inf, math.nan])
+def test_public_tables_of_any_size_keep_the_sensitivity(value):
+    """Sums of huge public numbers must not wrap around where a row more moves them."""
+    work = kernel.Workload((2, 2), [kernel.Cells((0,)), kernel.Cells((1,))])
+    public = {(0,): np.array([value, value]), (1,): np.array([0.0, 0.0])}
+    scores = []
+    for n in (2048, 2049):
+        rows = kernel.check_coded(np.zeros((n, 2)), Domain.binary(2), estimator="T")
+        with record() as tape, kernel.open_session(rows, estimator="T", epsilon=1.0) as session:
+            session.worst_marginal(session.exact_answers(work), public, [value, 0.0])
+        scores.append(tape.entries[0].exact.astype(object))
+    assert np.abs(scores[0] - scores[1]).max() <= 1
+
+
+def test_groups_outside_of_their_range_are_refused():
+    with pytest.raises(ValueError, match="numbered from 0"):
+        kernel.Cells((0,), np.array([1, -1]))
+    for weights in ([[3.0, 0.0]], [[-2.0, 0.0]], [[math.nan, 0.0]]):
+        with pytest.raises(ValueError, match=r"in \[0, 1\]"):
+            kernel.Weighted((0,), weights)
