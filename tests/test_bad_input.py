@@ -467,7 +467,7 @@ OWN = [
     *[("quantile", "q", v, ValueError) for v in ([0.5, 0.25], [0.5, 0.5], [[0.1, 0.5]])],
     *[("quantile", "q", v, TypeError) for v in ("median", None, True, 1j, {}, [None], object())],
     *[("median", "mechanism", v, ValueError) for v in ("laplace", "", None, 1, [])],
-    *[("quantile", "mechanism", v, ValueError) for v in ("smooth", "", None, 1, [])],
+    *[("quantile", "mechanism", v, ValueError) for v in ("laplace", "", None, 1, [])],
     *[("median", "noise", v, ValueError) for v in ("normal", None, 1, [])],
     *[(k, "step", v, ValueError) for k in QUANTILES for v in (0, -1.0, np.nan, np.inf, 10**400)],
     *[(k, "step", v, TypeError) for k in QUANTILES for v in ("1", True, 1j, [1.0])],

@@ -346,16 +346,6 @@ PAIRS = [
     # Output perturbation: the bound on the minimiser is for rows with a gradient of norm 1 each,
     # which these have half of.
     Pair("kernel density R, delta", DPKernelDensity(**GAUSS, **LONG), *ENDS, ends, 1500),
-    # K-norm noise in about ten dimensions, and 2% of the allowance for a count of its own.
-    Pair(
-        "kernel density A",
-        DPKernelDensity(features="kernel", **PURE, **LONG, **A),
-        ENDS[0],
-        ENDS[0][:0],
-        None,
-        1200,
-        4.0,
-    ),
     Pair(
         "cells of a density R",
         DPKernelDensity(features="cells", **PURE, **LONG),
