@@ -478,7 +478,7 @@ class WorkloadDoors(Doors):
     ) -> int:
         """Choose a query whose answer is far from the public one, by the exponential mechanism.
 
-        The score is -|exact - public|. Guarantee: sensitivity 1 (A and R), whatever the public
+        The score is -abs(exact - public). Guarantee: sensitivity 1 (A and R), whatever the public
         answers are; they must be a function of public values and earlier releases.
 
         Parameters

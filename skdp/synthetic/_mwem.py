@@ -285,8 +285,8 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
         """Return the bound of the algorithm's theorem on the worst query's error.
 
-        Nothing is fitted, read or charged. 2 sqrt(ln |X| / T) + 10 T ln |Q| / (epsilon n), with
-        probability at least 1 - 2T / |Q|, is proved for the textbook's algorithm with T rounds, and
+        Nothing is fitted, read or charged. 2 sqrt(ln(cells) / T) + 10 T ln(queries) / (epsilon n),
+        with probability at least 1 - 2T / queries, is proved for the textbook's algorithm with T rounds, and
         holds for any rows. Measured errors are many times smaller: read it as what is certain,
         not as what is likely.
 
