@@ -83,8 +83,8 @@ class SparseVectorDoors(Doors):
     ) -> AboveThreshold:
         """Open comparisons of answers with public ones, at one price for all; see `AboveThreshold`.
 
-        Guarantee: the share is taken here. Each score abs(exact - public) moves by at most 1, in rows,
-        under both relations.
+        Guarantee: the share is taken here. Each score abs(exact - public) moves by at most 1, in
+        rows, under both relations.
 
         Parameters
         ----------

@@ -286,9 +286,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         """Return the bound of the algorithm's theorem on the worst query's error.
 
         Nothing is fitted, read or charged. 2 sqrt(ln(cells) / T) + 10 T ln(queries) / (epsilon n),
-        with probability at least 1 - 2T / queries, is proved for the textbook's algorithm with T rounds, and
-        holds for any rows. Measured errors are many times smaller: read it as what is certain,
-        not as what is likely.
+        with probability at least 1 - 2T / queries, is proved for the textbook's algorithm with T
+        rounds, and holds for any rows. Measured errors are many times smaller: read it as what is
+        certain, not as what is likely.
 
         Parameters
         ----------
