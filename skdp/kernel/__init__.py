@@ -59,6 +59,7 @@ from skdp.kernel.workload import (
     Prefixes,
     Weighted,
     Workload,
+    cells_noise,
     marginals,
 )
 
@@ -96,6 +97,7 @@ __all__ = [
     "about",
     "as_table",
     "cauchy_kappa",
+    "cells_noise",
     "check_coded",
     "check_graph",
     "check_labelled",

@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.kernel.doors import attempt, interruptible, quiet
-from skdp.kernel.rows import _NO_ROWS, Rows, _container, _cut, _is_frame, _is_sliced_table
+from skdp.kernel.rows import (
+    _NO_ROWS,
+    Rows,
+    _container,
+    _cut,
+    _is_frame,
+    _is_sliced_table,
+    is_missing,
+)
 
 __all__ = [
     "Bins",
@@ -254,9 +262,7 @@ def _plain(value: Any) -> Any:
         return _ticks(value)
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value))):
-        return None
-    if type(value).__name__ in ("NAType", "NaTType"):
+    if is_missing(value) or (isinstance(value, float | np.floating) and bool(np.isnan(value))):
         return None
     more = int(getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)) or 0)
     if isinstance(value, datetime.datetime):

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.exceptions import PrivacyLeakError
+from skdp.kernel import calibration
 from skdp.kernel import statistics as stats
 from skdp.kernel.domain import CodedRows
 from skdp.kernel.doors import Doors, released
@@ -36,6 +37,7 @@ __all__ = [
     "Weighted",
     "Workload",
     "WorkloadDoors",
+    "cells_noise",
     "marginals",
 ]
 
@@ -233,6 +235,19 @@ class Weighted(Group):
 
 
 # --- marginal tables ----------------------------------------------------------------------------
+
+
+def cells_noise(level: float, adjacency: str, *, pure: bool) -> tuple[float, float]:
+    """Return the standard deviation and the mean size of the noise of counts of disjoint cells.
+
+    For planning before a release: what `WorkloadDoors.marginal` and `Session.edge_histogram` add at
+    this level (epsilon, or mu).
+    """
+    size = stats.histogram_sensitivity(1, adjacency)
+    if pure:
+        return calibration.laplace_std(size / level), size / level
+    std = math.sqrt(size) / level
+    return std, std * math.sqrt(2 / math.pi)
 
 
 def marginals(table: NDArray, sets: Iterable[Sequence[int]]) -> dict[tuple[int, ...], NDArray]:

@@ -21,7 +21,7 @@ from skdp import kernel
 from skdp._scalers import widened
 from skdp.base import LEARNING_SHARE, PrivateMixin, check_bounds, check_integer
 
-__all__ = ["COUNT_SHARE", "BoxDensity", "Floats", "Pair", "count_std", "mixed"]
+__all__ = ["COUNT_SHARE", "BoxDensity", "Floats", "Pair", "mixed"]
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -36,13 +36,6 @@ def _usable(low: Floats, high: Floats) -> Pair:
     least = np.maximum((np.abs(low) + np.abs(high)) / 8, 1 / _FAR)
     flat = high - low < least
     return np.where(flat, low - least, low), np.where(flat, high + least, high)
-
-
-def count_std(level: float, *, pure: bool, replace: bool) -> float:
-    """Return the standard deviation of the noise of a count: planning only."""
-    if pure:
-        return math.sqrt(2.0) * (2.0 if replace else 1.0) / level
-    return (math.sqrt(2.0) if replace else 1.0) / level
 
 
 def mixed(relative: Floats, weights: Floats, n: float) -> tuple[Floats, float]:

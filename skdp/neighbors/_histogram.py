@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from skdp import kernel
 from skdp.base import LEARNING_SHARE
 from skdp.budget import PrivacyBudget
-from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, count_std, mixed
+from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
 from skdp.statistics._histograms import Bins, _bins, _bins_of_each, _edges
 
 __all__ = ["DPHistogramDensity"]
@@ -224,7 +224,7 @@ class DPHistogramDensity(BoxDensity):
         if edges is None:
             if each is None:
                 assert n is not None
-                std = count_std(session.level(), pure=session.pure, replace=replace)
+                std = kernel.cells_noise(session.level(), session.adjacency, pure=session.pure)[0]
                 each = [auto_bins(n, session.n_features, std)] * session.n_features
             edges = _all_edges(each, bounds)
         release = session.edge_histogram(edges)
@@ -300,11 +300,10 @@ class DPHistogramDensity(BoxDensity):
         share -= COUNT_SHARE if each is None and not replace else 0.0
         pure = cost.mu is None
         level = cost.epsilon * share if cost.mu is None else cost.mu * math.sqrt(share)
-        std = count_std(level, pure=pure, replace=replace)
+        std, absolute = kernel.cells_noise(level, self._adjacency, pure=pure)
         if each is None:
             each = [auto_bins(n, d, std)] * d
         cells = math.prod(b if isinstance(b, int) else b.size - 1 for b in each)
-        absolute = std * (math.sqrt(0.5) if pure else math.sqrt(2.0 / math.pi))
         return min(0.5 * cells * absolute / n, 1.0)
 
 

@@ -20,7 +20,7 @@ from skdp import kernel
 from skdp._nystroem import noise_std, nystroem_features
 from skdp.budget import PrivacyBudget
 from skdp.density_ratio._base import check_choice, check_real
-from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, count_std, mixed
+from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
 from skdp.neighbors._grid import (
     LOUD,
     MOST_CENTERS,
@@ -326,7 +326,7 @@ class DPKernelDensity(BoxDensity):
             return peak(bounds, h) * by_feature(math.prod(Lattice.sizes(bounds, h, spacing)))
 
         def by_cells(h: float) -> float:
-            one = count_std(level, pure=pure, replace=replace) / n
+            one = kernel.cells_noise(level, self._adjacency, pure=pure)[0] / n
             # The root of the sum over cells of squared kernels.
             widths = (bounds[1] - bounds[0]) / h
             return (
@@ -443,7 +443,7 @@ class DPKernelDensity(BoxDensity):
         with np.errstate(all="ignore"):
             plan = self._planned(stated, bandwidth, n, level, pure=pure, replace=replace)
             if plan.matrix is None:
-                std = count_std(level, pure=pure, replace=replace) / n
+                std = kernel.cells_noise(level, self._adjacency, pure=pure)[0] / n
             else:
                 std = noise_std(level, n, len(plan.matrix), pure=pure, replace=replace)
             rms = std * plan.lattice.root_mean_square(plan.matrix, plan.tried[0], stated)

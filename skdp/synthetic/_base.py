@@ -91,6 +91,16 @@ class ReleaserMixin(PrivateMixin):
 
     # --- rows ---------------------------------------------------------------------------------
 
+    def _known_domain(self, n_features: int | None) -> kernel.Domain:
+        """Return the domain, before a fit if it is stated for every column."""
+        if hasattr(self, "domain_") and n_features is None:
+            fitted: kernel.Domain = self.domain_
+            return fitted
+        if n_features is None and isinstance(self.domain, kernel.Bins | int | np.integer):
+            raise ValueError("n_features must be given before fit, an integer of at least 1")
+        d = 1 if n_features is None else check_integer(n_features, "n_features", low=1)
+        return check_domain(self.domain, d)
+
     def _open_domain(self, X: Any) -> tuple[Any, kernel.Domain]:
         """Check privacy parameters and X's shape; record the schema and the domain, read no cell.
 

@@ -87,10 +87,8 @@ class _Rounds:
 
     def noise(self, share: Fraction) -> float:
         """Return the mean absolute noise of a table's cell."""
-        level = self.session.level(share)
-        if self.session.pure:
-            return (2 if self.replace else 1) / level
-        return math.sqrt(2 if self.replace else 1) / level * math.sqrt(2 / math.pi)
+        session = self.session
+        return kernel.cells_noise(session.level(share), session.adjacency, pure=session.pure)[1]
 
     def cells(self, columns: Clique) -> int:
         """Return the number of cells of a table."""

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 from skdp import kernel
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
-from skdp.synthetic._base import ReleaserMixin, check_domain
+from skdp.synthetic._base import ReleaserMixin
 from skdp.synthetic._queries import as_queries, conjunctions
 from skdp.synthetic._weights import Weights
 
@@ -59,17 +59,6 @@ class _Plan:
     tables: bool
     n_rounds: int
     chooses: bool
-
-
-def known_domain(estimator: Any, n_features: int | None) -> kernel.Domain:
-    """Return an estimator's domain, before a fit if it is stated for every column."""
-    if n_features is None and hasattr(estimator, "domain_"):
-        fitted: kernel.Domain = estimator.domain_
-        return fitted
-    if n_features is None and isinstance(estimator.domain, kernel.Bins | int | np.integer):
-        raise ValueError("n_features must be given before fit, an integer of at least 1")
-    d = 1 if n_features is None else check_integer(n_features, "n_features", low=1)
-    return check_domain(estimator.domain, d)
 
 
 def check_factored(domain: kernel.Domain, name: str) -> None:
@@ -303,7 +292,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
             A difference of fractions, at most 1, where nothing is certain.
         """
         n = check_integer(n_samples, "n_samples", low=1)
-        domain = known_domain(self, n_features)
+        domain = self._known_domain(n_features)
         work = self._workload(domain)
         rounds = self._plan(work, float(n)).n_rounds
         mu = self.privacy_cost().mu
@@ -356,11 +345,9 @@ class _Rounds:
 
     def _noise(self) -> float:
         """Return the mean absolute noise of a cell of a measured table, in rows."""
-        replaced = 1 if self._session.adjacency == "add_or_remove_one" else 2
-        level = self._session.level(self._measuring)
-        if self._session.pure:
-            return replaced / level
-        return math.sqrt(replaced * 2 / math.pi) / level
+        session = self._session
+        level = session.level(self._measuring)
+        return kernel.cells_noise(level, session.adjacency, pure=session.pure)[1]
 
     def _query(self, t: int) -> tuple[int, ...]:
         work, session = self._plan.workload, self._session

@@ -27,7 +27,7 @@ from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
 from skdp.synthetic._base import ReleaserMixin
-from skdp.synthetic._mwem import AUTO, COUNT_SHARE, as_fractions, check_factored, known_domain
+from skdp.synthetic._mwem import AUTO, COUNT_SHARE, as_fractions, check_factored
 from skdp.synthetic._queries import as_queries
 from skdp.synthetic._weights import Weights
 
@@ -414,7 +414,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         k = check_integer(n_queries, "n_queries", low=1)
         if not (isinstance(beta, numbers.Real) and 0.0 < float(beta) < 1.0):
             raise ValueError(f"beta must be in (0, 1), got {beta!r}")
-        plan = self._plan(known_domain(self, n_features), n)
+        plan = self._plan(self._known_domain(n_features), n)
         mu = self.privacy_cost().mu
         third = float(beta) / 3
 

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from skdp import kernel
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
-from skdp.synthetic._base import ReleaserMixin, check_domain
+from skdp.synthetic._base import ReleaserMixin
 from skdp.synthetic._queries import as_queries, conjunctions
 
 __all__ = ["SmallDBReleaser"]
@@ -333,15 +333,6 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         # Scores are errors in rows, rounded up.
         chosen = ((tables.log_number - math.log(float(beta))) / eta + 1) / n
         return min(chosen + (0.0 if tables.method == LIST else tables.rounding), 1.0)
-
-    def _known_domain(self, n_features: int | None) -> kernel.Domain:
-        """Return the domain, before a fit if it is stated for every column."""
-        if hasattr(self, "domain_") and n_features is None:
-            return self.domain_
-        if n_features is None and isinstance(self.domain, kernel.Bins | int | np.integer):
-            raise ValueError("n_features must be given before fit, an integer of at least 1")
-        d = 1 if n_features is None else check_integer(n_features, "n_features", low=1)
-        return check_domain(self.domain, d)
 
 
 def _check_possible(tables: _Range) -> None:
