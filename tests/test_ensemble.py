@@ -715,7 +715,7 @@ def test_one_row_moves_releases_by_their_sensitivity(relation, delta):
         assert distance > 0.99 * sensitivity
 
 
-def test_the_claim_holds_and_a_twin_s_would_not(monkeypatch):
+def test_the_claim_of_an_ensemble_holds_and_a_twin_s_would_not(monkeypatch):
     """One block, one query, one release; false alarms: 3e-6 each."""
     (big, labels, high), (rows, _, targets) = pair(R)
     options = {"n_runs": 1000, "confidence": 1 - 3e-6, "random_state": 0}
