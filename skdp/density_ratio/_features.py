@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
@@ -28,14 +29,14 @@ from sklearn.preprocessing import (
 )
 
 from skdp import kernel
+from skdp.base import check_bounds
+from skdp.budget import PrivacyBudget
 
 __all__ = [
     "BasisValues",
     "KernelValues",
     "PublicMoments",
-    "as_table",
-    "copier",
-    "dense",
+    "fit_basis",
     "is_elementwise",
     "public_moments",
 ]
@@ -175,6 +176,56 @@ def dense(output: Any) -> Floats:
     if sparse.issparse(output):
         output = output.toarray()
     return np.array(output, dtype=np.float64)
+
+
+def fit_basis(basis: Any, bounds: Any, X: Any, public: Floats) -> BasisValues | None:
+    """Fit a clone of a basis on the public rows only, and check its stated bounds.
+
+    Parameters
+    ----------
+    basis : transformer or None
+        None gives None.
+    bounds : tuple (low, high)
+        Of its outputs.
+    X : array-like or table
+        What the caller passed; only the names of its columns are used.
+    public : ndarray of shape (n_public, n_features)
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming ``basis`` or ``basis_bounds``.
+    """
+    if basis is None:
+        return None
+    known = hasattr(basis, "fit") and hasattr(basis, "transform")
+    if isinstance(basis, type) or not known:
+        raise TypeError(f"basis must be a transformer or None, got {type(basis).__name__}")
+    if _spends(basis):
+        raise ValueError("basis must be a transformer that spends no privacy budget")
+    columns = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else None
+    with kernel.quiet():
+        fitted = clone(basis).fit(as_table(public, columns))
+        outputs = dense(copier(fitted)().transform(as_table(public, columns)))
+    if outputs.ndim != 2 or len(outputs) != len(public) or outputs.shape[1] == 0:
+        raise ValueError("basis must give one row of features for every row")
+    text = (
+        "basis_bounds must be a pair (low, high) of numbers within 1e9 of 0, or of one number "
+        f"for each of the {outputs.shape[1]} outputs of basis, low <= high"
+    )
+    try:
+        pair = check_bounds(bounds, outputs.shape[1])
+    except (TypeError, ValueError):
+        raise ValueError(text) from None
+    if pair is None or max(np.abs(side).max() for side in pair) > 1e9:
+        raise ValueError(text)
+    return BasisValues(fitted, *pair, columns)
+
+
+def _spends(estimator: Any) -> bool:
+    """Say whether an estimator, or one inside it, has a budget or a price."""
+    inside = [estimator, *getattr(estimator, "get_params", dict)().values()]
+    return any(hasattr(part, "privacy_cost") or isinstance(part, PrivacyBudget) for part in inside)
 
 
 @dataclass

@@ -9,6 +9,8 @@ that choosing the ridge and the features by it is post-processing and costs noth
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from skdp._nystroem import LEAST_SIGNAL
 
-__all__ = ["CAUTION", "Moments", "criterion", "median_distance", "solve"]
+__all__ = ["Moments", "choose", "criterion", "median_distance", "solve"]
 
 Floats = NDArray[np.float64]
 
@@ -135,6 +137,20 @@ def criterion(moments: Moments, alphas: Floats, baseline: float) -> tuple[Floats
         linear_part = np.square(own_noise.T @ (form * side)).sum()
         std[k] = np.sqrt(2.0 * np.square(inner).sum() + 4.0 * linear_part)
     return result, std
+
+
+def choose(every: Sequence[Moments], alphas: Floats, baseline: float) -> tuple[int, float]:
+    """Return which features and which ridge the criterion likes best; the largest if it cannot."""
+    best = (math.inf, 0, float(alphas.max()))
+    if len(every) == len(alphas) == 1:
+        return best[1:]
+    for j, moments in enumerate(every):
+        loss, std = criterion(moments, alphas, baseline)
+        values = loss + CAUTION * std
+        k = int(np.argmin(values))
+        if values[k] < best[0]:
+            best = (float(values[k]), j, float(alphas[k]))
+    return best[1:]
 
 
 def median_distance(rows: Floats) -> float:

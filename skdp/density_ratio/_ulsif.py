@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from skdp import kernel
 from skdp._nystroem import Features, independent_features, noise_std, nystroem_features
@@ -35,13 +35,11 @@ from skdp.density_ratio._features import (
     BasisValues,
     KernelValues,
     PublicMoments,
-    as_table,
-    copier,
-    dense,
+    fit_basis,
     is_elementwise,
     public_moments,
 )
-from skdp.density_ratio._solve import CAUTION, Moments, criterion, median_distance, solve
+from skdp.density_ratio._solve import Moments, choose, median_distance, solve
 from skdp.exceptions import PublishedRowsWarning
 
 __all__ = ["DPuLSIF"]
@@ -358,7 +356,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             stated = self._stated_centers(public.shape[1])
             box = self._box_of_centers(public)
             gammas = self._gammas(public)
-            basis = self._public_basis(X, public)
+            basis = fit_basis(self.basis, self.basis_bounds, X, public)
             moments = None if basis is None else public_moments(basis, public)
             apart = self._published_delta(int(private.sum()))
             if self._publishes:
@@ -393,33 +391,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if stated is None or max(np.abs(side).max() for side in stated) > 1e100:
             raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
         return stated
-
-    def _public_basis(self, X: Any, public: Floats) -> BasisValues | None:
-        """Fit the basis on the public rows only and check its stated bounds."""
-        if self.basis is None:
-            return None
-        known = hasattr(self.basis, "fit") and hasattr(self.basis, "transform")
-        if isinstance(self.basis, type) or not known:
-            raise TypeError(f"basis must be a transformer or None, got {type(self.basis).__name__}")
-        if _spends(self.basis):
-            raise ValueError("basis must be a transformer that spends no privacy budget")
-        columns = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else None
-        with kernel.quiet():
-            fitted = clone(self.basis).fit(as_table(public, columns))
-            outputs = dense(copier(fitted)().transform(as_table(public, columns)))
-        if outputs.ndim != 2 or len(outputs) != len(public) or outputs.shape[1] == 0:
-            raise ValueError("basis must give one row of features for every row")
-        text = (
-            "basis_bounds must be a pair (low, high) of numbers within 1e9 of 0, or of one number "
-            f"for each of the {outputs.shape[1]} outputs of basis, low <= high"
-        )
-        try:
-            pair = check_bounds(self.basis_bounds, outputs.shape[1])
-        except (TypeError, ValueError):
-            raise ValueError(text) from None
-        if pair is None or max(np.abs(side).max() for side in pair) > 1e9:
-            raise ValueError(text)
-        return BasisValues(fitted, *pair, columns)
 
     # --- releases -----------------------------------------------------------------------------
 
@@ -535,10 +506,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         first = matrix @ public.first
         tried = public.tried @ matrix.T
         std = np.broadcast_to(np.asarray(release.std, dtype=np.float64), release.value.shape)
-        best = (math.inf, 0, float(alphas.max()))
-        every = []
-        for j, restore in enumerate(plan.restore):
-            moments = Moments(
+        every = [
+            Moments(
                 second=restore @ second @ restore.T,
                 first=restore @ first,
                 rows=tried @ restore.T,
@@ -547,14 +516,9 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 noise=np.column_stack([restore * std, relative * (restore @ release.value)]),
                 n_private=n,
             )
-            every.append(moments)
-            if len(alphas) > 1 or len(plan.restore) > 1:
-                loss, spread = criterion(moments, alphas, baseline)
-                values = loss + CAUTION * spread
-                k = int(np.argmin(values))
-                if values[k] < best[0]:
-                    best = (float(values[k]), j, float(alphas[k]))
-        _, j, alpha = best
+            for restore in plan.restore
+        ]
+        j, alpha = choose(every, alphas, baseline)
         coef, noise = solve(every[j], alpha, baseline)
         if self.nonnegative == "coefficients":
             coef = np.maximum(coef, 0.0)  # eq. 19 of the source
@@ -675,7 +639,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         def noise(size: int) -> float:
             return noise_std(level, n, size, pure=pure, replace=replace)
 
-        basis = self._public_basis(X_public, public)
+        basis = fit_basis(self.basis, self.basis_bounds, X_public, public)
         if basis is not None:
             radius = float(np.linalg.norm(basis.high - basis.low)) / 2
             # The sensitivity of features of norm 1 is sqrt(2) or 1, that of a box 2 or 1 radii.
@@ -692,9 +656,3 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         moments = public_moments(values, public)
         plan = nystroem_features(values.map.gram(), moments.second, noise)
         return noise(len(plan.matrix)) * math.sqrt(len(gammas))
-
-
-def _spends(estimator: Any) -> bool:
-    """Say whether an estimator, or one inside it, has a budget or a price."""
-    inside = [estimator, *getattr(estimator, "get_params", dict)().values()]
-    return any(hasattr(part, "privacy_cost") or isinstance(part, PrivacyBudget) for part in inside)

@@ -1,0 +1,156 @@
+"""What depends on values is never refused: constant columns, one row, huge cells, no row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from subjects import BOUNDED, ESTIMATORS, MARKED, VARIANTS, every_variant, takes_marks
+
+from skdp import PrivacyBudget
+
+ADJACENCIES = ("replace_one", "add_or_remove_one")
+
+
+class Unmetered(PrivacyBudget):
+    """A budget that grants everything and writes nothing."""
+
+    def charge(self, cost, **facts):
+        return None
+
+    def describe(self, charge, *facts, **more):
+        return None
+
+
+UNMETERED = {adjacency: Unmetered(1.0, adjacency=adjacency) for adjacency in ADJACENCIES}
+
+
+def private_tables():
+    """Yield (name, X): rows that are awkward, but rows."""
+    rng = np.random.default_rng(1)
+    yield "one row", np.array([[1.0, 2.0, 3.0]])
+    yield "fewer rows than clusters", rng.normal(size=(2, 3))
+    yield "twenty rows", rng.normal(size=(20, 3))
+    yield "all rows equal", np.tile([[5.0, -7.0, 0.1]], (50, 1))
+    yield "all zero", np.zeros((50, 3))
+    yield "a constant column", np.column_stack([rng.normal(size=(50, 2)), np.full(50, 3.0)])
+    yield "two values", np.repeat([[0.0, 0.0], [1.0, 1.0]], 25, axis=0)
+    yield "an outlier", np.concatenate([rng.normal(size=(50, 3)), np.full((1, 3), 1e300)])
+    yield "huge", rng.choice([-1e308, 1e308], size=(50, 3))
+    yield "tiny", rng.choice([-5e-324, 5e-324], size=(50, 3))
+    yield "one column", rng.normal(size=(50, 1))
+    yield "more columns than rows", rng.normal(size=(5, 12))
+    yield "booleans", rng.integers(0, 2, size=(50, 3)).astype(bool)
+    yield "int8", rng.integers(-128, 128, size=(50, 3)).astype(np.int8)
+
+
+def among_public(X):
+    """Return (X, y): these private rows among public ones."""
+    public = np.random.default_rng(2).normal(size=(8, X.shape[1]))
+    table = np.concatenate([public[:3], X, public[3:]])
+    return table, np.repeat([0, 1, 0], [3, len(X), 5])
+
+
+def fit_private(estimator, X):
+    """Fit the estimator on private rows that these are; there may be none of them."""
+    return estimator.fit(*(among_public(X) if takes_marks(estimator) else (X,)))
+
+
+def released(estimator):
+    """Yield every fitted array or number of an estimator."""
+    for name, value in vars(estimator).items():
+        if name.endswith("_") and name not in ("privacy_", "feature_names_in_", "domain_"):
+            parts = value if isinstance(value, tuple) else (value,)
+            for part in parts:
+                if part is not None and not isinstance(part, str):
+                    yield name, np.asarray(part, dtype=float)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
+@every_variant
+def test_private_values_never_raise(kind, X, adjacency):
+    if kind == "kernel_density" and X.shape[1] > 10:
+        return  # refused: the number of columns is public
+    for privacy in ({"epsilon": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1e6}):
+        e = clone({**ESTIMATORS, **VARIANTS}[kind])
+        e.set_params(budget=UNMETERED[adjacency], **privacy)
+        if "n_components" in e.get_params():
+            e.set_params(n_components=1)
+        fit_private(e, X)
+        for name, value in released(e):
+            assert np.all(np.isfinite(value)), name
+        if hasattr(e, "transform"):
+            assert not np.isnan(e.transform(X)).any()
+        if hasattr(e, "predict"):
+            assert len(e.predict(X)) == len(X)
+        if hasattr(e, "score"):
+            assert not np.isnan(e.score(*(among_public(X) if takes_marks(e) else (X,))))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
+@pytest.mark.parametrize("kind", [*BOUNDED, "ulsif_noisy"])
+def test_private_values_never_raise_within_stated_bounds(kind, X, adjacency):
+    """Bounds of zero width, bounds that hold no row, bounds that hold them all."""
+    if kind == "kernel_density" and X.shape[1] > 10:
+        return  # refused: the number of columns is public
+    for bounds in ((0, 0), (1e6, 1e6 + 1), (-1e100, 1e100), (0, 1e-300)):
+        for privacy in ({"epsilon": 0.1}, {"epsilon": 1.0, "delta": 1e-6}):
+            e = clone({**ESTIMATORS, **VARIANTS}[kind])
+            e.set_params(budget=UNMETERED[adjacency], bounds=bounds, **privacy)
+            fit_private(e, X)
+            for name, value in released(e):
+                assert np.all(np.isfinite(value)), name
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@every_variant
+def test_no_rows_are_rows_like_others_where_their_number_is_private(kind, delta):
+    """An error, or no charge, would tell neighbours apart: a fold of a search may be empty."""
+    budget = PrivacyBudget(10.0, 0.1, adjacency="add_or_remove_one")
+    for n in (0, 1):
+        X = np.zeros((n, 4))
+        e = clone({**ESTIMATORS, **VARIANTS}[kind])
+        e.set_params(budget=budget, epsilon=0.5, delta=delta)
+        fit_private(e, X)
+        for name, value in released(e):
+            assert np.all(np.isfinite(value)), name
+        for method in ("transform", "predict"):
+            if hasattr(e, method):
+                assert len(getattr(e, method)(X)) == n
+        if hasattr(e, "score"):
+            assert np.isfinite(e.score(*(among_public(X) if takes_marks(e) else (X,))))
+    assert budget.spent.epsilon in (0.0, 1.0)  # nothing at all, or the same for both
+
+
+# --- what depends on the public sample ------------------------------------------------------------
+
+
+def public_tables():
+    """Yield (name, X): public rows that are awkward, but rows."""
+    for name, X in private_tables():
+        if X.shape[1] == 3:
+            yield name, X.astype(float)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("public", [pytest.param(X, id=name) for name, X in public_tables()])
+@pytest.mark.parametrize("kind", [*MARKED, *VARIANTS])
+def test_any_public_sample_gives_finite_weights(kind, public, adjacency):
+    private = np.random.default_rng(3).normal(size=(30, 3))
+    X, y = np.concatenate([private, public]), np.repeat([1, 0], [30, len(public)])
+    for privacy in ({"epsilon": 1.0}, {"epsilon": 1e-3, "delta": 1e-6}):
+        e = clone({**ESTIMATORS, **VARIANTS}[kind])
+        e.set_params(budget=UNMETERED[adjacency], **privacy).fit(X, y)
+        for name, value in released(e):
+            assert np.all(np.isfinite(value)), name
+        for rows in (X, np.sign(X) * 1e308, public[:1]):
+            weights = e.predict(rows)
+            assert np.all(np.isfinite(weights))
+            assert np.all(weights >= 0)
+        assert np.isfinite(e.score(X, y))

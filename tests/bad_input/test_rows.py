@@ -1,0 +1,201 @@
+"""Rows that no estimator takes: refused by name, for free, and no text quotes a cell."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from subjects import (
+    ESTIMATORS,
+    GOOD,
+    NUMBER,
+    WORD,
+    answer,
+    both,
+    every_estimator,
+    every_numeric_estimator,
+    every_releaser,
+    fit,
+    prepared,
+    refused,
+    score,
+)
+
+from skdp.synthetic import Bins, Domain
+
+
+def planted(value, dtype=float, shape=(40, 4), at=(17, 2)):
+    """Return rows with a bad cell among cells that must not be quoted."""
+    X = np.full(shape, NUMBER, dtype=dtype)
+    X[at] = value
+    return X
+
+
+def frame(column):
+    """Return a pandas table of numbers with a third column of other things."""
+    n = len(column)
+    return pd.DataFrame({"a": [NUMBER] * n, "b": [NUMBER] * n, "c": column, "d": [NUMBER] * n})
+
+
+def bad_rows():
+    """Yield (name, X, error, text that the message must hold)."""
+    nothing = "NaN or infinity"
+    text = "numeric"
+    no_rows = "0 sample|no public row"  # of two samples there is none of either
+    yield "nan", planted(np.nan), ValueError, nothing
+    yield "infinity", planted(np.inf), ValueError, nothing
+    yield "minus infinity", planted(-np.inf), ValueError, nothing
+    yield "float32 nan", planted(np.nan, np.float32), ValueError, nothing
+    # Far behind the first block.
+    yield "late nan", planted(np.nan, shape=(300_000, 4), at=(299_999, 3)), ValueError, nothing
+    yield "list nan", planted(np.nan).tolist(), ValueError, nothing
+    yield "none", planted(None, object), ValueError, nothing
+    yield "huge int", planted(10**400, object), ValueError, text
+    yield "huge decimal", planted(decimal.Decimal("1e999"), object), ValueError, nothing
+    yield "strings", np.full((40, 4), WORD), ValueError, text
+    yield "one string", planted(WORD, object), ValueError, text
+    yield "late string", planted(WORD, object, (40_000, 4), (39_999, 0)), ValueError, text
+    yield "bytes", np.full((40, 4), WORD.encode()), ValueError, text
+    yield "list string", planted(WORD, object).tolist(), ValueError, text
+    yield "objects", planted(object(), object), TypeError, text
+    yield "dicts", planted({WORD: NUMBER}, object), TypeError, text
+    yield "lists", planted([WORD], object), (TypeError, ValueError), text
+    yield "complex", planted(1j, complex), ValueError, "[Cc]omplex"
+    yield "complex object", planted(1j, object), (TypeError, ValueError), "[Cc]omplex|numeric"
+    yield "dates", np.full((4, 4), "2020-01-01", "datetime64[D]"), TypeError, text
+    yield "durations", np.ones((4, 4), "timedelta64[s]"), TypeError, text
+    yield "pandas nan", frame([1.0, np.nan, 2.0]), ValueError, nothing
+    yield "pandas na", frame(pd.array([1, None, 2], "Int64")), ValueError, nothing
+    yield "pandas strings", frame([WORD, WORD, "x"]), ValueError, text
+    yield "pandas objects", frame([1, WORD, {}]), (TypeError, ValueError), text
+    yield "pandas category", frame(pd.Categorical([WORD, "b", WORD])), ValueError, text
+    yield "pandas dates", frame(pd.to_datetime(["2020-01-01"] * 3)), TypeError, text
+    yield "pandas durations", frame(pd.to_timedelta([1, 2, 3], "s")), TypeError, text
+    yield "polars null", pl.DataFrame({"a": [NUMBER, None], "b": [1.0, 2.0]}), ValueError, nothing
+    yield "polars strings", pl.DataFrame({"a": [WORD, "b"], "b": [1.0, 2.0]}), ValueError, text
+    yield (
+        "polars dates",
+        pl.DataFrame({"a": [datetime.date(2020, 1, 1)] * 2}),
+        (TypeError, ValueError),
+        text,
+    )
+    yield "pyarrow null", pa.table({"a": [NUMBER, None], "b": [1.0, 2.0]}), ValueError, nothing
+    yield "pyarrow strings", pa.table({"a": [WORD, "b"], "b": [1.0, 2.0]}), ValueError, text
+    names = ["a", "b", "a", "c"]
+    same = [pa.array([NUMBER, 1.0])] * 4
+    yield "pandas names", pd.DataFrame(planted(1.0), columns=names), ValueError, "same name"
+    yield "number names", pd.DataFrame(planted(1.0), columns=[0, 1, 0, 1]), ValueError, "same name"
+    yield "pyarrow names", pa.Table.from_arrays(same, names=names), ValueError, "same name"
+    yield "one dimension", np.full(20, NUMBER), ValueError, "2D array"
+    yield "three dimensions", np.full((4, 4, 4), NUMBER), ValueError, "2D array"
+    yield "no dimension", np.float64(NUMBER), ValueError, "2D array"
+    yield "number", NUMBER, ValueError, "2D array"
+    yield "word", WORD, ValueError, "2D array"
+    yield "nothing", None, ValueError, "2D array"
+    yield "dict", {"a": [NUMBER]}, ValueError, "2D array"
+    yield "pandas column", frame([1.0, 2.0])["a"], ValueError, "2D array"
+    yield "polars column", pl.Series("a", [NUMBER, 1.0]), ValueError, "2D array"
+    yield "ragged", [[NUMBER, 1.0], [NUMBER]], ValueError, "X must be"
+    yield "structured", np.zeros(4, dtype=[("a", float), ("b", float)]), ValueError, "X must"
+    yield "no rows", np.empty((0, 4)), ValueError, no_rows
+    yield "no columns", np.empty((4, 0)), ValueError, "0 feature"
+    yield "neither", np.empty((0, 0)), ValueError, "0 (sample|feature)"
+    yield "empty list", [], ValueError, "2D array"
+    yield "pandas no rows", frame([]), ValueError, no_rows
+    yield "pandas no columns", pd.DataFrame(index=[0, 1]), ValueError, "0 feature"
+    yield "polars no rows", pl.DataFrame({"a": [], "b": []}), ValueError, no_rows
+    for form in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil"):
+        for kind in ("array", "matrix"):
+            X = getattr(sparse, f"{form}_{kind}")(planted(0.0))
+            yield f"sparse {form} {kind}", X, TypeError, "sparse"
+
+
+BAD_ROWS = [pytest.param(*case[1:], id=case[0]) for case in bad_rows()]
+
+
+@pytest.mark.parametrize(("X", "errors", "match"), BAD_ROWS)
+@every_numeric_estimator
+def test_bad_rows(kind, X, errors, match):
+    for estimator in both(kind):
+        refused(estimator, lambda e: fit(e, X), errors, match)
+
+
+@pytest.mark.parametrize(("X", "errors", "match"), BAD_ROWS)
+@every_numeric_estimator
+def test_bad_rows_after_fit(kind, X, errors, match):
+    """The caller's own argument may be private to the caller: the same texts."""
+    estimator = prepared(kind, fitted=True)
+    for method in ("transform", "predict", "inverse_transform", "score_samples", "pdf"):
+        if hasattr(estimator, method):
+            refused(estimator, lambda e, m=method: getattr(e, m)(X), errors, match)
+    if hasattr(estimator, "score"):
+        refused(estimator, lambda e: score(e, X), errors, match)
+
+
+OF_CELLS = ("NaN or infinity", "numeric", "[Cc]omplex|numeric")
+BAD_TABLES = [pytest.param(*case[1:], id=case[0]) for case in bad_rows() if case[3] not in OF_CELLS]
+
+
+@pytest.mark.parametrize(("X", "errors", "match"), BAD_TABLES)
+@every_releaser
+def test_bad_tables(kind, X, errors, match):
+    match = f"{match}|2D array"  # of objects, ragged rows are such
+    for estimator in both(kind):
+        refused(estimator, lambda e: fit(e, X), errors, match)
+    match = f"{match}|at least one query|features"  # an empty list may be one of queries
+    refused(estimator, lambda e: e.predict(X), errors, match)
+
+
+@pytest.mark.parametrize(
+    "X", [param.values[0] for param in BAD_ROWS if param.values[2] in OF_CELLS]
+)
+@every_releaser
+def test_cells_outside_of_a_domain_that_refuses_them(kind, X):
+    """The text says that there is one, and quotes none; clipped, they never raise."""
+    columns = X.shape[1] if hasattr(X, "shape") else 4
+    domain = Domain([Bins([-1.0, 0.0, 1.0])] * columns, outside="refuse")
+    for estimator in both(kind, domain=domain):
+        refused(estimator, lambda e: fit(e, X), ValueError, "outside of the stated domain")
+    domain = Domain([Bins([-1.0, 0.0, 1.0])] * columns)
+    clone(ESTIMATORS[kind]).set_params(domain=domain).fit(X)
+
+
+@every_estimator
+def test_bad_rows_with_names(kind):
+    """Names of columns are public; what stands in the columns is not."""
+    estimator = prepared(kind, fitted=False)
+    names = ["a", "b", "c", "d"]
+    fit(estimator, pd.DataFrame(GOOD, columns=names))
+    other = pd.DataFrame(GOOD, columns=names[::-1])
+    refused(estimator, lambda e: answer(e, other), ValueError, "feature names")
+    fit(estimator, GOOD)
+    refused(estimator, lambda e: answer(e, GOOD[:, :3]), ValueError, "features")
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "groups", "check_input"])
+@every_estimator
+def test_arguments_that_fit_does_not_take(kind, name):
+    weights = np.full(len(GOOD), NUMBER)
+    for estimator in both(kind):
+        for method in ("fit", "fit_transform", "fit_predict"):
+            if hasattr(estimator, method):
+                refused(
+                    estimator,
+                    lambda e, m=method: getattr(e, m)(GOOD, **{name: weights}),
+                    TypeError,
+                    name,
+                )
+        refused(estimator, lambda e: e.fit(GOOD, None, weights), TypeError, "positional argument")
+
+
+def test_more_columns_than_the_kernel_takes():
+    """Its norms are exact for 8192 columns; a table of more is refused before the charge."""
+    X = np.full((3, 8193), NUMBER)
+    refused(prepared("pca", fitted=False), lambda e: fit(e, X), ValueError, "8192 features")
