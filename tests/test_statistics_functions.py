@@ -45,7 +45,7 @@ UNMETERED = {adjacency: Unmetered(1.0, adjacency=adjacency) for adjacency in ADJ
 
 def labels(X):
     """Return labels that are functions of rows, so that neighbours have neighbouring labels."""
-    column = np.asarray(X)[:, 1]
+    column = np.asarray(X, dtype=float)[:, 1]
     return (column > 12).astype(int) + (column > 16)
 
 
@@ -214,6 +214,46 @@ def test_rows_with_missing_cells_are_left_out(X, adjacency):
     assert_allclose(statistics.mean(frame, **WHOLE, **options), rest.mean(axis=0), rtol=1e-4)
 
 
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_rows_of_a_missing_label_are_left_out(X, adjacency):
+    options = {"epsilon": NOISELESS, "budget": UNMETERED[adjacency], "classes": [2, 0], **WHOLE}
+    names = np.array(["few", "some", "many"], dtype=object)[labels(X)]
+    gaps, some = X.copy(), names.copy()
+    gaps[::5, 1] = np.nan
+    some[::7] = None
+    left = np.ones(len(X), dtype=bool)
+    left[::5] = left[::7] = False
+    step = len(X) * np.maximum(np.abs(LOW), HIGH) / 2**17
+    wanted = [X[left & (names == name)].sum(axis=0) for name in ("many", "few")]
+    codes = np.where(left | (np.arange(len(X)) % 7 > 0), labels(X), np.nan)
+    for given, classes in [
+        (some, ["many", "few"]),
+        (some.tolist(), ["many", "few"]),
+        (pd.Series(some), ["many", "few"]),
+        (pd.Series(some, dtype="string"), ["many", "few"]),
+        (codes, [2, 0]),
+        (pd.Series(codes).astype("Int64"), [2, 0]),
+    ]:
+        more = {**options, "classes": classes}
+        found = statistics.subset_sums(gaps, given, nan_policy="omit", **more)
+        assert np.all(np.abs(found.value - np.array(wanted)) < step)
+        assert found.privacy.adjacency == adjacency
+        with pytest.raises(ValueError, match="labels must be finite"):
+            statistics.subset_sums(X, given, **more)
+    assert len(statistics.subset_sums(gaps, names, nan_policy="omit", **{
+        **options, "classes": ["few"]}).value) == 1  # fmt: skip
+
+
+def test_labels_may_be_dates():
+    day = pd.Series(pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-01", None]))
+    classes = day.dropna().unique()
+    found = statistics.subset_sums(
+        [1.0, 2.0, 4.0, 8.0], day, classes=classes, bounds=(0, 8), nan_policy="omit",
+        epsilon=NOISELESS,
+    )  # fmt: skip
+    assert_allclose(found, [5.0, 2.0], atol=1e-2)
+
+
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_replaced_row_pays_two_steps_where_rows_are_left_out(delta):
     x, options = [1.0, np.nan, 0.5] * 10, {"nan_policy": "omit", "delta": delta}
@@ -233,9 +273,8 @@ def test_a_table_without_a_whole_row_has_answers(adjacency):
     options = {"nan_policy": "omit", "budget": UNMETERED[adjacency]}
     gaps = np.full((4, 3), np.nan)
     for name, call, more in CALLS:
-        if name != "subset_sums":
-            answer = call(gaps, random_state=1, **more, **options)
-            assert np.isfinite(answer.value).all(), name
+        answer = call(gaps, random_state=1, **more, **options)
+        assert np.isfinite(answer.value).all(), name
 
 
 @pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
@@ -322,10 +361,7 @@ def test_a_replay_on_a_neighbour_ends_the_same(X, name, call, more, kind, adjace
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize(
-    ("name", "call", "more"), [c for c in CALLS if c[0] != "subset_sums"],
-    ids=[i for i in IDS if "subset" not in i],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
 def test_a_replay_on_a_neighbour_with_a_gap(X, name, call, more, adjacency):
     options = {"nan_policy": "omit", "budget": UNMETERED[adjacency], **more}
     X = X[:60].copy()
@@ -476,14 +512,28 @@ BAD = [
     (statistics.subset_sums, {"labels": np.zeros(1500), "classes": [0, 0]}, ValueError),
     (statistics.subset_sums, {"labels": np.zeros(1500), "classes": []}, ValueError),
     (statistics.subset_sums, {"labels": None, "classes": [0]}, ValueError),
+    (statistics.query_session, {"n_queries": 10**400}, ValueError),
+    (statistics.count, {"random_state": "seed"}, ValueError),
 ]
+ZEROS = np.zeros(1500)
+BAD += [(statistics.subset_sums, {"labels": ZEROS, **more}, error) for more, error in [
+    ({"classes": [0], "nan_policy": "propagate"}, ValueError),
+    ({"classes": None}, TypeError),
+    ({"classes": "01"}, TypeError),
+    ({"classes": {0, 1}}, TypeError),
+    ({"classes": [0, "a"]}, TypeError),
+    ({"classes": [None]}, ValueError),
+    ({"classes": [pd.NaT]}, ValueError),
+    ({"classes": [np.nan, 0]}, ValueError),
+]]  # fmt: skip
 
 
 @pytest.mark.parametrize(("call", "options", "error"), BAD)
 def test_bad_arguments_charge_nothing(X, call, options, error):
     budget = PrivacyBudget(10.0)
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         call(X, **{"budget": budget, **options})
+    assert any(name in str(caught.value) for name in options or ["X"])
     assert budget.spent.epsilon == 0
 
 
@@ -671,19 +721,32 @@ def test_every_function_says_what_it_releases(name):
     assert [e for e in errors if e[0] in checks] == []
 
 
-def test_a_query_cannot_ask_the_session_nor_carry_a_generator_on():
-    def asking(row):
-        return 0.0 if row[0] > 0 and session.ask(lambda row: 1.0, share=0.001) else 1.0
+@pytest.mark.parametrize("method", ["ask", "close", "__exit__"])
+def test_a_query_cannot_ask_or_close_its_session(method):
+    """One row would decide whether there is an answer more, or any at all."""
+    arguments = {"ask": [lambda row: 1.0], "close": [], "__exit__": [None, None, None]}[method]
+
+    def meddling(row):
+        if row[0] > 0:
+            getattr(session, method)(*arguments)
+        return 1.0
+
+    left, answers = [], []
+    for table in (np.zeros((9, 1)), np.eye(9)[:, :1]):
+        with statistics.query_session(table, epsilon=1e9) as session:
+            answers.append(9 * float(session.ask(meddling)))
+            left.append((session.remaining, len(session.privacy_.releases)))
+        with pytest.raises(BudgetExceededError):
+            session.ask(lambda row: 1.0)
+    assert left[0] == left[1] == (0.9, 1)
+    np.testing.assert_allclose(answers, [9, 8], atol=0.01)  # the failing row counts as 0
+
+
+def test_a_query_cannot_carry_a_generator_on():
 
     def drawing(row):
         return (row[0] > 0 and np.random.rand() and 0.0) or np.random.rand()
 
-    left = []
-    for table in (np.zeros((9, 1)), np.eye(9)[:, :1]):
-        with statistics.query_session(table, epsilon=1e9) as session:
-            session.ask(asking)
-            left.append((session.remaining, len(session.privacy_.releases)))
-    assert left[0] == left[1]
     state = np.random.get_state()[1][:5].tolist()
     answers = []
     for table in (np.zeros((9, 1)), np.eye(9)[:, :1]):

@@ -8,17 +8,15 @@ this file. Estimators import from this page only.
 from skdp.kernel.blocks import as_table, check_labelled, label_codes
 from skdp.kernel.calibration import gdp_mu, pure_epsilon_from_mu, pure_mu
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
-from skdp.kernel.domain import (
-    Bins,
+from skdp.kernel.coding import (
     CodedRows,
-    Domain,
     Schema,
-    about,
     check_coded,
     decoded,
     public_codes,
     table_schema,
 )
+from skdp.kernel.domain import Bins, Domain, about
 from skdp.kernel.features import KernelMap, LinearImage
 from skdp.kernel.gaps import open_session_with_gaps
 from skdp.kernel.order import smooth_sensitivity

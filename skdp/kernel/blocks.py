@@ -45,11 +45,11 @@ Progress = Callable[[int, int], Any]  # (blocks that are done, blocks)
 Positions = NDArray[np.intp]
 
 _STEP_BITS = 12  # a vote has so many steps, so that square roots lose less than 1/8000
-_NO_LABELS = "requires y to be passed, but the target y is None."
-_OTHER_LENGTH = "X and y must have the same number of rows."
-_NOT_FLAT = "y must be one-dimensional, of shape (n_samples,)."
-_NOT_FINITE = "Input y contains NaN or infinity, or is missing an entry; y must be finite."
-_NOT_REAL = "Input y must be real numbers."
+_NO_LABELS = "{estimator} requires {y} to be passed, but the target {y} is None."
+_OTHER_LENGTH = "X and {y} must have the same number of rows."
+_NOT_FLAT = "{y} must be one-dimensional, of shape (n_samples,)."
+_NOT_FINITE = "Input {y} contains NaN or infinity, or is missing an entry; {y} must be finite."
+_NOT_REAL = "Input {y} must be real numbers."
 
 
 # --- rows with labels -------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class LabelledRows(Rows):
 
     def digest(self) -> bytes:
         """Return a hash of rows and labels; it keys the noise of seeded fits and nothing else."""
-        labels = np.ascontiguousarray(self._y).tobytes()
+        labels = np.ascontiguousarray(self._part(self._y, 0, self._n)).tobytes()
         return hashlib.blake2b(super().digest() + labels, digest_size=32).digest()
 
 
@@ -98,7 +98,8 @@ def label_codes(labels: NDArray, classes: NDArray) -> NDArray[np.int64]:
 
     Guarantee: an entry depends on its label only, and nothing raises.
     """
-    if labels.dtype.kind in "biuf" and classes.dtype.kind in "biuf":
+    kinds = {labels.dtype.kind, classes.dtype.kind}
+    if kinds <= set("biuf") or kinds in ({"M"}, {"m"}):
         place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         return np.where(classes[place] == labels, place, -1)
     known = {label: code for code, label in enumerate(classes.tolist())}
@@ -146,28 +147,52 @@ def check_labelled(
         that are missing or (without `classes`) no finite numbers. The texts are fixed.
     """
     rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
-    if y is None:
-        raise ValueError(f"{estimator} {_NO_LABELS}")
-    labels, problem = _flat(y)
-    if not problem and len(labels) != rows._n:
+    numbers, _ = check_labels(y, rows._n, estimator=estimator, classes=classes)
+    return LabelledRows(rows._X, numbers)
+
+
+def check_labels(
+    y: Any,
+    n_rows: int,
+    *,
+    estimator: str,
+    classes: NDArray | None = None,
+    omit: bool = False,
+    name: str = "y",
+) -> tuple[NDArray, NDArray[np.bool_]]:
+    """Return codes of private labels, or float targets, and which are missing or not finite.
+
+    Parameters and errors as `check_labelled`.
+
+    Parameters
+    ----------
+    omit : bool, default=False
+        Allow labels that are missing; else they are refused.
+    name : str
+        Of the parameter, for error messages.
+    """
+    labels, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y)
+    if not problem and len(labels) != n_rows:
         problem = _OTHER_LENGTH
-    numbers: NDArray | None = None
+    numbers: NDArray = np.empty(0)
+    missing = np.zeros(len(labels), dtype=bool)
     if not problem and classes is not None:
-        if labels.dtype.kind in "f":
-            missing = not np.isfinite(labels).all()
-        else:
-            missing = labels.dtype.kind in "OmM" and any(map(_is_missing, labels.tolist()))
-        problem = _NOT_FINITE if missing else ""
+        if labels.dtype.kind == "f":
+            missing = ~np.isfinite(labels)
+        elif labels.dtype.kind in "OmM":
+            missing = np.array([_is_missing(label) for label in labels.tolist()], dtype=bool)
         numbers = label_codes(labels, classes)
     elif not problem:
-        numbers, failed = _to_float(labels)
-        if failed or labels.dtype.kind in "USmM":
+        found, failed = _to_float(labels)
+        if failed or found is None or labels.dtype.kind in "USmM":
             problem = _NOT_REAL
-        elif numbers is not None and not np.isfinite(numbers).all():
-            problem = _NOT_FINITE
+        else:
+            numbers, missing = found, ~np.isfinite(found)
+    if not (problem or omit) and missing.any():
+        problem = _NOT_FINITE
     if problem:
-        raise ValueError(problem)
-    return LabelledRows(rows._X, numbers)
+        raise ValueError(problem.format(estimator=estimator, y=name))
+    return numbers, missing
 
 
 def as_table(values: Floats, like: Any) -> Any:

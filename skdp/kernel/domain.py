@@ -1,55 +1,28 @@
-"""A public domain: which values each column of a table may have, and the codes of private rows.
+"""A public domain: which values each column of a table may have.
 
-Nothing is released here. A `Domain` is stated from public knowledge: the categories of a column, or
-the edges that part a numeric one. `check_coded` codes a private table by it, once, before any
-charge; after that no reader of the rows can fail. A cell's code depends on that cell only.
-
-Cells outside of the domain are moved to a declared value, or the table is refused, as the domain
-says; refusing tells that there is such a cell, and nothing else.
+Nothing is released here, and no data decides. A `Domain` is stated from public knowledge: the
+categories of a column, or the edges that part a numeric one. It says which code a cell of a column
+has, a function of that cell only, and which value a code stands for. Tables are coded by it in
+`skdp.kernel.coding`.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.kernel.doors import attempt, interruptible, quiet
-from skdp.kernel.rows import (
-    _NO_ROWS,
-    Rows,
-    _container,
-    _cut,
-    _is_frame,
-    _is_sliced_table,
-    is_missing,
-)
+from skdp.kernel.cells import as_list, as_numbers, no_restart, plain
+from skdp.kernel.doors import attempt
 
-__all__ = [
-    "Bins",
-    "CodedRows",
-    "Domain",
-    "Schema",
-    "about",
-    "check_coded",
-    "decoded",
-    "public_codes",
-    "table_schema",
-]
+__all__ = ["Bins", "Domain", "about"]
 
 MAX_CODES = 2**16  # of one column: codes fit 16 bits, and a row's codes are exact in float64
 CLIP, REFUSE = "clip", "refuse"
-_OUTSIDE = (
-    "X has values outside of the stated domain, which refuses them; with outside='clip' they are "
-    "moved to a declared value."
-)
 
 
 class Bins:
@@ -183,20 +156,20 @@ class _Categories:
                 f"domain: column {name} must have 1 to {MAX_CODES} categories, got {self.size}"
             )
         try:
-            self.known = {_plain(value): code for code, value in enumerate(self.values_)}
+            self.known = {plain(value): code for code, value in enumerate(self.values_)}
         except TypeError:
             raise TypeError(f"domain: categories of column {name} must be hashable") from None
         self.array = _as_array(self.values_)
         self.is_text = any(isinstance(value, str) for value in self.values_)
         if len(self.known) != self.size:
             raise ValueError(f"domain: categories of column {name} must be distinct")
-        if has_other and _plain(other) not in self.known:
+        if has_other and plain(other) not in self.known:
             raise ValueError(f"domain: other of column {name} must be one of its categories")
-        self.other = self.known[_plain(other)] if has_other else self.size - 1
+        self.other = self.known[plain(other)] if has_other else self.size - 1
 
     def code(self, cell: Any) -> int:
         """Return a cell's code, -1 if it is no category."""
-        code: int = attempt(lambda: self.known.get(_plain(cell), -1), -1, _keep)
+        code: int = attempt(lambda: self.known.get(plain(cell), -1), -1, no_restart)
         return code
 
     def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -211,13 +184,9 @@ class _Categories:
                 short = [narrow.get(float(cell), -1) for cell in values]
                 code = np.where(code < 0, np.array(short, dtype=np.int64)[place], code)
         else:
-            code = np.array([self.code(cell) for cell in _cells(cells)], dtype=np.int64)
+            code = np.array([self.code(cell) for cell in as_list(cells)], dtype=np.int64)
         outside = code < 0
         return np.where(outside, self.other, code), outside
-
-
-def _keep(seed: int) -> None:
-    """Leave the global generators alone: nothing here draws from them."""
 
 
 def _as_array(values: list[Any]) -> NDArray:
@@ -243,57 +212,6 @@ def _narrowed(known: dict[Any, int], dtype: np.dtype) -> dict[float, int]:
             if isinstance(value, float):
                 found.setdefault(float(dtype.type(value)), code)
     return found
-
-
-_NANOSECONDS = {
-    "W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9,
-    "ms": 10**6, "us": 10**3, "ns": 1,
-}  # fmt: skip
-_EPOCH = datetime.datetime(1970, 1, 1)
-
-
-def _plain(value: Any) -> Any:
-    """Return what a value is looked up by: the same for equal numbers, dates and missing values.
-
-    Numpy's scalars are like Python's, every kind of missing value is None, and dates and durations
-    are whole numbers of nanoseconds, however they are held.
-    """
-    if isinstance(value, np.datetime64 | np.timedelta64):
-        return _ticks(value)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if is_missing(value) or (isinstance(value, float | np.floating) and bool(np.isnan(value))):
-        return None
-    more = int(getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)) or 0)
-    if isinstance(value, datetime.datetime):
-        if value.tzinfo is not None:
-            return value
-        return "moment", _nanoseconds(value - _EPOCH) + more
-    if isinstance(value, datetime.date):
-        return "moment", (value - _EPOCH.date()).days * _NANOSECONDS["D"]
-    if isinstance(value, datetime.timedelta):
-        return "span", _nanoseconds(value) + more
-    return value
-
-
-def _nanoseconds(span: datetime.timedelta) -> int:
-    return (span.days * 86_400 + span.seconds) * 10**9 + span.microseconds * 1000
-
-
-def _ticks(value: Any) -> Any:
-    """Return a numpy date or duration as whole nanoseconds, of any size; None for NaT."""
-    if np.isnat(value):
-        return None
-    kind = "moment" if value.dtype.kind == "M" else "span"
-    unit, step = np.datetime_data(value.dtype)
-    if unit in ("Y", "M") and kind == "moment":
-        day = value.astype("M8[D]")
-        if day.astype(value.dtype) != value:
-            raise ValueError("a date beyond what days can count")
-        value, unit, step = day, "D", 1
-    if unit not in _NANOSECONDS:
-        return value.item()
-    return kind, int(value.astype(np.int64)) * step * _NANOSECONDS[unit]
 
 
 class Domain:
@@ -489,7 +407,7 @@ class Domain:
         """
         column = self._columns[position]
         if isinstance(column, Bins):
-            codes, outside = column.codes(_numbers(cells))
+            codes, outside = column.codes(as_numbers(cells))
             return codes, outside
         return column.codes(cells)
 
@@ -541,241 +459,3 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> Bins | _Catego
     dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")
     values = spec.tolist() if hasattr(spec, "tolist") and not dates else list(spec)
     return _Categories(values, other, has_other, name)
-
-
-def _numbers(cells: Any) -> NDArray[np.float64]:
-    """Return cells as float64, NaN for one that is no number; each decided by itself."""
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
-        return cells.astype(np.float64)
-    return np.array([_number(cell) for cell in _cells(cells)], dtype=np.float64)
-
-
-def _number(cell: Any) -> float:
-    def convert() -> float:
-        if isinstance(cell, np.datetime64 | np.timedelta64):
-            return math.nan  # its float would count ticks
-        try:
-            return float(cell)
-        except OverflowError:  # a huge integer is beyond the last edge on its side
-            return math.inf if cell > 0 else -math.inf
-
-    number: float = attempt(convert, math.nan, _keep)
-    return number
-
-
-_UNREADABLE = object()  # equal to no category, and no number
-
-
-def _cells(cells: Any) -> list[Any]:
-    """Return the cells of a column as a list of Python objects; each is read by itself if need be.
-
-    One cell that its container cannot read must not decide about the others.
-    """
-    found: list[Any] | None = attempt(lambda: _read(cells), None, _keep)
-    if found is not None:
-        return found
-    if len(cells) == 1:
-        return [_UNREADABLE]
-    return [cell for i in range(len(cells)) for cell in _cells(_cut(cells, i, i + 1))]
-
-
-def _read(cells: Any) -> list[Any]:
-    if hasattr(cells, "to_pylist"):  # pyarrow
-        return list(cells.to_pylist())
-    if hasattr(cells, "to_list"):  # pandas, polars
-        return list(cells.to_list())
-    if cells.dtype.kind in "mM":
-        return list(cells)  # numpy's scalars: `tolist` would count ticks
-    return list(cells.tolist())
-
-
-# --- private tables ---------------------------------------------------------------------------
-
-
-class CodedRows(Rows):
-    """Private rows as codes of a public domain; each is in range of the column's size."""
-
-    def __init__(self, codes: NDArray, sizes: tuple[int, ...]) -> None:
-        super().__init__(codes)
-        self.sizes = sizes
-
-    def codes(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the codes of rows start to stop, shape (stop - start, n_columns)."""
-        return np.asarray(self._part(self._X, start, stop), dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Schema:
-    """What is public about a table.
-
-    Attributes
-    ----------
-    n_columns : int
-    names : tuple or None
-        Of the columns; None for an array.
-    container : str
-        ``"numpy"``, ``"pandas"``, ``"polars"`` or ``"pyarrow"``.
-    """
-
-    n_columns: int
-    names: tuple[Any, ...] | None
-    container: str
-
-
-def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
-    """Return X as an array or table of cells of any types, and what is public about it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        With a fixed text, if X is sparse, complex, not two-dimensional or has no column.
-    """
-    if not hasattr(X, "dtype") and not hasattr(X, "columns"):
-        # Objects: one row of text would turn the numbers of all others to text.
-        try:
-            X = np.array(X, dtype=object)
-        except Exception:  # noqa: BLE001  ragged; the next check says so with a fixed text
-            X = np.zeros(0)
-    X = _container(X, estimator)
-    if isinstance(X, np.ndarray):
-        X = np.asarray(X)  # parts of a matrix would have two dimensions
-        if X.dtype.kind == "c":
-            raise ValueError("Complex data not supported: X must be real.")
-        return X, Schema(X.shape[1], None, "numpy")
-    if hasattr(X, "column_names"):
-        return X, Schema(X.shape[1], tuple(X.column_names), "pyarrow")
-    container = "pandas" if _is_frame(X) else "polars"
-    return X, Schema(X.shape[1], tuple(X.columns), container)
-
-
-def check_coded(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False) -> CodedRows:
-    """Code a private table of any types by a public domain, once.
-
-    Guarantee: a row's codes depend on that row only; after it returns reading cannot fail. Error
-    texts are fixed and quote no cell.
-
-    Parameters
-    ----------
-    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_columns)
-    domain : Domain
-    estimator : str
-        Name for error messages.
-    allow_empty : bool, default=False
-
-    Returns
-    -------
-    rows : CodedRows
-
-    Raises
-    ------
-    TypeError, ValueError
-        If X is no table of the domain's columns, or (``outside="refuse"``) has a cell outside.
-    """
-    codes = public_codes(X, domain, estimator=estimator, allow_empty=allow_empty)
-    return CodedRows(codes, domain.sizes)
-
-
-def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False) -> NDArray:
-    """Return the codes of the caller's own table, shape (n_rows, n_columns); as `check_coded`."""
-    X, schema = table_schema(X, estimator=estimator)
-    if schema.n_columns != domain.n_columns:
-        raise ValueError(
-            f"X has {schema.n_columns} features, but the domain of {estimator} has "
-            f"{domain.n_columns} columns"
-        )
-    if None not in (schema.names, domain.names) and schema.names != domain.names:
-        raise ValueError(
-            f"X must have the columns of the domain, in its order: {list(domain.names or ())}"
-        )
-    domain._check_type(X)
-    n = X.shape[0]
-    if n == 0 and not allow_empty:
-        raise ValueError(_NO_ROWS)
-    largest = max(domain.sizes)
-    coded = np.zeros((n, domain.n_columns), dtype=np.uint8 if largest <= 2**8 else np.uint16)
-    step = 2**16
-    strange = False
-    with quiet(), interruptible():  # a cell's own conversion may warn, or raise
-        for j in range(domain.n_columns):
-            for start in range(0, n, step):
-                cells = _column_part(X, j, start, min(start + step, n))
-                codes, outside = domain.codes(j, cells)
-                coded[start : start + step, j] = codes
-                strange |= bool(outside.any())
-    if strange and domain.outside == REFUSE:
-        raise ValueError(_OUTSIDE)
-    return coded
-
-
-def _column_part(X: Any, j: int, start: int, stop: int) -> Any:
-    """Return a part of one column in its own container."""
-    if _is_frame(X):
-        part = X.iloc[start:stop, j]
-        plain = getattr(part.dtype, "kind", "O") in "biuf" and isinstance(part.dtype, np.dtype)
-        return part.to_numpy() if plain else part
-    if hasattr(X, "column_names"):  # pyarrow
-        return X.column(j).slice(start, stop - start)
-    if _is_sliced_table(X):  # polars
-        column = X[:, j].slice(start, stop - start)
-        # Reading a date that Python cannot hold would be a panic, with a trace on stderr.
-        return column.to_numpy() if column.dtype.is_temporal() else column
-    return X[start:stop, j]
-
-
-def _one_type(stated: Any, column: NDArray) -> list[Any]:
-    """Return a column of objects as a list that a typed container holds.
-
-    The categories decide, not which of them were drawn: numbers become floats together, and what
-    has no common type becomes text.
-    """
-    kinds = {type(value) for value in stated if value is not None}
-    cells = column.tolist()
-    if kinds <= {int, float}:
-        return [None if cell is None else float(cell) for cell in cells]
-    scalar = (bool, str, bytes, datetime.datetime, datetime.date, datetime.timedelta)
-    if len(kinds) == 1 and kinds <= set(scalar):
-        return cells
-    return [None if cell is None else str(cell) for cell in cells]
-
-
-def decoded(
-    domain: Domain,
-    codes: NDArray,
-    *,
-    names: Sequence[Any] | None = None,
-    container: str = "numpy",
-    rng: np.random.Generator | None = None,
-) -> Any:
-    """Return released codes as a table: numbers and categories, in the container asked for.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n, n_columns)
-        Released.
-    names : sequence, default=None
-        Column names of a table.
-    container : {"numpy", "pandas", "polars", "pyarrow"}
-        An array has numbers if all columns have, else objects.
-    rng : Generator, default=None
-        As for `Domain.values`.
-    """
-    columns = [domain.values(j, codes[:, j], rng) for j in range(domain.n_columns)]
-    labels = list(names) if names is not None else [f"x{j}" for j in range(domain.n_columns)]
-    if container != "numpy":
-        module: Any = import_module(container)  # the caller's table came from there
-        if container == "pandas":
-            table = module.DataFrame(dict(enumerate(columns)))
-            table.columns = labels
-            return table
-        by_name = {
-            str(label): _one_type(domain.column(j), column) if column.dtype.kind == "O" else column
-            for j, (label, column) in enumerate(zip(labels, columns, strict=True))
-        }
-        return module.table(by_name) if container == "pyarrow" else module.DataFrame(by_name)
-    kinds = {column.dtype.kind for column in columns}
-    if kinds <= set("biuf"):
-        return np.column_stack(columns)
-    out = np.empty((len(codes), domain.n_columns), dtype=object)
-    for j, column in enumerate(columns):
-        out[:, j] = column.tolist()
-    return out

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import statistics as stats
+from skdp.kernel.mechanisms import Mechanisms
 from skdp.kernel.protect import Floats, View
-from skdp.kernel.release import Meter, Release, Share
+from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import Rows
 
 __all__ = ["Doors", "attempt", "interruptible", "quiet", "released"]
@@ -161,7 +162,7 @@ def released(value: NDArray | float, std: Any) -> Release:
     return Release(array, std)
 
 
-class Doors(Meter):
+class Doors(Mechanisms):
     """The rows of a session beside its meter; `Session` and its mixins inherit it."""
 
     def __init__(self, rows: Rows, **options: Any) -> None:

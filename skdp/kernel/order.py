@@ -15,6 +15,7 @@ analysis", STOC, section 3.1.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from skdp.kernel.protect import Floats
 
 __all__ = [
-    "log_best_gap",
     "log_smooth_add",
     "log_smooth_median_add",
     "log_smooth_replace",
@@ -33,7 +33,10 @@ __all__ = [
     "smooth_sensitivity",
 ]
 
-_SMALL = 128  # rows of a staircase that are searched whole
+Ranks = NDArray[np.int64]
+
+_BLOCKS = 128  # of ranks, bounded together
+_SMALL = 2**15  # pairs of a staircase that are searched whole
 
 
 def smooth_sensitivity(
@@ -49,7 +52,7 @@ def smooth_sensitivity(
     q : Fraction
         In [0, 1]; the quantile is x_(max(1, ceil(q n))), and `low` of no values.
     low, high : int
-        Bounds, within 2**31; values outside are clipped.
+        Bounds, in [-2**31, 2**31); values outside are clipped.
     beta : float
         Positive.
     replace : bool
@@ -82,25 +85,16 @@ def rank_of(q: Fraction, n: int) -> int:
 
 def order_window(
     x: NDArray[np.int32], first: int, last: int, low: int, high: int
-) -> NDArray[np.int64]:
+) -> NDArray[np.int32]:
     """Return the order statistics x_(first) .. x_(last): `low` below rank 1, `high` above n.
 
-    Sorts what is asked for only; `x` is reordered.
+    `x` is sorted. Integers of 32 bits are sorted in about half of the time that floats take, and
+    with many ties in much less, where a partition would gain nothing.
     """
-    n = len(x)
-    start, stop = max(first, 1), min(last, n)
-    out = np.empty(last - first + 1, dtype=np.int64)
-    out[: max(start - first, 0)] = low
-    out[max(stop - first + 1, 0) :] = high
-    if start <= stop:
-        if 4 * (stop - start + 1) < n:
-            x.partition([start - 1, stop - 1])
-            middle = np.sort(x[start - 1 : stop])
-        else:
-            x.sort()
-            middle = x[start - 1 : stop]
-        out[start - first : stop - first + 1] = middle
-    return out
+    x.sort()
+    below, above = max(1 - first, 0), max(last - len(x), 0)
+    inside = x[max(first, 1) - 1 : max(last, 0)]
+    return np.concatenate([np.full(below, low), inside, np.full(above, high)], dtype=np.int32)
 
 
 def _monotone_max(u: Floats, v: Floats, row: Floats, column: Floats) -> float:
@@ -133,36 +127,53 @@ def _monotone_max(u: Floats, v: Floats, row: Floats, column: Floats) -> float:
     return best
 
 
-def log_best_gap(left: NDArray[np.int64], right: NDArray[np.int64], beta: float) -> float:
-    """Return log of max (left_a + right_b) exp(-beta (a + b - 1)), (a, b) != (0, 0); -inf if 0.
+def _contenders(
+    window: NDArray[np.int32],
+    first: int,
+    rows: Ranks,
+    columns: Ranks,
+    most: Callable[[Ranks], Ranks],
+    cost: Callable[[Ranks, Ranks], Ranks],
+    beta: float,
+) -> tuple[Ranks, Ranks]:
+    """Return the rows and columns that the best pair can be of: usually a few of very many.
 
-    left_a = x_m - x_{m-a} and right_b = x_{m+b} - x_m ascend from 0. beta times a length is at
-    most about 40 (`Ladder.reach`), so nothing underflows.
+    The best pair is the largest (x_j - x_i) exp(-beta cost(j, i)), j of `rows`, i at most most(j).
+    A column stands for the ranks after the column before it up to its own, whose values are equal.
+    cost ascends with j and descends with i, most descends with j.
+
+    Branch and bound: a block of rows and one of columns are worth at most their widest gap at their
+    least cost. Those worth less than some pair are dropped, and the rest is cut into smaller
+    blocks, as long as that drops a quarter of it.
     """
+    starts = np.concatenate([[first], columns[:-1] + 1])
+    while len(rows):
+        size = len(rows) + len(columns)
+        tall, wide = -(-len(rows) // _BLOCKS), -(-len(columns) // _BLOCKS)
+        j, j_end = rows[::tall, None], _block_ends(rows, tall)[:, None]
+        i, i_end = starts[::wide], np.minimum(_block_ends(columns, wide), most(j))
+        weight = np.exp(-beta * np.maximum(cost(j, i_end), 0))
+        widest = window[j_end - first].astype(np.float64) - window[i - first]
+        one = window[j - first].astype(np.float64) - window[np.maximum(i_end - first, 0)]
+        allowed = i <= i_end
+        least = np.max(one * weight, where=allowed, initial=0.0)
+        keep = allowed & (widest > 0) & (widest * weight >= least * (1 - 1e-9))
+        rows = rows[np.repeat(keep.any(axis=1), tall)[: len(rows)]]
+        kept = np.repeat(keep.any(axis=0), wide)[: len(columns)]
+        starts, columns = starts[kept], columns[kept]
+        if 4 * (len(rows) + len(columns)) > 3 * size:
+            break
+    return rows, columns
 
-    def few(length: int) -> NDArray[np.int64]:
-        powers = 2 ** np.arange(max(length - 1, 1).bit_length())
-        return np.unique(np.concatenate([[0, length - 1], powers[powers < length]]))
 
-    # A lower bound from a few pairs; more changes than `most` are worth less than that.
-    a, b = few(len(left)), few(len(right))
-    gaps = (left[a][:, None] + right[b][None, :]) * np.exp(-beta * (a[:, None] + b[None, :] - 1))
-    least = float(gaps.max())
-    if least <= 0.0:
-        return -math.inf
-    widest = float(left[-1] + right[-1])
-    most = int(min(math.log(widest / least) / beta + 3, len(left) + len(right)))
-    left, right = left[: most + 1], right[: most + 1]
-    # Of equal values, the nearest to the median is as wide and cheaper.
-    a = np.flatnonzero(np.diff(left, prepend=-1))[::-1]
-    b = np.flatnonzero(np.diff(right, prepend=-1))
-    best = _monotone_max(
-        left[a].astype(np.float64),
-        right[b].astype(np.float64),
-        np.exp(-beta * a),
-        np.exp(-beta * b),
-    )
-    return math.log(best) + beta
+def _block_ends(ranks: Ranks, size: int) -> Ranks:
+    """Return the last of every `size` ranks."""
+    return ranks[np.minimum(np.arange(size - 1, len(ranks) + size - 1, size), len(ranks) - 1)]
+
+
+def _changes(window: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the places whose value differs from the next one's."""
+    return np.flatnonzero(window[1:] != window[:-1])
 
 
 def log_smooth_replace(
@@ -175,10 +186,29 @@ def log_smooth_replace(
     """
     first, last = max(0, m - reach - 1), min(len(x) + 1, m + reach + 1)
     window = order_window(x, first, last, low, high)
-    at = m - first
-    left = window[at] - window[: at + 1][::-1]
-    right = window[at:] - window[at]
-    return int(window[at]), log_best_gap(left, right, beta)
+    f = int(window[m - first])
+    # Of equal values, the nearest to rank m is as wide and cheaper.
+    ends = first + _changes(window)
+    rows = np.concatenate([[m], ends[ends >= m] + 1])
+    columns = np.concatenate([ends[ends < m], [m]])
+
+    def most(j: Ranks) -> Ranks:
+        return np.full_like(j, m)
+
+    def cost(j: Ranks, i: Ranks) -> Ranks:
+        return j - i - 1
+
+    j, i = _contenders(window, first, rows, columns, most, cost, beta)
+    if not len(j):
+        return f, -math.inf
+    # beta times a length is at most about 40 (`Ladder.reach`): nothing underflows.
+    best = _monotone_max(
+        f - window[i - first].astype(np.float64),
+        window[j - first].astype(np.float64) - f,
+        np.exp(-beta * (m - i)),
+        np.exp(-beta * (j - m)),
+    )
+    return f, math.log(best) + beta
 
 
 def log_smooth_median_add(
@@ -192,13 +222,15 @@ def log_smooth_median_add(
     n = len(x)
     first = max(0, (n - reach) // 2)
     window = order_window(x, first, n + 1 - first, low, high)
-    size = len(window)  # n + 2 - 2 first; window[p] is rank first + p
-    i = np.arange(size // 2)
-    gaps = window[::-1][: size // 2] - window[: size // 2]  # ranks i and n + 1 - i
-    best = _log_max(gaps, beta * (n - 2 * (first + i)))
-    i = np.arange((size - 1) // 2)
-    gaps = window[: size - 1][::-1][: len(i)] - window[: len(i)]  # ranks i and n - i
-    best = max(best, _log_max(gaps, beta * (n - 2 * (first + i) - 1)))
+    changes = window[1:] != window[:-1]
+    best = -math.inf
+    for total in (n, n + 1):  # of the two ranks, of places p and size - 1 - p in the window
+        size = total + 1 - 2 * first
+        # Of equal gaps, the last is the cheapest.
+        inner = changes[: size // 2] | changes[: size - 1][::-1][: size // 2]
+        p = np.flatnonzero(inner)
+        gaps = window[size - 1 - p].astype(np.int64) - window[p]
+        best = max(best, _log_max(gaps, beta * (total - 1 - 2 * (first + p))))
     return int(window[rank_of(Fraction(1, 2), n) - first]), best
 
 
@@ -214,82 +246,91 @@ def log_smooth_add(
     n = len(x)
     if not n:
         return low, math.log(high - low) if high > low else -math.inf
-    m, a, b = rank_of(q, n), q.numerator, q.denominator
+    m = rank_of(q, n)
     down = q > Fraction(1, 2)
     center = n + 1 - m if down else m
     first, last = max(0, center - reach - 1), min(n + 1, center + reach + 1)
-    if down:  # ranks from above: x upside down
-        window = -order_window(x, n + 1 - last, n + 1 - first, low, high)[::-1]
+    if down:  # ranks from above, and every value v is -1 - v, which no int32 overflows
+        window = ~order_window(x, n + 1 - last, n + 1 - first, low, high)[::-1]
     else:
         window = order_window(x, first, last, low, high)
     f = int(window[center - first])
-    window = window - f
-    j = np.arange(max(1, first), last + 1)
-    r = n + 1 - j
-    if down:
-        top = np.array([v * (b - a) // a + 1 for v in r.tolist()], dtype=np.int64)
-    else:
-        top = np.array([-(-a * v // (b - a)) for v in r.tolist()], dtype=np.int64)
-        top = np.where(r > 0, np.maximum(top, 1), 0)
-    best = -math.inf
-    for i in (top, top - 1):  # no row is added: cost n - i - r
+
+    def most(j: Ranks) -> Ranks:
+        r = n + 1 - j
+        if down:
+            top: Ranks = _floor_times((1 - q) / q, r) + 1
+        else:
+            top = np.minimum(np.maximum(-_floor_times(-q / (1 - q), r), 1), r)
+        return top
+
+    def cost(j: Ranks, i: Ranks) -> Ranks:
+        total: Ranks = j - 1 - i + np.maximum(most(j) - 1 - i, 0)
+        return total
+
+    # Of equal values, the lowest j is the cheapest and has the most partners; so is the last i,
+    # or else the last of those that j may have.
+    ends = first + _changes(window)
+    j, columns = _contenders(window, first, ends + 1, ends, most, cost, beta)
+    best, top = -math.inf, most(j)
+    for i in (top, top - 1):  # no row is added
         keep = (i >= first) & (i < j)
-        gaps = window[j[keep] - first] - window[i[keep] - first]
-        best = max(best, _log_max(gaps, beta * (n - i[keep] - r[keep])))
-    if best > -math.inf:  # changes that even the widest gap would not be worth
-        most = int((math.log(max(high - low, 1)) - best) / beta) + 3
-        keep = np.abs(j - center) <= most + 1
-        j, top = j[keep], top[keep]
-        first = max(first, center - most - 1)
-        window = window[len(window) - (last - first + 1) :]
-    inside = _staircase_max(window, j, top - 1, first, center, beta)
-    return (-f if down else f), max(best, inside)
+        gaps = window[j[keep] - first].astype(np.int64) - window[i[keep] - first]
+        best = max(best, _log_max(gaps, beta * (j[keep] - 1 - i[keep])))
+    inside = _staircase_max(window, first, j, top - 1, columns, center, beta)
+    return (~f if down else f), max(best, inside)
+
+
+def _floor_times(ratio: Fraction, r: Ranks) -> Ranks:
+    """Return floor(ratio r) for ratio in [-1, 1] and 0 <= r < 2**31, exactly.
+
+    The closest fraction of a denominator up to max r has ratio on one side of it and no other
+    fraction of this kind in between; its products fit 64 bits.
+    """
+    near = ratio.limit_denominator(max(int(r.max(initial=1)), 1))
+    product, below = r * near.numerator, near.denominator
+    floor: Ranks = product // below if near <= ratio else -(-product // below) - (r > 0)
+    return floor
 
 
 def _staircase_max(
-    window: NDArray[np.int64],
-    j: NDArray[np.int64],
-    most: NDArray[np.int64],
+    window: NDArray[np.int32],
     first: int,
+    j: Ranks,
+    most: Ranks,
+    columns: Ranks,
     center: int,
     beta: float,
 ) -> float:
-    """Return log of max (x_j - x_i) exp(-beta (j - 1 + most_j - 2 i)) over first <= i <= most_j.
+    """Return log of max (x_j - x_i) exp(-beta (j - 1 + most_j - 2 i)), i of `columns` <= most_j.
 
     `most` descends as j ascends. Cut into rectangles, and small staircases that are searched whole.
     """
-    # Of equal values, the lowest j is the cheapest and has the most partners.
-    keep = np.flatnonzero(np.diff(window[j - first], prepend=window[0] - 1))
-    j, most = j[keep], most[keep]
     upper = window[j - first].astype(np.float64)
-    lower = -window.astype(np.float64)
+    lower = -window[columns - first].astype(np.float64)
     # j - 1 + most - 2 i, in parts about the center: nothing overflows.
     row = np.exp(-beta * ((most - center) + (j - center) - 1))
-    column = np.exp(2 * beta * (np.arange(len(window)) + first - center))
-    most = np.minimum(most, first + len(window) - 1)
+    column = np.exp(2 * beta * (columns - center))
+    width = np.searchsorted(columns, most, side="right")  # columns that a row may have
     best = 0.0
-    todo = [(0, len(j), first)]
+    todo = [(0, len(j), 0)]
     while todo:
-        start, stop, base = todo.pop()  # rows start .. stop - 1, columns from rank base on
-        if start >= stop or most[start] < base:
+        start, stop, base = todo.pop()  # rows start .. stop - 1, columns base ..
+        if start >= stop or width[start] <= base:
             continue
-        if stop - start <= _SMALL:
-            i = np.arange(base, int(most[start]) + 1)
-            value = (upper[start:stop, None] + lower[i - first]) * column[i - first]
-            value[i[None, :] > most[start:stop, None]] = 0.0
+        if (stop - start) * (width[start] - base) <= _SMALL:
+            i = np.arange(base, int(width[start]))
+            value = (upper[start:stop, None] + lower[i]) * column[i]
+            value[i >= width[start:stop, None]] = 0.0
             best = max(best, float((value.max(axis=1) * row[start:stop]).max()))
             continue
-        middle = (start + stop) // 2  # rows start .. middle all reach up to most[middle]
-        end = int(most[middle])
-        if end >= base:
-            i = np.arange(base, end + 1)
-            # Of equal values, the last is the cheapest.
-            i = i[np.flatnonzero(np.diff(window[i - first], append=window[-1] + 1))]
+        middle = (start + stop) // 2  # rows start .. middle all have columns base .. end - 1
+        end = max(base, int(width[middle]))
+        if end > base:
             part = slice(start, middle + 1)
-            at = i - first
-            found = _monotone_max(upper[part], lower[at], row[part], column[at])
-            best = max(best, found)
-        todo += [(start, middle, max(base, end + 1)), (middle + 1, stop, base)]
+            wide = slice(base, end)
+            best = max(best, _monotone_max(upper[part], lower[wide], row[part], column[wide]))
+        todo += [(start, middle, end), (middle + 1, stop, base)]
     return math.log(best) if best > 0 else -math.inf
 
 

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
-from skdp.kernel.blocks import check_labelled
+from skdp.kernel.blocks import LabelledRows, check_labels
 from skdp.kernel.doors import Doors, attempt, released
 from skdp.kernel.protect import Ball, Box, Floats, View, isqrt_up, power_of_two_grid
 from skdp.kernel.release import Release, Share
@@ -73,20 +73,32 @@ def check_table(
 
 
 def check_labelled_table(
-    X: Any, labels: Any, *, estimator: str, classes: NDArray, allow_empty: bool = False
+    X: Any,
+    labels: Any,
+    *,
+    estimator: str,
+    classes: NDArray,
+    allow_empty: bool = False,
+    omit: bool = False,
 ) -> tuple[Rows, bool]:
-    """Validate private rows with their private labels, as `check_labelled`, and say if X is flat.
+    """Validate private rows, as `check_table`, with a private label each, and say if X is flat.
+
+    A label that is none of the classes is allowed, and one that is missing where `omit` is true:
+    it is a missing cell of its row.
 
     Parameters
     ----------
     classes : ndarray
         Public, sorted.
     """
-    table, flat = _as_columns(X)
-    rows = check_labelled(
-        table, labels, estimator=estimator, classes=classes, allow_empty=allow_empty
+    rows, flat = check_table(X, estimator=estimator, allow_empty=allow_empty, omit=omit)
+    codes, missing = check_labels(
+        labels, rows._X.shape[0], estimator=estimator, classes=classes, omit=omit, name="labels"
     )
-    return rows, flat
+    positions = rows._positions
+    if positions is not None:
+        positions = positions[~missing[positions]]
+    return LabelledRows(rows._X, codes, positions=positions), flat
 
 
 def _as_columns(X: Any) -> tuple[Any, bool]:
@@ -396,7 +408,7 @@ class QueryDoors(Doors):
         *,
         name: str = "label sums",
     ) -> Release:
-        """Release the sum of the clipped rows of each label; rows from `check_labelled`.
+        """Release the sum of the clipped rows of each label; rows from `check_labelled_table`.
 
         Labels are private: a row may change it with its values. Guarantee: `label_sensitivities`.
         Pure: Laplace or K-norm noise, whichever is less.

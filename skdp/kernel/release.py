@@ -1,14 +1,18 @@
 """The way out: a session charges the budget once, then meters every release against it.
 
-This is the only module that calls ``charge`` and the only one that adds noise. Opening a session
-charges the fit's whole (epsilon, delta) atomically, before any noise is drawn, and nothing is ever
-refunded. A release takes a *share* of the session's allowance, kept as an exact fraction; shares
-never sum above one. In a pure session (delta = 0) a share s may lose s * epsilon (basic
-composition). In a Gaussian session the whole is mu-GDP with the largest mu that implies
-(epsilon, delta), and a share s may lose sqrt(s) * mu (mu**2 adds up, adaptively chosen releases
-included: Smith & Thakurta 2022). A release that is not private but for a small probability has a
-delta of its own, `delta_apart`, which adds to the claim: the publication of rows, each with a
-probability, and Laplace noise of smooth scale. Proofs: kernel/README.md.
+This is the only module that calls ``charge``. Opening a session charges the fit's whole (epsilon,
+delta) atomically, before any noise is drawn, and nothing is ever refunded. A release takes a
+*share* of the session's allowance, kept as an exact fraction; shares never sum above one. In a pure
+session (delta = 0) a share s may lose s * epsilon (basic composition). In a Gaussian session the
+whole is mu-GDP with the largest mu that implies (epsilon, delta), and a share s may lose
+sqrt(s) * mu (mu**2 adds up, adaptively chosen releases included: Smith & Thakurta 2022). A release
+that is not private but for a small probability has a delta of its own, `delta_apart`, which adds to
+the claim: the publication of rows, each with a probability, and Laplace noise of smooth scale.
+
+A mechanism takes its share, makes its release through `_emit` or `_log`, which a tape records and
+replays and a seed keys, and writes down what it did. The mechanisms are in
+`skdp.kernel.mechanisms`, and beside the doors that are alone in using one. Proofs:
+kernel/README.md, "Metering".
 """
 
 from __future__ import annotations
@@ -57,30 +61,6 @@ def _failpoint(name: str) -> None:
     """Do nothing; tests replace it to stop a process here (before or after the charge)."""
 
 
-def l2(a: NDArray, b: NDArray) -> float:
-    """Return the Euclidean distance of two integer arrays, exactly up to the last rounding."""
-    difference = (np.asarray(a, dtype=object) - np.asarray(b, dtype=object)).ravel()
-    return math.sqrt(sum(int(v) ** 2 for v in difference))
-
-
-def l1(a: NDArray, b: NDArray) -> float:
-    """Return the L1 distance of two integer arrays."""
-    difference = (np.asarray(a, dtype=object) - np.asarray(b, dtype=object)).ravel()
-    return float(sum(abs(int(v)) for v in difference))
-
-
-def nuclear(a: NDArray, b: NDArray) -> float:
-    """Return the nuclear norm of the difference of two symmetric integer matrices."""
-    difference = np.asarray(a, dtype=object) - np.asarray(b, dtype=object)
-    return float(np.abs(np.linalg.eigvalsh(difference.astype(np.float64))).sum())
-
-
-def upper_l1(a: NDArray, b: NDArray) -> float:
-    """Return the L1 distance of the upper triangles of two symmetric integer matrices."""
-    keep = np.triu_indices(len(a))
-    return l1(np.asarray(a)[keep], np.asarray(b)[keep])
-
-
 def exact_fraction(value: float | Fraction) -> Fraction:
     """Return a float as the fraction of its shortest decimal: 0.1 is a tenth, as in the ledger."""
     return value if isinstance(value, Fraction) else as_charged(float(value))
@@ -105,7 +85,7 @@ class Release:
 class Meter:
     """The allowance of one session: charges it, meters it, draws the noise.
 
-    `Session` adds the statistics; this class never sees a row.
+    `Mechanisms` adds the noise of integers, `Session` the statistics; this class never sees a row.
 
     Parameters
     ----------
@@ -276,9 +256,7 @@ class Meter:
                 raise PrivacyLeakError(f"release {name!r}: delta_apart has been spent already")
             self._published = True
 
-    # --- mechanisms ---------------------------------------------------------------------------
-    # Each takes exact integers with an integer sensitivity in steps and returns integers. Real
-    # noise is rounded *after* an ideal addition to an integer, which is post-processing.
+    # --- releases ------------------------------------------------------------------------------
 
     def _emit(
         self,
@@ -351,8 +329,11 @@ class Meter:
         sensitivity: float,
         scale: float,
         share: Fraction,
+        *,
+        delta: float = 0.0,
     ) -> None:
-        level = self.level(share)
+        """Write a release into the certificate; without a share it has a delta of its own only."""
+        level = self.level(share) if share else 0.0
         self._records.append(
             ReleaseRecord(
                 name=name,
@@ -363,342 +344,9 @@ class Meter:
                 share=float(share),
                 epsilon=level if self.mu is None else None,
                 mu=None if self.mu is None else level,
+                delta=delta,
             )
         )
-
-    def vector(
-        self, name: str, exact: NDArray, sensitivity: int, share: Share, *, unit: float = 1.0
-    ) -> tuple[NDArray, float]:
-        """Release an integer vector with an L2 sensitivity: rounded Gaussian, or K-norm if pure.
-
-        Guarantee: level(share)-GDP, respectively epsilon-DP for the share's epsilon.
-
-        Returns
-        -------
-        released : ndarray of int
-        std : float
-            Of one coordinate, in steps.
-        """
-        fraction, epsilon = self._take(share, name)
-        if self.mu is not None:
-            sigma = calibration.sigma_up(sensitivity, self.level(fraction))
-            released = self._emit(
-                name, exact, sensitivity, l2,
-                lambda: sampling.rounded_gaussian(sigma, exact.shape, entropy=self._entropy),
-            )  # fmt: skip
-            self._record(name, "rounded Gaussian", "L2", sensitivity * unit, sigma * unit, fraction)
-            return released, sigma
-        scale = sensitivity / epsilon
-        released = self._emit(
-            name, exact, sensitivity, l2,
-            lambda: np.asarray(
-                sampling.k_norm(exact.size, scale, entropy=self._entropy)
-            ).reshape(exact.shape),
-        )  # fmt: skip
-        self._record(name, "K-norm", "L2", sensitivity * unit, float(scale) * unit, fraction)
-        return released, float(scale) * math.sqrt(exact.size + 1)
-
-    def publish(
-        self,
-        name: str,
-        exact: NDArray,
-        distance: Callable[[NDArray, NDArray], float],
-        make: Callable[[], NDArray],
-        shape: tuple[int, ...],
-        probability: Fraction,
-    ) -> NDArray:
-        """Publish rows as they are. No noise, no differential privacy for those that are shown.
-
-        Guarantee: (0, probability)-DP if a row that differs between neighbours is among those shown
-        with at most this probability and what is shown otherwise does not depend on it; it is
-        refused beyond `delta_apart`, and a second time.
-
-        Parameters
-        ----------
-        exact, distance
-            For the tape: the distance counts rows that differ, and neighbours differ in one.
-        make : callable
-            Draws and returns what is published.
-        probability : Fraction
-        """
-        self._take_apart(probability, name)
-        shown = self._log(name, exact, 1.0, distance, make, shape)
-        self._records.append(
-            ReleaseRecord(
-                name=name,
-                mechanism="raw rows published",
-                sensitivity=math.inf,
-                norm="none",
-                scale=0.0,
-                share=0.0,
-                epsilon=0.0 if self.mu is None else None,
-                mu=None if self.mu is None else 0.0,
-                delta=round_up(probability),
-            )
-        )
-        return shown
-
-    def scalars(
-        self,
-        name: str,
-        exact: NDArray,
-        l1_sensitivity: int,
-        l2_sensitivity_squared: int,
-        share: Share,
-        *,
-        unit: float = 1.0,
-    ) -> tuple[NDArray, float]:
-        """Release integers with independent noise: rounded Gaussian, or discrete Laplace if pure.
-
-        Returns
-        -------
-        released : ndarray of int
-        std : float
-        """
-        fraction, epsilon = self._take(share, name)
-        if self.mu is not None:
-            size = math.sqrt(l2_sensitivity_squared) * (1 + 2**-50)
-            sigma = calibration.sigma_up(size, self.level(fraction))
-            released = self._emit(
-                name, exact, size, l2,
-                lambda: sampling.rounded_gaussian(sigma, exact.shape, entropy=self._entropy),
-            )  # fmt: skip
-            self._record(name, "rounded Gaussian", "L2", size * unit, sigma * unit, fraction)
-            return released, sigma
-        scale = l1_sensitivity / epsilon
-        released = self._emit(
-            name, exact, l1_sensitivity, l1,
-            lambda: sampling.discrete_laplace(scale, exact.shape, entropy=self._entropy),
-        )  # fmt: skip
-        self._record(
-            name, "discrete Laplace", "L1", l1_sensitivity * unit, float(scale) * unit, fraction
-        )
-        return released, calibration.laplace_std(float(scale))
-
-    def symmetric(
-        self,
-        name: str,
-        exact: NDArray,
-        sensitivity: Callable[[str], int],
-        share: Share,
-        noise: str,
-        *,
-        unit: float = 1.0,
-    ) -> tuple[NDArray, float]:
-        """Release a symmetric integer matrix.
-
-        ``noise="gaussian"``: isotropic in Frobenius norm (off-diagonal entries have half the
-        variance of diagonal ones). ``"wishart"``: W1 - W2 with W_i ~ Wishart_D(D + 1, c I),
-        c = nuclear sensitivity / (2 epsilon). ``"laplace"``: independent on the upper triangle.
-
-        Parameters
-        ----------
-        sensitivity : callable
-            From the name of a geometry to the sensitivity in it.
-
-        Returns
-        -------
-        released : ndarray of int, symmetric
-        std : float
-            Of an off-diagonal entry, in steps.
-        """
-        fraction, epsilon = self._take(share, name)
-        dims = len(exact)
-        upper = np.triu_indices(dims)
-        if noise == "gaussian":
-            if self.mu is None:
-                raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
-            size = sensitivity("frobenius")
-            sigma = calibration.sigma_up(size, self.level(fraction))
-            sigmas = np.full((dims, dims), sigma * math.sqrt(0.5) * (1 + 2**-50))
-            np.fill_diagonal(sigmas, sigma)
-
-            def draw() -> NDArray:
-                drawn = sampling.rounded_gaussian(
-                    sigmas[upper], upper[0].shape, entropy=self._entropy
-                )
-                return _symmetric(drawn, upper, dims)
-
-            released = self._emit(name, exact, size, l2, draw)
-            self._record(
-                name, "rounded isotropic Gaussian", "Frobenius", size * unit, sigma * unit, fraction
-            )
-            return released, sigma * math.sqrt(0.5)
-        if noise == "wishart":
-            size = sensitivity("nuclear")
-            scale = size / (2 * epsilon)
-            released = self._emit(
-                name, exact, size, nuclear,
-                lambda: sampling.symmetrized_wishart(dims, scale, entropy=self._entropy),
-            )  # fmt: skip
-            self._record(
-                name, "symmetrised Wishart", "nuclear", size * unit, float(scale) * unit, fraction
-            )
-            return released, float(scale) * math.sqrt(2 * (dims + 1))
-        if noise == "laplace":
-            size = sensitivity("upper_l1")
-            scale = size / epsilon
-
-            def draw() -> NDArray:
-                drawn = sampling.discrete_laplace(scale, upper[0].shape, entropy=self._entropy)
-                return _symmetric(np.asarray(drawn), upper, dims)
-
-            released = self._emit(name, exact, size, upper_l1, draw)
-            self._record(
-                name,
-                "discrete Laplace",
-                "upper-triangle L1",
-                size * unit,
-                float(scale) * unit,
-                fraction,
-            )
-            return released, calibration.laplace_std(float(scale))
-        raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
-
-    def joint(
-        self,
-        name: str,
-        counts: NDArray,
-        sums: NDArray,
-        bounds: NDArray,
-        share: Share,
-        count_share: float,
-        *,
-        unit: float = 1.0,
-    ) -> tuple[NDArray, float, NDArray, NDArray]:
-        """Release counts of disjoint groups and a bounded sum in each, in one release.
-
-        A row adds one to the count of its group and a vector of norm at most bounds[group] to its
-        sum. A: loss mu_c**2 + mu_s**2 (pure: eps_c + eps_s). R: a row leaves one group for another,
-        2 mu_c**2 + 2 mu_s**2, or changes within one, 4 mu_s**2; the larger counts (pure:
-        2 eps_c + 2 eps_s). mu_c = 1 / sigma_c, mu_s = bound / sigma_s.
-
-        Parameters
-        ----------
-        counts : ndarray of shape (m,)
-        sums : ndarray of shape (m, d)
-        bounds : ndarray of shape (m,)
-            Integers.
-        count_share : float
-            Part of the share that goes to the counts, in (0, 1).
-
-        Returns
-        -------
-        counts, count_std, sums, sum_std
-            sum_std has shape (m,), one a coordinate of the group's sum.
-        """
-        fraction, epsilon = self._take(share, name)
-        replace = self.adjacency == "replace_one"
-        q = min(max(float(count_share), 0.01), 0.99)
-        exact = np.concatenate([counts[:, None], sums], axis=1)
-        d = sums.shape[1]
-        if self.mu is not None:
-            mu = self.level(fraction)
-            if replace:
-                # Below one half the counts' part costs nothing: 4 mu_s**2 is the larger term.
-                q = max(q, 0.5)
-                mu = mu * math.sqrt(0.5)
-            sigma_count = calibration.sigma_up(1.0, math.sqrt(q) * mu * (1 - 2**-50))
-            mu_sum = math.sqrt(1 - q) * mu * (1 - 2**-50)
-            sigma_sums = np.array([calibration.sigma_up(float(b), mu_sum) for b in bounds])
-            scales = np.concatenate(
-                [np.full((len(counts), 1), sigma_count), np.repeat(sigma_sums[:, None], d, axis=1)],
-                axis=1,
-            )
-
-            def distance(a: NDArray, b: NDArray) -> float:
-                difference = (np.asarray(a, object) - np.asarray(b, object)).astype(np.float64)
-                return float(np.sqrt(np.sum((difference / scales) ** 2)))
-
-            released = self._emit(
-                name, exact, self.level(fraction), distance,
-                lambda: sampling.rounded_gaussian(scales, scales.shape, entropy=self._entropy),
-            )  # fmt: skip
-            part = Fraction(q)
-            self._record(
-                f"{name}: counts",
-                "rounded Gaussian",
-                "L2, joint",
-                1.0,
-                sigma_count,
-                fraction * part,
-            )
-            self._record(
-                f"{name}: sums", "rounded Gaussian", "L2, joint",
-                float(bounds.max()) * unit, float(sigma_sums.max()) * unit, fraction * (1 - part),
-            )  # fmt: skip
-            return released[:, 0], sigma_count, released[:, 1:], sigma_sums
-        per_row = epsilon / 2 if replace else epsilon
-        q_exact = Fraction(q).limit_denominator(1000)
-        t_count = 1 / (q_exact * per_row)
-        t_sum = 1 / ((1 - q_exact) * per_row)  # times the group's bound
-
-        def pure_distance(a: NDArray, b: NDArray) -> float:
-            difference = (np.asarray(a, object) - np.asarray(b, object)).astype(np.float64)
-            loss = np.abs(difference[:, 0]).sum() / float(t_count)
-            norms = np.sqrt((difference[:, 1:] ** 2).sum(axis=1))
-            return float(loss + (norms / bounds.astype(np.float64)).sum() / float(t_sum))
-
-        def draw() -> NDArray:
-            noisy_counts = sampling.discrete_laplace(t_count, counts.shape, entropy=self._entropy)
-            scales = [int(b) * t_sum for b in bounds]
-            noisy_sums = sampling.k_norm(d, scales, len(counts), entropy=self._entropy)
-            return np.concatenate([np.asarray(noisy_counts)[:, None], noisy_sums], axis=1)
-
-        released = self._emit(name, exact, float(epsilon), pure_distance, draw)
-        self._record(
-            f"{name}: counts",
-            "discrete Laplace",
-            "L1, joint",
-            1.0,
-            float(t_count),
-            fraction * q_exact,
-        )
-        self._record(
-            f"{name}: sums", "K-norm", "L2, joint",
-            float(bounds.max()) * unit, float(bounds.max() * t_sum) * unit,
-            fraction * (1 - q_exact),
-        )  # fmt: skip
-        std = bounds.astype(np.float64) * float(t_sum) * math.sqrt(d + 1)
-        return released[:, 0], calibration.laplace_std(float(t_count)), released[:, 1:], std
-
-    def choices(self, name: str, scores: NDArray, sensitivity: int, share: Share) -> NDArray:
-        """Choose an index in each row of integer scores (lower is better), all under one share.
-
-        Exponential mechanism, P(i) proportional to exp(-eta score_i), eta = epsilon_j / (2
-        sensitivity). The m rows share equally: epsilon / m each, or mu**2 / m in a Gaussian
-        session, where a choice whose log-ratios range over 2 epsilon_j is GDP like an epsilon_j-DP
-        release (kernel/README.md, "Quantiles", bounded range): eta is twice as large there.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (m, candidates)
-        sensitivity : int
-            By how much any score moves between neighbours.
-
-        Returns
-        -------
-        chosen : ndarray of shape (m,)
-        """
-        fraction, epsilon = self._take(share, name)
-        m = len(scores)
-        if self.mu is None:
-            each = epsilon / m
-        else:
-            each = 2 * Fraction(calibration.pure_part(self.level(fraction), m))
-        eta = each / (2 * sensitivity)
-
-        def largest(a: NDArray, b: NDArray) -> float:
-            return float(np.abs(np.asarray(a, object) - np.asarray(b, object)).max())
-
-        def draw() -> NDArray:
-            return np.array(
-                [sampling.exponential_mechanism(s, eta, entropy=self._entropy) for s in scores]
-            )
-
-        released = self._log(name, scores, sensitivity, largest, draw, (m,))
-        self._record(name, "exponential mechanism", "score", sensitivity, float(1 / eta), fraction)
-        return released
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -726,7 +374,15 @@ class Meter:
         )
 
     def close(self) -> None:
-        """End the session: no further release; the ledger learns what the charge was for."""
+        """End the session: no further release; the ledger learns what the charge was for.
+
+        Raises
+        ------
+        PrivacyLeakError
+            If code that runs on the rows asks for it: one row would decide about all later answers.
+        """
+        if self._busy:
+            raise PrivacyLeakError("a session cannot be closed by code that runs on its rows")
         if self._open and self._budget is not None:
             # The price stands in the ledger since the session opened. That its description cannot
             # be added now is no reason to lose a fit that is paid for.
@@ -744,14 +400,6 @@ class Meter:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _symmetric(values: NDArray, upper: tuple[NDArray, NDArray], dims: int) -> NDArray:
-    """Fill a symmetric matrix from its upper triangle."""
-    matrix = np.zeros((dims, dims), dtype=values.dtype)
-    matrix[upper] = values
-    matrix.T[upper] = values
-    return matrix
 
 
 def _seed_of(random_state: Any) -> int | None:

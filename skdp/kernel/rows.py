@@ -59,6 +59,7 @@ _NOT_A_NUMBER = (
 _NOT_MARKS = "y must mark every row of X: 1 for a private row, 0 for a public one."
 _NO_PUBLIC = "y marks no public row (one class only): at least one must be 0."
 _NO_PRIVATE = "y marks no private row (one class only): at least one must be 1."
+_SAME_NAME = "X has columns of the same name; the names of its columns must be distinct."
 _NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
 
@@ -70,6 +71,11 @@ def _is_frame(X: Any) -> bool:
 def _is_sliced_table(X: Any) -> bool:
     """Say whether X is a polars or pyarrow table, which is cut with ``slice(offset, length)``."""
     return hasattr(X, "slice") and hasattr(X, "columns") and hasattr(X, "shape")
+
+
+def _names(X: Any) -> tuple[Any, ...]:
+    """Return the column names of a pandas, polars or pyarrow table."""
+    return tuple(X.column_names if hasattr(X, "column_names") else X.columns)
 
 
 def _cut(X: Any, start: int, stop: int) -> Any:
@@ -175,7 +181,11 @@ def _container(X: Any, estimator: str) -> Any:
     if isinstance(X, np.ma.MaskedArray):
         # The cells below the mask would count with whatever they hold.
         raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
-    if not (_is_frame(X) or _is_sliced_table(X)):
+    if _is_frame(X) or _is_sliced_table(X):
+        names = _names(X)
+        if len(set(names)) < len(names):  # which scikit-learn refuses, too, in other words
+            raise ValueError(_SAME_NAME)
+    else:
         problem = ""
         try:
             array = X if isinstance(X, np.ndarray) else np.asarray(X)
@@ -320,7 +330,8 @@ def check_rows(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
     TypeError
         If X is sparse or holds things that are no numbers.
     ValueError
-        If X is not two-dimensional, has no row or no feature, is complex, or is not finite.
+        If X is not two-dimensional, has no row, no feature or two columns of the same name, is
+        complex, or is not finite.
     """
     X = _container(X, estimator)
     if X.shape[0] == 0 and not allow_empty:

@@ -73,8 +73,8 @@ class GramRelease:
         Noisy sum of x - c.
     n : float
         Exact number of rows under replace-one, noisy otherwise; at least 1.
-    std : float
-        Standard deviation of an off-diagonal entry of ``second_moment``.
+    std, diagonal_std : float
+        Standard deviation of an off-diagonal entry of ``second_moment``, and of a diagonal one.
     total_std, n_std : float
         The same of an entry of ``total`` and of ``n``.
     noise : str
@@ -85,6 +85,7 @@ class GramRelease:
     total: Floats
     n: float
     std: float
+    diagonal_std: float
     total_std: float
     n_std: float
     noise: str
@@ -219,7 +220,7 @@ class Session(
 
         Each row goes to its nearest centre (Euclidean, in the view's coordinates); its residual is
         clipped to L2 norm `radius`. Noise falls on every centre, empty or not. Guarantee: the
-        joint one of `Meter.joint`.
+        joint one of `Mechanisms.joint`.
 
         Returns
         -------
@@ -299,6 +300,7 @@ class Session(
             total=total,
             n=count,
             std=std * step**2,
+            diagonal_std=diagonal * std * step**2,
             total_std=std / t * step,
             n_std=0.0 if self._replace else diagonal * std / t**2,
             noise=noise,
@@ -486,7 +488,7 @@ class Tree:
         """Release counts and sums of x - leaf centre of pairwise disjoint leaves, jointly.
 
         Guarantee: within a leaf ||q - centre|| is at most half its diagonal (in integers, rounded
-        up), so the noise of a leaf's sum is local to it; joint loss as in `Meter.joint`.
+        up), so the noise of a leaf's sum is local to it; joint loss as in `Mechanisms.joint`.
 
         Returns
         -------

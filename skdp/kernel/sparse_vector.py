@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import sampling
 from skdp.kernel.doors import Doors
-from skdp.kernel.release import Share, l1
+from skdp.kernel.mechanisms import l1
+from skdp.kernel.release import Share
 from skdp.kernel.workload import ExactAnswers
 
 __all__ = ["AboveThreshold", "SparseVectorDoors", "threshold_scales"]

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import calibration
 from skdp.kernel import statistics as stats
-from skdp.kernel.domain import CodedRows
+from skdp.kernel.coding import CodedRows
 from skdp.kernel.doors import Doors, released
 from skdp.kernel.release import Release, Share
 

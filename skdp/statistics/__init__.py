@@ -15,17 +15,14 @@ from skdp.statistics._histograms import (
     quantile,
     subset_sums,
 )
-from skdp.statistics._moments import (
-    correlation,
+from skdp.statistics._moments import correlation, covariance, std, var
+from skdp.statistics._queries import QuerySession, mst_cost, query_session
+from skdp.statistics._sums import (
     count,
     count_nonzero,
-    covariance,
     mean,
-    std,
     sum,  # noqa: A004  as numpy's
-    var,
 )
-from skdp.statistics._queries import QuerySession, mst_cost, query_session
 
 __all__ = [
     "QuerySession",

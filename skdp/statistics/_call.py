@@ -6,7 +6,6 @@ session, which charges once, under the function's name.
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,8 +28,6 @@ __all__ = [
     "Released",
     "check_axis",
     "check_ddof",
-    "finite_root",
-    "positive",
     "result",
 ]
 
@@ -84,7 +81,7 @@ def check_axis(axis: Any, *, whole: bool = False) -> bool:
 
 def check_ddof(ddof: Any) -> int:
     """Return the delta degrees of freedom."""
-    return check_integer(ddof, "ddof", low=0)
+    return check_integer(ddof, "ddof", low=0, high=2**53)
 
 
 @dataclass(frozen=True)
@@ -118,10 +115,16 @@ class Call:
         """Whether rows with missing cells are left out."""
         return self.nan_policy == "omit"
 
+    @property
+    def allows_empty(self) -> bool:
+        """Whether a table without rows is a table: where their number is private."""
+        return self.adjacency == "add_or_remove_one"
+
     def table(self, X: Any) -> tuple[kernel.Rows, bool]:
         """Return the private rows and whether they were given as one flat column."""
-        empty = self.adjacency == "add_or_remove_one"
-        return kernel.check_table(X, estimator=self.name, allow_empty=empty, omit=self.omits)
+        return kernel.check_table(
+            X, estimator=self.name, allow_empty=self.allows_empty, omit=self.omits
+        )
 
     def opened(self, rows: kernel.Rows, public: Any, *, delta_apart: float = 0.0) -> kernel.Session:
         """Charge the budget and return the session; `public` keys seeded noise."""
@@ -188,14 +191,3 @@ def result(value: Any, std: Any, privacy: kernel.PrivacyCertificate, *, flat: bo
     array.setflags(write=False)
     error.setflags(write=False)
     return Released(array, error, privacy)
-
-
-def finite_root(value: Floats) -> Floats:
-    """Return the square root of what is not below 0."""
-    root: Floats = np.sqrt(np.maximum(value, 0.0))
-    return root
-
-
-def positive(n: float, ddof: int) -> float:
-    """Return n over n - ddof, with at least one degree of freedom."""
-    return n / max(n - ddof, 1.0) if math.isfinite(n) else 1.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,11 @@ def _edges(bins: Bins, low: float, high: float) -> Floats:
     return edges
 
 
+def _grid(bins: list[Bins], low: Floats, high: Floats) -> list[Floats]:
+    """Return the edges of each column."""
+    return [_edges(b, *ends) for b, *ends in zip(bins, low, high, strict=True)]
+
+
 def _counted(
     call: Call, X: ArrayLike, bins: list[Bins] | Bins, bounds: Any, n_features: int | None
 ) -> tuple[Released, list[Floats]]:
@@ -71,18 +76,14 @@ def _counted(
         raise ValueError(f"bins: there must be at most {kernel.MAX_CELLS} cells")
     stated = call.stated(bounds, d)
     if all(not isinstance(b, int) for b in each):
-        stated = np.zeros(d), np.zeros(d)  # the edges say it all
+        bounds = stated = np.zeros(d), np.zeros(d)  # not used, so none need be learned
+    if stated is not None:  # refuse bounds that are too close before the charge
+        _grid(each, *stated)
     public = [b if isinstance(b, int) else b.tolist() for b in each]
-    if stated is not None:
-        edges = [_edges(b, *ends) for b, *ends in zip(each, *stated, strict=True)]
-        with call.opened(rows, (public, [edge.tolist() for edge in edges])) as session:
-            release = session.edge_histogram(edges)
-            privacy = session.certificate()
-    else:
-        with call.bounded(rows, "private", public) as (session, low, high):
-            edges = [_edges(b, *ends) for b, *ends in zip(each, low, high, strict=True)]
-            release = session.edge_histogram(edges)
-            privacy = session.certificate()
+    with call.bounded(rows, bounds, public) as (session, low, high):
+        edges = _grid(each, low, high)
+        release = session.edge_histogram(edges)
+        privacy = session.certificate()
     return result(release.value, release.std, privacy, flat=False), edges
 
 
@@ -291,6 +292,7 @@ def subset_sums(
     *,
     classes: Sequence[Any],
     bounds: Any = "private",
+    nan_policy: str = "raise",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -298,7 +300,7 @@ def subset_sums(
 ) -> Released:
     """Return the sum of the clipped rows of each class.
 
-    Each row has a label, which is as private as its cells. Missing cells are refused.
+    Each row has a label, which is as private as its cells.
 
     Parameters
     ----------
@@ -307,10 +309,12 @@ def subset_sums(
     labels : array-like of shape (n_samples,)
         Private label of each row. A row of a label that is no class is in no sum.
     classes : sequence
-        Public labels.
+        Public labels, all text or all numbers, for example.
     bounds : "private" or (low, high), default="private"
         Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
         them at a tenth of the allowance.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -350,14 +354,15 @@ def subset_sums(
     >>> bool(np.all(abs(sums.value - 1000) < 5 * sums.std))
     True
     """
-    call = Call("subset_sums", epsilon, delta, budget, random_state)
+    call = Call("subset_sums", epsilon, delta, budget, random_state, nan_policy)
     known, order = _classes(classes)
     rows, flat = kernel.check_labelled_table(
         X,
         labels,
         estimator="subset_sums",
         classes=known,
-        allow_empty=call.adjacency == "add_or_remove_one",
+        allow_empty=call.allows_empty,
+        omit=call.omits,
     )
     public = (known.tolist(), order.tolist())
     with call.bounded(rows, bounds, public) as (session, low, high):
@@ -366,15 +371,25 @@ def subset_sums(
     return result(release.value[order], release.std[order], privacy, flat=flat)
 
 
-def _classes(classes: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _classes(classes: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return public classes, sorted, and the place of each given class among them."""
-    problem = "classes must be different public labels of one type, at least one"
+    problem = (
+        "classes must be a sequence of different public labels of one type, at least one and none "
+        "missing"
+    )
+    if isinstance(classes, str | bytes | Mapping | Set):  # of letters; of no order
+        raise TypeError(f"{problem}, got {type(classes).__name__}")
     try:
-        array = np.asarray(list(classes))
+        labels = list(classes)
+        array = np.asarray(classes if hasattr(classes, "dtype") else labels)
         known, order = np.unique(array, return_inverse=True)
+        missing = bool(np.any(array != array)) or any(label is None for label in labels)
     except (TypeError, ValueError):
         raise TypeError(problem) from None
-    if array.ndim != 1 or not array.size or known.size != array.size:
+    text = str if array.dtype.kind == "U" else bytes
+    if array.dtype.kind in "US" and not all(isinstance(label, text) for label in labels):
+        raise TypeError(problem)  # numbers beside text became text
+    if array.ndim != 1 or not array.size or known.size != array.size or missing:
         raise ValueError(problem)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(problem)

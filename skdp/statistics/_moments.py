@@ -1,11 +1,13 @@
-"""Counts, sums, means, variances, covariances.
+"""Variances, standard deviations, covariances, correlations.
 
-Released: sums of bounded functions of a row under noise, each function in one session; everything
-else is made of these. Guarantee: that of the doors of `skdp.kernel`.
+Released: means and mean squares of the columns, or their second moment with their sums and the
+number of rows as one matrix, each in one session; the rest is computed on these numbers, and so
+are the standard errors. Guarantee: that of the doors of `skdp.kernel`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,271 +22,17 @@ from skdp.statistics._call import (
     Released,
     check_axis,
     check_ddof,
-    finite_root,
-    positive,
     result,
 )
 
-__all__ = ["correlation", "count", "count_nonzero", "covariance", "mean", "std", "sum", "var"]
+__all__ = ["correlation", "covariance", "std", "var"]
 
-_REPLACE = "replace_one"
-
-
-def count(
-    X: ArrayLike,
-    *,
-    nan_policy: str = "raise",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Released:
-    """Return the number of rows.
-
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: count the rows without missing cells; that number is private under both
-        relations.
-    epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
-
-    Returns
-    -------
-    released : Released
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
-
-    Notes
-    -----
-    **Privacy.** *Released*: the number of rows. *Sensitivity*: 1. *Mechanism*: discrete Laplace,
-    or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count". Where one row
-    is replaced and none is left out the number of rows is public: it is exact, and free.
-
-    Examples
-    --------
-    >>> from skdp import statistics
-    >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
-    Released(value=array(2.), std=array(0.00952933))
-    """
-    call = Call("count", epsilon, delta, budget, random_state, nan_policy)
-    rows, _ = call.table(X)
-    if call.adjacency == _REPLACE and not call.omits:
-        # Public under this relation: no noise is drawn, so nothing is charged.
-        free = kernel.open_session(rows, estimator="count", epsilon=epsilon)
-        with free:
-            return result(free.n_rows, 0.0, call.nothing_released(), flat=False)
-    with call.opened(rows, ()) as session:
-        release = session.count()
-        return result(release.value, release.std, session.certificate(), flat=False)
+_NO_VARIANCE = 1e-12  # in units of the half width squared: what rounding leaves of a variance of 0
 
 
-def count_nonzero(
-    X: ArrayLike,
-    *,
-    axis: int | None = 0,
-    nan_policy: str = "raise",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Released:
-    """Return the number of cells that are not 0.
-
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers.
-    axis : {0, None}, default=0
-        0: of each column. None: of all cells.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
-
-    Returns
-    -------
-    released : Released
-        Not rounded, and below 0 where noise wants it: so it has no bias.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
-
-    Notes
-    -----
-    **Privacy.** *Released*: one number a column, or one. *Sensitivity*: the square root of the
-    number of columns (L2); for ``axis=None`` that number. *Mechanism*: K-norm noise, or rounded
-    Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count_nonzero".
-
-    Examples
-    --------
-    >>> from skdp import statistics
-    >>> late = [0.0, 12.0, 0.0, 45.0] * 250_000
-    >>> statistics.count_nonzero(late, random_state=0).value.round(-2)
-    np.float64(500000.0)
-    """
-    call = Call("count_nonzero", epsilon, delta, budget, random_state, nan_policy)
-    across = check_axis(axis, whole=True)
-    rows, flat = call.table(X)
-    with call.opened(rows, (across,)) as session:
-        release = session.clipped_sum(0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
-        privacy = session.certificate()
-    return result(release.value, release.std, privacy, flat=flat or across)
-
-
-def sum(  # noqa: A001  as numpy's
-    X: ArrayLike,
-    *,
-    axis: int | None = 0,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Released:
-    """Return the sum of the rows, clipped to bounds.
-
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers.
-    axis : {0, None}, default=0
-        0: of each column. None: of all cells.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them at a tenth of the allowance.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
-
-    Returns
-    -------
-    released : Released
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
-
-    Notes
-    -----
-    **Privacy.** *Released*: bounds, if not stated, and one number a column, or one. *Sensitivity*
-    (L2): if a row is replaced the diagonal of the bounds, if one is added or removed the distance
-    of their furthest corner from 0. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0.
-    *Charged*: (epsilon, delta), once, as "sum".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> minutes = np.arange(1000) % 60
-    >>> statistics.sum(minutes, bounds=(0, 60), random_state=0).value.round(-3), minutes.sum()
-    (np.float64(29000.0), np.int64(29100))
-    """
-    call = Call("sum", epsilon, delta, budget, random_state, nan_policy)
-    across = check_axis(axis, whole=True)
-    rows, flat = call.table(X)
-    with call.bounded(rows, bounds, (across,)) as (session, low, high):
-        release = session.clipped_sum(low, high, across=across)
-        privacy = session.certificate()
-    return result(release.value, release.std, privacy, flat=flat or across)
-
-
-def mean(
-    X: ArrayLike,
-    *,
-    axis: int | None = 0,
-    bounds: Any = "private",
-    nan_policy: str = "raise",
-    epsilon: float = 1.0,
-    delta: float = 0.0,
-    budget: PrivacyBudget | None = None,
-    random_state: Any = None,
-) -> Released:
-    """Return the mean of the rows, clipped to bounds.
-
-    Parameters
-    ----------
-    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers.
-    axis : {0, None}, default=0
-        0: of each column. None: of all cells.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them at a tenth of the allowance.
-    nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells.
-    epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
-
-    Returns
-    -------
-    released : Released
-        Within the bounds.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing is charged then.
-    BudgetExceededError, SealedBudgetError, LedgerError
-        If the budget cannot grant (epsilon, delta).
-
-    Notes
-    -----
-    **Privacy.** *Released*: bounds, if not stated, and one number a column, or one.
-    *Sensitivity* (L2): if a row is replaced the diagonal of the bounds over the public number of
-    rows; else that of the sum together with the number of rows, which are released as one vector.
-    *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
-    once, as "mean".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdp import statistics
-    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
-    >>> answer = statistics.mean(ages, bounds=(0, 120), random_state=0)
-    >>> bool(abs(answer.value - ages.mean()) < 4 * answer.std)
-    True
-    """
-    call = Call("mean", epsilon, delta, budget, random_state, nan_policy)
-    across = check_axis(axis, whole=True)
-    rows, flat = call.table(X)
-    with call.bounded(rows, bounds, (across,)) as (session, low, high):
-        release = session.clipped_mean(low, high, across=across)
-        privacy = session.certificate()
-    cells = rows.n_features if across else 1
-    return result(release.value / cells, release.std / cells, privacy, flat=flat or across)
+def _per_freedom(n: float, ddof: int) -> float:
+    """Return n / (n - ddof), of at least one degree of freedom: n may be noisy, and small."""
+    return n / max(n - ddof, 1.0)
 
 
 def _variance(
@@ -295,10 +43,10 @@ def _variance(
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
         view = session.box(low, high, per_feature=True)
         first, second, n = session.moments(view)
-        replace = session.adjacency == _REPLACE
+        replace = session.adjacency == "replace_one"
         privacy = session.certificate()
     _, error = moment_errors(first.value, second.value, float(np.max(first.std)), replace=replace)
-    scale = (high / 2 - low / 2) ** 2 * positive(n, ddof)
+    scale = (high / 2 - low / 2) ** 2 * _per_freedom(n, ddof)
     variance = np.maximum(second.value - first.value**2, 0.0) * scale
     return variance, error * scale, privacy, flat
 
@@ -433,36 +181,77 @@ def std(
     call = Call("std", epsilon, delta, budget, random_state, nan_policy)
     check_axis(axis)
     variance, error, privacy, flat = _variance(call, X, bounds, check_ddof(ddof))
-    deviation = finite_root(variance)
-    # First order away from 0, and at 0 as far as the root may be off.
-    off = finite_root(error)
-    return result(
-        deviation, error / np.maximum(2 * deviation, np.maximum(off, 1e-300)), privacy, flat=flat
-    )
+    deviation = np.sqrt(variance)
+    # The root has no slope at 0; an error e of the variance moves it by sqrt(e) there, no further.
+    slope = np.maximum(2 * deviation, np.sqrt(error))
+    return result(deviation, error / np.maximum(slope, 1e-300), privacy, flat=flat)
 
 
-def _scaled_covariance(
-    call: Call, X: ArrayLike, bounds: Any, ddof: int
-) -> tuple[Floats, Floats, Floats, kernel.PrivacyCertificate]:
-    """Return covariances in units of the half widths, their errors, half widths, certificate."""
+@dataclass(frozen=True)
+class _Moments:
+    """Released covariances of the columns in units of their half widths, divided by n.
+
+    Attributes
+    ----------
+    center : ndarray of shape (d,)
+        Means, from the middle of the bounds.
+    covariance : ndarray of shape (d, d)
+        Positive semidefinite.
+    half : ndarray of shape (d,)
+        Half widths.
+    gram : skdp.kernel.GramRelease
+        What they are made of, and how much noise it has.
+    privacy : skdp.kernel.PrivacyCertificate
+    """
+
+    center: Floats
+    covariance: Floats
+    half: Floats
+    gram: kernel.GramRelease
+    privacy: kernel.PrivacyCertificate
+
+    def errors(self, scale: Floats, pull: Floats) -> Floats:
+        """Return the standard errors of C_jk - pull_jk (C_jj + C_kk), to first order.
+
+        C is the covariance in units of scale_j scale_k. All entries share one noisy matrix: that
+        of a column's sum is in each of its covariances, that of the number of rows in all of them.
+        So the derivatives are added up before they are squared. The entries of the matrix
+        are uncorrelated under each kind of noise, and the squares add up.
+
+        Parameters
+        ----------
+        scale : ndarray of shape (d,)
+            Above 0.
+        pull : ndarray of shape (d, d)
+            Symmetric, public or released; 0 on the diagonal.
+        """
+        gram, units = self.gram, np.outer(scale, scale)
+        center, covariance = self.center / scale, self.covariance / units
+        # Products. Off the diagonal C_jk has noise of its own, and that of C_jj and C_kk.
+        own = (gram.diagonal_std / scale**2) ** 2
+        products = (gram.std / units) ** 2 + pull**2 * np.add.outer(own, own)
+        np.fill_diagonal(products, own)
+        # Sums. That of column j moves C_jk by -c_k, C_jj by -2 c_j, and C_kk not at all.
+        moved = (center - 2 * pull * center[:, None]) * (gram.total_std / scale)[:, None]
+        sums = moved**2 + (moved**2).T
+        np.fill_diagonal(sums, 4 * moved.diagonal() ** 2)  # both sums are the same one
+        # Number of rows. C_jk = m_jk / n - t_j t_k / n**2 has the derivative below, over n.
+        rise = np.outer(center, center) - covariance
+        rise -= pull * np.add.outer(rise.diagonal(), rise.diagonal())
+        errors: Floats = np.sqrt(products + sums + (rise * gram.n_std) ** 2) / gram.n
+        return errors
+
+
+def _moments(call: Call, X: ArrayLike, bounds: Any, ddof: int) -> _Moments:
+    """Release the second moment of the clipped columns."""
     rows, _ = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
         gram = session.gram(kernel.ScaledBall(low, high))
         privacy = session.certificate()
-    n, half = gram.n, high / 2 - low / 2
-    center = gram.total / n
-    factor = positive(n, ddof)
-    raw = gram.second_moment / n - np.outer(center, center)
-    values, vectors = np.linalg.eigh(raw)
-    psd = (vectors * np.maximum(values, 0.0)) @ vectors.T * factor
-    diagonal = {"gaussian": np.sqrt(2.0), "wishart": np.sqrt(2.0), "laplace": 1.0}[gram.noise]
-    own = np.full(raw.shape, gram.std)
-    np.fill_diagonal(own, diagonal * gram.std)
-    squares = np.add.outer(center**2, center**2)
-    squares += np.diag(2 * center**2)  # twice the same mean
-    moved = (np.outer(center, center) - raw) * gram.n_std
-    error = np.sqrt(own**2 + squares * gram.total_std**2 + moved**2) / n * factor
-    return (psd + psd.T) / 2, error, half, privacy
+    center = gram.total / gram.n
+    values, vectors = np.linalg.eigh(gram.second_moment / gram.n - np.outer(center, center))
+    psd = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return _Moments(center, (psd + psd.T) / 2, high / 2 - low / 2, gram, privacy)
 
 
 def covariance(
@@ -499,7 +288,8 @@ def covariance(
     Returns
     -------
     released : Released, value of shape (n_features, n_features)
-        Positive semidefinite: negative eigenvalues, which noise makes, are set to 0.
+        Positive semidefinite: negative eigenvalues, which noise makes, are set to 0. The standard
+        error is that before.
 
     Raises
     ------
@@ -525,9 +315,12 @@ def covariance(
     array([0.33, 0.33])
     """
     call = Call("covariance", epsilon, delta, budget, random_state, nan_policy)
-    matrix, error, half, privacy = _scaled_covariance(call, X, bounds, check_ddof(ddof))
-    units = np.outer(half, half)
-    return result(matrix * units, error * units, privacy, flat=False)
+    ddof = check_ddof(ddof)
+    found = _moments(call, X, bounds, ddof)
+    d = len(found.half)
+    errors = found.errors(np.ones(d), np.zeros((d, d)))
+    units = np.outer(found.half, found.half) * _per_freedom(found.gram.n, ddof)
+    return result(found.covariance * units, errors * units, found.privacy, flat=False)
 
 
 def correlation(
@@ -562,7 +355,7 @@ def correlation(
     -------
     released : Released, value of shape (n_features, n_features)
         In [-1, 1], ones on the diagonal; 0 beside a column whose released variance is 0. The
-        standard error is at most 1.
+        standard error is at most 1, and to first order: too large where noise reaches the ends.
 
     Raises
     ------
@@ -586,19 +379,18 @@ def correlation(
     np.float64(-1.0)
     """
     call = Call("correlation", epsilon, delta, budget, random_state, nan_policy)
-    matrix, error, _, privacy = _scaled_covariance(call, X, bounds, 0)
-    variance = matrix.diagonal()
-    root = np.sqrt(variance)
-    known = variance > 1e-12
-    safe = np.where(known, root, 1.0)
+    found = _moments(call, X, bounds, 0)
+    variance = found.covariance.diagonal()
+    known = variance > _NO_VARIANCE
+    scale = np.sqrt(np.where(known, variance, 1.0))
     both = np.outer(known, known)
-    coefficients = np.where(both, np.clip(matrix / np.outer(safe, safe), -1.0, 1.0), 0.0)
+    ratios = found.covariance / np.outer(scale, scale)
+    coefficients = np.where(both, np.clip(ratios, -1.0, 1.0), 0.0)
+    np.fill_diagonal(coefficients, 0.0)
+    # r = C_jk in units of the standard deviations, which noise moves as well: dr = dC_jk - r / 2
+    # (dC_jj + dC_kk).
+    errors = found.errors(scale, coefficients / 2)
+    errors = np.where(both, np.minimum(errors, 1.0), 1.0)
     np.fill_diagonal(coefficients, 1.0)
-    relative = np.where(known, error.diagonal() / safe**2 / 2, 1.0)
-    off = np.sqrt(
-        (error / np.outer(safe, safe)) ** 2
-        + coefficients**2 * np.add.outer(relative**2, relative**2)
-    )
-    off = np.where(both, np.minimum(off, 1.0), 1.0)
-    np.fill_diagonal(off, 0.0)
-    return result(coefficients, off, privacy, flat=False)
+    np.fill_diagonal(errors, 0.0)
+    return result(coefficients, errors, found.privacy, flat=False)

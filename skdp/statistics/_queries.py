@@ -67,7 +67,8 @@ class QuerySession:
         query : callable
             ``g(row)`` gets one row, an array of shape (n_features,), and returns a number in
             [0, 1]. Others are clipped; an exception or anything but a finite number counts as 0.
-            It must not pass anything from one row to another; it finds numpy's and Python's global
+            It must not pass anything from one row to another, nor to the outside (print, write,
+            charge a budget); it finds numpy's and Python's global
             random generators in the same state for every row.
         share : float, default=None
             Part of the allowance, in (0, 1]: of epsilon, or of mu squared if delta > 0. None for
@@ -110,11 +111,20 @@ class QuerySession:
             return result(release.value, release.std, session.certificate(), flat=False)
 
     def close(self) -> None:
-        """End the session and let go of the rows; what is left of the allowance is lost."""
-        if self._session is not None:
-            self._privacy = self._session.certificate()
-            self._session.close()
-            self._session = None
+        """End the session and let go of the rows; what is left of the allowance is lost.
+
+        Waits for an answer that another thread has asked for.
+
+        Raises
+        ------
+        PrivacyLeakError
+            If a query asks for it, which counts as a failure on its row.
+        """
+        with self._asking:
+            if self._session is not None:
+                self._session.close()
+                self._privacy = self._session.certificate()
+                self._session = None
 
     def __enter__(self) -> QuerySession:
         return self
@@ -192,7 +202,7 @@ def query_session(
     (True, 0.0)
     """
     call = Call("query_session", epsilon, delta, budget, random_state, nan_policy)
-    parts = check_integer(n_queries, "n_queries", low=1)
+    parts = check_integer(n_queries, "n_queries", low=1, high=2**53)
     level = float(epsilon) if delta == 0 else kernel.gdp_mu(float(epsilon), float(delta))
     if level / (parts if delta == 0 else math.sqrt(parts)) < SMALLEST_LEVEL:
         raise ValueError(
@@ -276,7 +286,9 @@ def mst_cost(
     """
     call = Call("mst_cost", epsilon, delta, budget, random_state)
     if call.adjacency != "replace_one":
-        raise ValueError("mst_cost needs a budget of the relation 'replace_one'")
+        raise ValueError(
+            f"budget must be of the relation 'replace_one' for mst_cost, got {call.adjacency!r}"
+        )
     n = check_integer(n_vertices, "n_vertices", low=2)
     graph = kernel.check_graph(n, edges)
     top = float(check_positive(upper, "upper"))

@@ -463,7 +463,7 @@ def test_a_row_that_stays_in_its_group_moves_less_than_declared():
 
 def test_sums_beyond_int64_are_compared_exactly():
     """Distances of Python integers: 2**80 and one more differ by one."""
-    for distance in (kernel.release.l1, kernel.release.l2):
+    for distance in (kernel.mechanisms.l1, kernel.mechanisms.l2):
         a = np.array([2**80, -(2**80)], dtype=object)
         assert distance(a, a + np.array([0, 1], dtype=object)) == 1.0
 

@@ -83,6 +83,9 @@ def test_no_block_is_larger_than_32_megabytes_unless_one_row_is(width, least):
         (np.ones((0, 2)), ValueError, "0 sample"),
         (np.ones((2, 0)), ValueError, r"0 feature\(s\)"),
         ([[1.0, 2.0], [3.0]], ValueError, "must be numeric"),
+        (pd.DataFrame(VALUES, columns=["a", "a"]), ValueError, "columns of the same name"),
+        (pd.DataFrame(VALUES, columns=[0, 0]), ValueError, "columns of the same name"),
+        (pa.Table.from_arrays([[1.0]] * 2, names=["a", "a"]), ValueError, "of the same name"),
     ],
 )
 def test_bad_rows_raise_fixed_texts_that_quote_no_cell(bad, error, text):

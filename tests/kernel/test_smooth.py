@@ -221,9 +221,10 @@ def test_replace_one_equals_the_definition(x, m, beta):
     assert log_s == pytest.approx(math.log(by_definition_replace(x, m, -20, 20, beta)), abs=1e-12)
 
 
-@pytest.mark.parametrize("small", [1, 128])
-def test_add_or_remove_one_equals_the_definition(small, monkeypatch):
+@pytest.mark.parametrize(("small", "blocks"), [(1, 128), (2**15, 128), (1, 2)])
+def test_add_or_remove_one_equals_the_definition(small, blocks, monkeypatch):
     monkeypatch.setattr(order, "_SMALL", small)
+    monkeypatch.setattr(order, "_BLOCKS", blocks)
 
     @settings(max_examples=60, deadline=None, database=None, derandomize=True)
     @given(columns, st.integers(0, 20), st.sampled_from([1e-3, 0.03, 0.3, 1.0]))
@@ -233,6 +234,82 @@ def test_add_or_remove_one_equals_the_definition(small, monkeypatch):
         assert s == pytest.approx(by_definition_add(x, q, -20, 20, beta), rel=1e-11)
 
     check()
+
+
+runs = st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 16)), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 128])
+def test_heavy_ties_equal_the_definition(blocks, monkeypatch):
+    """Up to 5 values, each repeated up to 16 times; one block, three, and one for each value."""
+    monkeypatch.setattr(order, "_BLOCKS", blocks)
+
+    @settings(max_examples=40, deadline=None, database=None, derandomize=True)
+    @given(runs, st.integers(0, 20), st.sampled_from([1e-3, 0.01, 0.1, 1.0]), st.randoms())
+    def check(pairs, twentieths, beta, shuffler):
+        x = [v for v, times in pairs for _ in range(times)]
+        shuffler.shuffle(x)
+        q, column = Fraction(twentieths, 20), np.array(x, dtype=np.int32)
+        floor = math.log(40) - 140  # below, what is left out may count
+        for s, got in (
+            (
+                by_definition_replace(x, order.rank_of(q, len(x)), -20, 20, beta),
+                order.smooth_sensitivity(x, q, -20, 20, beta, replace=True),
+            ),
+            (
+                by_definition_add(x, q, -20, 20, beta),
+                order.smooth_sensitivity(x, q, -20, 20, beta, replace=False),
+            ),
+        ):
+            assert got[0] == sorted(x)[order.rank_of(q, len(x)) - 1]
+            assert max(math.log(got[1]), floor) == pytest.approx(max(math.log(s), floor), abs=1e-11)
+        if q == HALF:
+            median = order.log_smooth_median_add(column, -20, 20, beta, 10**6)
+            assert median[0] == got[0] and median[1] == pytest.approx(math.log(got[1]), abs=1e-11)
+
+    check()
+
+
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@given(
+    st.one_of(st.fractions(-1, 1, max_denominator=200), st.floats(-1, 1).map(Fraction)),
+    st.lists(st.integers(0, 100) | st.integers(0, 2**31 - 1), min_size=1, max_size=20),
+)
+def test_multiples_are_rounded_down_exactly(ratio, r):
+    exact = [math.floor(ratio * v) for v in r]
+    assert order._floor_times(ratio, np.array(r)).tolist() == exact
+
+
+@pytest.mark.parametrize("blocks", [1, 4, 128])
+@pytest.mark.parametrize("beta", [1e-4, 1e-2])
+@pytest.mark.parametrize("kind", ["even", "geometric", "normal", "lump"])
+def test_contenders_include_the_best_pair(kind, beta, blocks, monkeypatch):
+    """With bounds on blocks and without, n = 5000; values that many pairs share are among them."""
+    rng = np.random.default_rng(2)
+    n, half = 5000, 2**17
+    u = (np.arange(n) - n / 2) / n
+    x = {
+        "even": u * 2 * half,
+        "geometric": np.sign(u) * np.exp(23 * np.abs(u)),
+        "normal": rng.normal(0, 1000, n),
+        "lump": np.where(rng.random(n) < 0.9, 5.0, rng.normal(0, 1e5, n)),
+    }[kind]
+    x = np.clip(x, -half, half).astype(np.int32)
+    found = {}
+    for every in (False, True):
+        with monkeypatch.context() as patch:
+            patch.setattr(order, "_BLOCKS", blocks)
+            if every:
+                patch.setattr(order, "_contenders", lambda w, f, rows, columns, *_: (rows, columns))
+            found[every] = [
+                function(x.copy(), where, -half, half, beta, n)
+                for function, where in (
+                    (order.log_smooth_replace, n // 4),
+                    (order.log_smooth_replace, n // 2),
+                    *((order.log_smooth_add, q) for q in QS),
+                )
+            ]
+    np.testing.assert_allclose(found[False], found[True], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("beta", [1e-4, 1e-2, 0.5])
@@ -256,7 +333,7 @@ def test_large_columns_equal_the_definition(kind, beta):
     # Below exp(-140) of the width, what is left out may count.
     sizes = [max(s, math.log(2**18) - 140) for s in (median[1], general[1])]
     assert median[0] == general[0] and sizes[0] == pytest.approx(sizes[1], abs=1e-11)
-    # A window of the ranks that matter gives the same: partition instead of sorting.
+    # A window of the ranks that matter gives the same.
     reach = int(40 / beta) + 2
     if reach < n // 10:
         for q in (Fraction(1, 5), HALF, Fraction(4, 5)):

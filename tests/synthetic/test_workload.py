@@ -16,7 +16,7 @@ from skdp import kernel
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import sampling, workload
-from skdp.kernel.domain import CodedRows
+from skdp.kernel.coding import CodedRows
 from skdp.kernel.tape import record
 from skdp.synthetic import Domain
 

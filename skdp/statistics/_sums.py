@@ -1,0 +1,276 @@
+"""Counts, sums, means.
+
+Released: the number of rows, and sums of bounded functions of a row, under noise. Guarantee: that
+of the doors of `skdp.kernel`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from skdp import kernel
+from skdp.budget import PrivacyBudget
+from skdp.statistics._call import Call, Released, check_axis, result
+
+__all__ = ["count", "count_nonzero", "mean", "sum"]
+
+
+def count(
+    X: ArrayLike,
+    *,
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the number of rows.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: count the rows without missing cells; that number is private under both
+        relations.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: the number of rows. *Sensitivity*: 1. *Mechanism*: discrete Laplace,
+    or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count". Where one row
+    is replaced and none is left out the number of rows is public: it is exact, and free.
+
+    Examples
+    --------
+    >>> from skdp import statistics
+    >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
+    Released(value=array(2.), std=array(0.00952933))
+    """
+    call = Call("count", epsilon, delta, budget, random_state, nan_policy)
+    rows, _ = call.table(X)
+    if call.adjacency == "replace_one" and not call.omits:
+        # Public under this relation: no noise is drawn, so nothing is charged.
+        free = kernel.open_session(
+            rows, estimator="count", epsilon=epsilon, delta=delta, random_state=random_state
+        )
+        with free:
+            return result(free.n_rows, 0.0, call.nothing_released(), flat=False)
+    with call.opened(rows, ()) as session:
+        release = session.count()
+        return result(release.value, release.std, session.certificate(), flat=False)
+
+
+def count_nonzero(
+    X: ArrayLike,
+    *,
+    axis: int | None = 0,
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the number of cells that are not 0.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    axis : {0, None}, default=0
+        0: of each column. None: of all cells.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released
+        Not rounded, and below 0 where noise wants it: so it has no bias.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: one number a column, or one. *Sensitivity*: the square root of the
+    number of columns (L2); for ``axis=None`` that number. *Mechanism*: K-norm noise, or rounded
+    Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count_nonzero".
+
+    Examples
+    --------
+    >>> from skdp import statistics
+    >>> late = [0.0, 12.0, 0.0, 45.0] * 250_000
+    >>> statistics.count_nonzero(late, random_state=0).value.round(-2)
+    np.float64(500000.0)
+    """
+    call = Call("count_nonzero", epsilon, delta, budget, random_state, nan_policy)
+    across = check_axis(axis, whole=True)
+    rows, flat = call.table(X)
+    with call.opened(rows, (across,)) as session:
+        release = session.clipped_sum(0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
+        privacy = session.certificate()
+    return result(release.value, release.std, privacy, flat=flat or across)
+
+
+def sum(  # noqa: A001  as numpy's
+    X: ArrayLike,
+    *,
+    axis: int | None = 0,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the sum of the rows, clipped to bounds.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    axis : {0, None}, default=0
+        0: of each column. None: of all cells.
+    bounds : "private" or (low, high), default="private"
+        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
+        them at a tenth of the allowance.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated, and one number a column, or one. *Sensitivity*
+    (L2): if a row is replaced the diagonal of the bounds, if one is added or removed the distance
+    of their furthest corner from 0. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0.
+    *Charged*: (epsilon, delta), once, as "sum".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> minutes = np.arange(1000) % 60
+    >>> statistics.sum(minutes, bounds=(0, 60), random_state=0).value.round(-3), minutes.sum()
+    (np.float64(29000.0), np.int64(29100))
+    """
+    call = Call("sum", epsilon, delta, budget, random_state, nan_policy)
+    across = check_axis(axis, whole=True)
+    rows, flat = call.table(X)
+    with call.bounded(rows, bounds, (across,)) as (session, low, high):
+        release = session.clipped_sum(low, high, across=across)
+        privacy = session.certificate()
+    return result(release.value, release.std, privacy, flat=flat or across)
+
+
+def mean(
+    X: ArrayLike,
+    *,
+    axis: int | None = 0,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the mean of the rows, clipped to bounds.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    axis : {0, None}, default=0
+        0: of each column. None: of all cells.
+    bounds : "private" or (low, high), default="private"
+        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
+        them at a tenth of the allowance.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget, default=None
+        Shared ledger; None stands alone, under "replace_one".
+    random_state : None, int or RandomState, default=None
+        An integer makes the noise reproducible, and the answer no release.
+
+    Returns
+    -------
+    released : Released
+        Within the bounds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated, and one number a column, or one.
+    *Sensitivity* (L2): if a row is replaced the diagonal of the bounds over the public number of
+    rows; else that of the sum together with the number of rows, which are released as one vector.
+    *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
+    once, as "mean".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> answer = statistics.mean(ages, bounds=(0, 120), random_state=0)
+    >>> bool(abs(answer.value - ages.mean()) < 4 * answer.std)
+    True
+    """
+    call = Call("mean", epsilon, delta, budget, random_state, nan_policy)
+    across = check_axis(axis, whole=True)
+    rows, flat = call.table(X)
+    with call.bounded(rows, bounds, (across,)) as (session, low, high):
+        release = session.clipped_mean(low, high, across=across)
+        privacy = session.certificate()
+    cells = rows.n_features if across else 1
+    return result(release.value / cells, release.std / cells, privacy, flat=flat or across)

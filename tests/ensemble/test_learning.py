@@ -1,0 +1,184 @@
+"""What DPSubsampleAggregate learns, from how many blocks, and with which error."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from models import (
+    LABELS,
+    PUBLIC,
+    TARGETS,
+    TEST,
+    A,
+    Constant,
+    X,
+    averaging,
+    budget_of,
+    linear,
+    relations,
+    voting,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeRegressor
+
+from skdp.kernel.tape import record
+
+# --- what it learns -------------------------------------------------------------------------------
+
+
+@relations
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_votes_label_the_public_rows(relation, delta):
+    model = voting(delta=delta, budget=budget_of(relation)).fit(X, LABELS)
+    truth = np.where(PUBLIC[:, 0] > 0, "late", "on time")
+    assert np.mean(model.answers_ == truth) > 0.9
+    assert model.votes_.shape == (60, 2)
+    assert model.score(TEST, np.where(TEST[:, 0] > 0, "late", "on time")) > 0.85
+    assert model.student_.tree_.n_node_samples[0] == 60  # it has seen public rows only
+    np.testing.assert_allclose(model.predict_proba(TEST).sum(axis=1), 1)
+    assert not hasattr(model, "decision_function")
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_three_classes(delta):
+    y = (X[:, 0] > 0).astype(int) + (X[:, 0] > 0.5)
+    model = voting(classes=[2, 0, 1], delta=delta, epsilon=50.0, n_queries=30).fit(X, y)
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert (model.votes_ is None) == (delta == 0)
+    assert len(model.queries_) == len(model.answers_) == 30
+    asked = PUBLIC[model.queries_, 0]
+    assert np.mean(model.answers_ == (asked > 0).astype(int) + (asked > 0.5)) > 0.85
+
+
+@relations
+@pytest.mark.parametrize("aggregate", ["mean", "median"])
+def test_predictions_of_regressors(relation, aggregate):
+    model = averaging(aggregate=aggregate, epsilon=200.0, budget=budget_of(relation, 300.0))
+    model.fit(X, TARGETS)
+    asked = PUBLIC[model.queries_]
+    truth = 3 * asked[:, 0] - asked[:, 1] + 0.5
+    assert np.mean(np.abs(model.answers_ - truth)) < 0.5
+    assert model.score(TEST, 3 * TEST[:, 0] - TEST[:, 1] + 0.5) > 0.9
+
+
+def test_smooth_medians_of_predictions():
+    model = averaging(aggregate="smooth_median", epsilon=200.0, n_queries=20).fit(X, TARGETS)
+    asked = PUBLIC[model.queries_]
+    assert np.mean(np.abs(model.answers_ - (3 * asked[:, 0] - asked[:, 1] + 0.5))) < 0.5
+    (release,) = model.privacy_.releases
+    assert release.mechanism == "rounded Cauchy, smooth sensitivity"
+
+
+@relations
+@pytest.mark.parametrize("aggregate", ["mean", "median", "smooth_median"])
+def test_parameters_of_a_linear_model(relation, aggregate):
+    model = linear(aggregate=aggregate, budget=budget_of(relation)).fit(X, TARGETS)
+    np.testing.assert_allclose(model.coef_, [3.0, -1.0], atol=0.3)
+    np.testing.assert_allclose(model.intercept_, 0.5, atol=0.3)
+    expected = TEST @ model.coef_ + model.intercept_
+    np.testing.assert_allclose(model.predict(TEST), expected)
+    assert not hasattr(model, "predict_proba")
+    assert not hasattr(model, "queries_")
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("inner", [LogisticRegression(), LinearSVC()])
+def test_parameters_of_a_linear_classifier(inner, n_classes):
+    corners = np.array([[1, 0], [-1, 1], [-1, -1]])[:n_classes].T
+    model = linear(inner, classes=range(n_classes), epsilon=500.0, n_blocks=30)
+    model.fit(X, (X @ corners).argmax(axis=1))
+    assert model.coef_.shape == (1 if n_classes == 2 else 3, 2)
+    assert model.score(TEST, (TEST @ corners).argmax(axis=1)) > 0.85
+    shape = (500,) if n_classes == 2 else (500, 3)
+    assert model.decision_function(TEST).shape == shape
+    assert hasattr(model, "predict_proba") == isinstance(inner, LogisticRegression)
+
+
+def test_a_student_of_another_kind():
+    model = voting(student=LogisticRegression()).fit(X, LABELS)
+    assert isinstance(model.student_, LogisticRegression)
+    model = averaging(student=DecisionTreeRegressor()).fit(X, TARGETS)
+    assert isinstance(model.student_, DecisionTreeRegressor)
+
+
+def test_rows_with_other_labels_are_left_out():
+    y = np.where(np.arange(len(X)) % 3, LABELS, "cancelled").astype(object)
+    y[::9] = 7
+    model = voting().fit(X, y)
+    assert set(model.answers_) == {"late", "on time"}
+    assert np.mean(model.answers_ == np.where(PUBLIC[:, 0] > 0, "late", "on time")) > 0.85
+
+
+def test_bounds_clip_targets():
+    y = np.where(np.arange(len(X)) % 50 == 0, 1e6, TARGETS)
+    model = averaging(n_blocks=50, epsilon=200.0).fit(X, y)
+    assert np.abs(model.answers_).max() <= 5
+
+
+# --- how many blocks and queries ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("n", [1, 30, 1000, 6000])
+@relations
+def test_automatic_numbers(relation, delta, n):
+    model = voting(
+        n_blocks="auto", n_queries="auto", epsilon=3.0, delta=delta, budget=budget_of(relation)
+    ).fit(X[:n], LABELS[:n])
+    assert 1 <= model.n_blocks_ <= max(n, 30)
+    assert 10 <= len(model.queries_) <= 60
+    names = [release.name for release in model.privacy_.releases]
+    assert ("count" in names) == (relation == A)
+    if n == 6000:
+        assert model.n_blocks_ > 10
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("make", [voting, averaging, linear])
+def test_expected_error_is_that_of_the_noise(make, delta, epsilon):
+    """Against the scale in the certificate, in steps and half widths."""
+    model = make(epsilon=epsilon, delta=delta, n_blocks="auto")
+    expected = model.expected_error(len(X), 2)
+    model.fit(X, LABELS if make is voting else TARGETS)
+    (release,) = model.privacy_.releases
+    numbers = 3 if make is linear else len(model.answers_)
+    std = release.scale if delta else release.scale * math.sqrt(numbers + 1)
+    half = 1.0 if make is voting else 5.0
+    assert std / model.n_blocks_ / half == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_expected_error_of_smooth_medians_is_their_scale(delta):
+    """Blocks that agree exactly: log S = -beta n_blocks / 2, in half widths, less 1/32 of beta."""
+    y = np.full(len(X), 1.0)
+    model = linear(Constant(), aggregate="smooth_median", n_blocks="auto", epsilon=2.0, delta=delta)
+    expected = model.expected_error(len(X), 2)
+    assert expected <= 0.05
+    with record() as tape:
+        model.fit(X, y)
+    assert model.n_blocks_ < len(X) // 20
+    (release,) = model.privacy_.releases
+    level = tape.entries[0].exact[0, 1]
+    beta = float(release.norm.partition("= ")[2])
+    scale = release.scale * math.exp(-beta * level / 32) / 5  # the box's half width is 5
+    assert expected / 2 < scale < expected * 2  # the gap beside 1 is a part of the width
+
+
+def test_smooth_medians_need_few_blocks_where_these_agree():
+    """Unanimous but for noise of 0.003: the other ways are far off with 30 blocks."""
+    model = linear(
+        Constant(0.003), aggregate="smooth_median", n_blocks=30, epsilon=3.0, random_state=None
+    )
+    far = [np.abs(model.fit(X, np.ones(len(X))).coef_[0] - 1) > 0.1 for _ in range(30)]
+    # About one in fifty, each; 15 of 30 with probability below 1e-15.
+    assert sum(far) < 15
+
+
+def test_automatic_blocks_follow_the_documented_rule():
+    model = voting(n_blocks="auto", n_queries=10, delta=1e-5, epsilon=1.0)
+    assert model.expected_error(10**6, 2) == pytest.approx(0.25, rel=0.01)
+    assert model.fit(X, LABELS).n_blocks_ <= len(X) // 20
