@@ -24,6 +24,8 @@ _NANOSECONDS = {
     "ms": 10**6, "us": 10**3, "ns": 1,
 }  # fmt: skip
 _EPOCH = datetime.datetime(1970, 1, 1)
+_UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+INSTANT = "instant"  # a date and time of a known zone, in nanoseconds of UTC
 _UNREADABLE = object()  # equal to no category, and no number
 
 
@@ -46,7 +48,7 @@ def plain(value: Any) -> Any:
     more = int(getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)) or 0)
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None:
-            return value
+            return INSTANT, _nanoseconds(value - _UTC_EPOCH) + more
         return "moment", _nanoseconds(value - _EPOCH) + more
     if isinstance(value, datetime.date):
         return "moment", (value - _EPOCH.date()).days * _NANOSECONDS["D"]

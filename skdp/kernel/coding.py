@@ -10,8 +10,7 @@ says; refusing tells that there is such a cell, and nothing else.
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -19,9 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.kernel.domain import REFUSE, Domain
-from skdp.kernel.doors import interruptible, quiet
+from skdp.kernel.cells import INSTANT, as_list, no_restart, plain
+from skdp.kernel.domain import REFUSE, Bins, Domain
+from skdp.kernel.doors import attempt, interruptible, quiet
 from skdp.kernel.rows import _NO_ROWS, Rows, _container, _is_frame, _is_sliced_table, _names
+
+CATEGORY, ENUM = "category", "enum"  # types that list their values, without the list
+# Types whose description holds no value of the column, by the beginning of their class's name.
+_PANDAS = ("Int", "UInt", "Float", "Boolean", "String", "DatetimeTZ", "Period")
+_ARROW = (
+    "TimestampType", "DurationType", "Time32Type", "Time64Type", "FixedSizeBinaryType",
+    "Decimal32Type", "Decimal64Type", "Decimal128Type", "Decimal256Type",
+)  # fmt: skip
 
 __all__ = ["CodedRows", "Schema", "check_coded", "decoded", "public_codes", "table_schema"]
 
@@ -54,11 +62,14 @@ class Schema:
         Of the columns; None for an array.
     container : str
         ``"numpy"``, ``"pandas"``, ``"polars"`` or ``"pyarrow"``.
+    types : tuple
+        What each column's type says apart from its values; None where that is nothing of use.
     """
 
     n_columns: int
     names: tuple[Any, ...] | None
     container: str
+    types: tuple[Any, ...] = ()
 
 
 def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
@@ -81,9 +92,56 @@ def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
         X = np.asarray(X)  # parts of a matrix would have two dimensions
         if X.dtype.kind == "c":
             raise ValueError("Complex data not supported: X must be real.")
-        return X, Schema(X.shape[1], None, "numpy")
-    container = "pyarrow" if hasattr(X, "column_names") else "polars"
-    return X, Schema(X.shape[1], _names(X), "pandas" if _is_frame(X) else container)
+        return X, Schema(X.shape[1], None, "numpy", (_type_of(X.dtype),) * X.shape[1])
+    if _is_frame(X):
+        container, found = "pandas", list(X.dtypes)
+    elif hasattr(X, "column_names"):
+        container, found = "pyarrow", [field.type for field in X.schema]
+    else:
+        container, found = "polars", list(X.dtypes)
+    return X, Schema(X.shape[1], _names(X), container, tuple(_type_of(one) for one in found))
+
+
+def _type_of(dtype: Any) -> Any:
+    """Return a column's type as far as no value is in it: `CATEGORY`, or None if it is nested.
+
+    The list of values in a type (pandas' categories, polars' enumerations) may have been read off
+    the private rows. It is left behind: a released column has the categories of the domain.
+    """
+    if isinstance(dtype, np.dtype):
+        return np.dtype(dtype.str) if dtype.names is None else None  # without its metadata
+    name = type(dtype).__name__
+    if name in ("CategoricalDtype", "Categorical", "Enum"):
+        return ENUM if name == "Enum" else CATEGORY
+    if hasattr(dtype, "is_temporal"):  # polars
+        flat = dtype.is_temporal() or dtype.is_numeric()
+        return dtype if flat or name in ("String", "Boolean", "Binary") else None
+    if name == "ArrowDtype":
+        return dtype if _type_of(dtype.pyarrow_dtype) is not None else None
+    if hasattr(dtype, "to_pandas_dtype"):  # pyarrow
+        if name == "DictionaryType":
+            return dtype if _type_of(dtype.value_type) is not None else None
+        return dtype if name in ("DataType", *_ARROW) and dtype.num_fields == 0 else None
+    return dtype if name.startswith(_PANDAS) else None
+
+
+def _kind_of(dtype: Any, container: str) -> str:
+    """Return what a column's type says of its cells: text, temporal or nothing."""
+    if isinstance(dtype, str):  # pandas' may have any values
+        return "text" if container == "polars" else ""
+    if hasattr(dtype, "is_temporal"):  # polars
+        return "temporal" if dtype.is_temporal() else "text" if str(dtype) == "String" else ""
+    dtype = getattr(dtype, "pyarrow_dtype", dtype)
+    if hasattr(dtype, "to_pandas_dtype"):
+        name = str(getattr(dtype, "value_type", dtype))
+        if name.startswith(("date", "time", "duration", "month_day_nano")):
+            return "temporal"
+        return "text" if name in ("string", "large_string", "string_view") else ""
+    if type(dtype).__name__ in ("StringDtype", "PeriodDtype"):
+        return "text" if type(dtype).__name__ == "StringDtype" else "temporal"
+    return {"U": "text", "S": "text", "M": "temporal", "m": "temporal"}.get(
+        getattr(dtype, "kind", ""), ""
+    )
 
 
 def check_coded(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False) -> CodedRows:
@@ -125,7 +183,12 @@ def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = 
         raise ValueError(
             f"X must have the columns of the domain, in its order: {list(domain.names or ())}"
         )
-    domain._check_type(X)
+    labels = domain.names or schema.names or range(domain.n_columns)
+    domain._check_kinds(
+        [_kind_of(one, schema.container) for one in schema.types],
+        list(labels),
+        table=schema.container != "numpy",
+    )
     n = X.shape[0]
     if n == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
@@ -148,32 +211,239 @@ def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = 
 def _column_part(X: Any, j: int, start: int, stop: int) -> Any:
     """Return a part of one column in its own container."""
     if _is_frame(X):
-        part = X.iloc[start:stop, j]
-        plain = getattr(part.dtype, "kind", "O") in "biuf" and isinstance(part.dtype, np.dtype)
-        return part.to_numpy() if plain else part
+        return _readable(X.iloc[start:stop, j])
     if hasattr(X, "column_names"):  # pyarrow
         return X.column(j).slice(start, stop - start)
     if _is_sliced_table(X):  # polars
-        column = X[:, j].slice(start, stop - start)
-        # Reading a date that Python cannot hold would be a panic, with a trace on stderr.
-        return column.to_numpy() if column.dtype.is_temporal() else column
+        return _readable(X[:, j].slice(start, stop - start))
     return X[start:stop, j]
 
 
-def _one_type(stated: Any, column: NDArray) -> list[Any]:
-    """Return a column of objects as a list that a typed container holds.
-
-    The categories decide, not which of them were drawn: numbers become floats together, and what
-    has no common type becomes text.
-    """
-    kinds = {type(value) for value in stated if value is not None}
-    cells = column.tolist()
-    if kinds <= {int, float}:
-        return [None if cell is None else float(cell) for cell in cells]
-    scalar = (bool, str, bytes, datetime.datetime, datetime.date, datetime.timedelta)
-    if len(kinds) == 1 and kinds <= set(scalar):
+def _readable(column: Any) -> Any:
+    """Return a column as one whose cells can be read, each by itself."""
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return column.to_numpy() if hasattr(column, "iloc") and dtype.kind in "biuf" else column
+    if dtype is None or not hasattr(dtype, "is_temporal") or not dtype.is_temporal():
+        return column
+    # Reading a date that Python cannot hold would be a panic, with a trace on stderr.
+    cells = column.to_numpy()
+    if getattr(column.dtype, "time_zone", None) is None:
         return cells
-    return [None if cell is None else str(cell) for cell in cells]
+    instants = np.empty(len(cells), dtype=object)  # the array has lost the zone: it is of UTC
+    instants[:] = [
+        None if (key := plain(cell)) is None else (INSTANT, key[1]) for cell in as_list(cells)
+    ]
+    return instants
+
+
+def _known_again(domain: Domain, j: int, column: Any) -> bool:
+    """Say whether all categories in a column of a container are read as what they are."""
+    codes, outside = domain.codes(j, _readable(column))
+    return bool(np.array_equal(codes, np.arange(domain.sizes[j])) and not outside.any())
+
+
+def _ticks(values: Sequence[Any]) -> NDArray:
+    """Return dates or durations of any kinds as an array of nanoseconds."""
+    keys = [plain(value) for value in values]
+    kind = {key[0] for key in keys if key is not None}
+    dtype = {"moment": "M8[ns]", "span": "m8[ns]"}[kind.pop()]
+    if kind:
+        raise ValueError("dates and durations")
+    lowest = np.iinfo(np.int64).min  # which stands for no date
+    return np.array([lowest if key is None else key[1] for key in keys], np.int64).view(dtype)
+
+
+def _python(value: Any) -> Any:
+    """Return a category as the containers of Python's own types hold it."""
+    if plain(value) is None:
+        return None
+    if hasattr(value, "to_pydatetime") and not value.nanosecond:
+        return value.to_pydatetime()
+    if hasattr(value, "to_pytimedelta") and not value.nanoseconds:
+        return value.to_pytimedelta()
+    plainly = isinstance(value, np.generic) and value.dtype.kind not in "mM"
+    return value.item() if plainly else value
+
+
+def _floats(values: Sequence[Any]) -> NDArray[np.float64]:
+    return np.array([np.nan if plain(v) is None else float(v) for v in values], dtype=np.float64)
+
+
+def _texts(values: Sequence[Any]) -> list[Any]:
+    return [None if plain(value) is None else str(value) for value in values]
+
+
+Forms = Iterator[Callable[[], Any]]
+
+
+def _in_numpy(dtype: Any, values: list[Any], array: NDArray) -> Forms:
+    kind = getattr(dtype, "kind", "O")
+    if kind in "fiub":
+        yield lambda: array.astype(dtype) if array.dtype.kind in "fiub" else None
+        yield lambda: _floats(values).astype(dtype)
+    if kind in "mM":
+        yield lambda: _ticks(values).astype(dtype)
+    yield lambda: array
+
+
+def _in_pandas(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
+    series, objects = module.Series, np.dtype(object)
+    if isinstance(dtype, str):
+        # Of the domain's categories, never of those of X, which may have been read off its rows;
+        # and without an order, which the domain does not state.
+        present = [value for value in values if plain(value) is not None]
+        codes = np.full(len(values), -1)
+        codes[[i for i, v in enumerate(values) if plain(v) is not None]] = np.arange(len(present))
+        labels = module.Index(present, tupleize_cols=False)
+        yield lambda: series(module.Categorical.from_codes(codes, categories=labels))
+    elif dtype is not None:
+        yield lambda: series(values, dtype=objects).astype(dtype)
+    yield lambda: series(array)
+    yield lambda: series(values, dtype=objects)
+
+
+def _in_polars(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
+    series, cells = module.Series, [_python(value) for value in values]
+    if isinstance(dtype, str) and dtype == ENUM:
+        yield lambda: series(cells, dtype=module.Enum([v for v in cells if v is not None]))
+    elif isinstance(dtype, str):
+        yield lambda: series(cells, dtype=module.Categorical)
+    elif dtype is not None:
+        yield lambda: series(cells, dtype=dtype)
+        yield lambda: series(cells).cast(dtype)
+        yield lambda: series(_ticks(values)).cast(dtype)
+    yield lambda: series(array) if array.dtype.kind != "O" else None
+    yield lambda: series(cells)
+    yield lambda: series(_ticks(values))
+    yield lambda: series(_floats(values), nan_to_null=True)
+
+
+def _in_pyarrow(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
+    make, cells = module.array, [_python(value) for value in values]
+    if dtype is not None and hasattr(dtype, "value_type"):
+        # All categories are in the dictionary, drawn or not.
+        missing = [value is None for value in cells]
+        present = [value for value in cells if value is not None]
+        place = np.cumsum([not gone for gone in missing]) - 1
+
+        def encoded(index: Any) -> Any:
+            at = make(place, index, mask=np.array(missing))
+            return module.DictionaryArray.from_arrays(at, make(present, type=dtype.value_type))
+
+        yield lambda: encoded(dtype.index_type)
+        yield lambda: encoded(module.int32())
+    elif dtype is not None:
+        yield lambda: make(cells, type=dtype)
+        yield lambda: make(cells).cast(dtype)
+        yield lambda: make(_ticks(values)).cast(dtype)
+    yield lambda: make(array) if array.dtype.kind != "O" else None
+    yield lambda: make(cells)
+    yield lambda: make(_ticks(values))
+    yield lambda: make(_floats(values), from_pandas=True)
+
+
+def _categories(domain: Domain, j: int, label: Any, container: str, dtype: Any) -> Any:
+    """Return all categories of a column, in order, as its container holds them.
+
+    The first form in which every category is read as what it is; text where there is none. Domain
+    and types decide, not which categories a release has: a column of a release is taken from here.
+
+    Raises
+    ------
+    ValueError
+        Naming the column, if the container cannot hold the categories at all.
+    """
+    values, array = domain.column(j), domain.values(j, np.arange(domain.sizes[j]))
+    assert isinstance(values, list)
+    if container == "numpy":
+        forms = _in_numpy(dtype, values, array)
+    else:
+        module: Any = import_module(container)  # the caller's table came from there
+        kinds = {"pandas": _in_pandas, "polars": _in_polars, "pyarrow": _in_pyarrow}
+        forms = kinds[container](module, dtype, values, array)
+    for form in forms:
+
+        def known(form: Callable[[], Any] = form) -> Any:
+            column = form()
+            return column if column is not None and _known_again(domain, j, column) else None
+
+        if (column := attempt(known, None, no_restart)) is not None:
+            return column
+    if container in ("polars", "pyarrow"):
+        make = module.Series if container == "polars" else module.array
+        if (column := attempt(lambda: make(_texts(values)), None, no_restart)) is not None:
+            return column
+    raise ValueError(
+        f"domain: column {label!r} has categories that a {container} table cannot hold; state "
+        "others, or give X as an array of dtype object"
+    )
+
+
+def _taken(column: Any, codes: NDArray, container: str) -> Any:
+    """Return the categories of some codes."""
+    if container == "pandas":
+        return column.iloc[codes].reset_index(drop=True)
+    if container == "polars":
+        return column.gather(codes)
+    if container == "pyarrow":
+        return column.take(import_module("pyarrow").array(codes))
+    return column[codes]
+
+
+def _number_type(dtype: Any) -> np.dtype | None:
+    """Return the number type of numpy that a column's type has, if it has one."""
+    for read in (
+        lambda: np.dtype(dtype) if isinstance(dtype, np.dtype) else None,
+        lambda: np.dtype(dtype.numpy_dtype),  # pandas
+        lambda: np.dtype(dtype.to_pandas_dtype()),  # pyarrow
+        lambda: np.dtype(str(dtype).lower()) if hasattr(dtype, "is_numeric") else None,  # polars
+    ):
+        found: np.dtype | None = attempt(read, None, no_restart)
+        if found is not None:
+            return found if found.kind in "iuf" and found.itemsize <= 8 else None
+    return None
+
+
+def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tuple[NDArray, bool]:
+    """Return points of cells as a type of numbers, and whether it can hold points of every cell.
+
+    The edges and the type decide.
+    """
+    number = _number_type(dtype)
+    if number is None or number == np.float64:
+        return values, number is not None
+    if number.kind in "iu":
+        limits = np.iinfo(number)
+        low, high = max(limits.min, -(2**53)), min(limits.max, 2**53)
+        if bins.integer and low <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= high:
+            return values.astype(number), True
+        return values, False
+    # A shorter float: rounding must not move a point to the next cell.
+    with np.errstate(all="ignore"):
+        short = bins.edges.astype(number)
+        first = np.where(short < bins.edges, np.nextafter(short, number.type(np.inf)), short)
+        beyond = short >= bins.edges
+        beyond[-1] = short[-1] > bins.edges[-1]
+        last = np.where(beyond, np.nextafter(short, number.type(-np.inf)), short)
+        bottom, top = first[:-1], last[1:]
+    if bins.integer or not (np.isfinite(bottom) & np.isfinite(top) & (bottom <= top)).all():
+        return values, False
+    return np.clip(values.astype(number), bottom[codes], top[codes]), True
+
+
+def _points(domain: Domain, j: int, codes: NDArray, container: str, dtype: Any, rng: Any) -> Any:
+    """Return points of a column's `Bins` as its container holds them."""
+    bins = domain.column(j)
+    assert isinstance(bins, Bins)
+    values, kept = _as_numbers(bins, domain.values(j, codes, rng), codes, dtype)
+    if container == "numpy":
+        return values
+    module: Any = import_module(container)
+    if container == "pandas":
+        series = module.Series(values)
+        return series.astype(dtype) if kept else series
+    return module.Series(values) if container == "polars" else module.array(values)
 
 
 def decoded(
@@ -182,9 +452,13 @@ def decoded(
     *,
     names: Sequence[Any] | None = None,
     container: str = "numpy",
+    types: Sequence[Any] = (),
     rng: np.random.Generator | None = None,
 ) -> Any:
     """Return released codes as a table: numbers and categories, in the container asked for.
+
+    Domain, names, container and types alone decide whether this can be done and what the columns'
+    types are, and not the codes: decoding no rows tells it before a charge.
 
     Parameters
     ----------
@@ -193,27 +467,51 @@ def decoded(
     names : sequence, default=None
         Column names of a table.
     container : {"numpy", "pandas", "polars", "pyarrow"}
-        An array has numbers if all columns have, else objects.
+        An array has numbers if all columns have, dates or text if all columns and `types` have,
+        else objects.
+    types : sequence, default=()
+        The types of the columns (`Schema.types`). They are kept where they can hold every value of
+        the domain, so that each is read as itself again. Elsewhere the type is the container's own
+        for the values. Categories for which polars or pyarrow has none, of types that do not mix,
+        are text there, which is not what the domain states.
     rng : Generator, default=None
         As for `Domain.values`.
+
+    Raises
+    ------
+    ValueError
+        If the container cannot hold a column's categories, whichever the codes.
     """
-    columns = [domain.values(j, codes[:, j], rng) for j in range(domain.n_columns)]
-    labels = list(names) if names is not None else [f"x{j}" for j in range(domain.n_columns)]
-    if container != "numpy":
-        module: Any = import_module(container)  # the caller's table came from there
-        if container == "pandas":
-            table = module.DataFrame(dict(enumerate(columns)))
-            table.columns = labels
-            return table
-        by_name = {
-            str(label): _one_type(domain.column(j), column) if column.dtype.kind == "O" else column
-            for j, (label, column) in enumerate(zip(labels, columns, strict=True))
-        }
-        return module.table(by_name) if container == "pyarrow" else module.DataFrame(by_name)
+    columns, labels = [], list(range(domain.n_columns) if names is None else names)
+    types = list(types) or [None] * domain.n_columns
+    codes = np.asarray(codes, dtype=np.int64)
+    with quiet(), interruptible():
+        for j, (label, dtype) in enumerate(zip(labels, types, strict=True)):
+            if isinstance(domain.column(j), Bins):
+                columns.append(_points(domain, j, codes[:, j], container, dtype, rng))
+            else:
+                column = _categories(domain, j, label, container, dtype)
+                columns.append(_taken(column, codes[:, j], container))
+    if container == "numpy":
+        return _stacked(columns, len(codes), types[0])
+    module: Any = import_module(container)
+    if names is None:
+        labels = [f"x{j}" for j in labels]
+    if container == "pandas":
+        table = module.DataFrame(dict(enumerate(columns)))
+        table.columns = labels
+        return table
+    by_name = {str(label): column for label, column in zip(labels, columns, strict=True)}
+    return module.table(by_name) if container == "pyarrow" else module.DataFrame(by_name)
+
+
+def _stacked(columns: list[NDArray], n: int, dtype: Any) -> NDArray:
+    """Return columns as one array: of numbers, of the type stated, or of objects."""
     kinds = {column.dtype.kind for column in columns}
-    if kinds <= set("biuf"):
+    same = kinds == {getattr(dtype, "kind", "O")} and kinds <= set("mMU")
+    if same or kinds <= set("biuf"):
         return np.column_stack(columns)
-    out = np.empty((len(codes), domain.n_columns), dtype=object)
+    out = np.empty((n, len(columns)), dtype=object)
     for j, column in enumerate(columns):
-        out[:, j] = column.tolist()
+        out[:, j] = list(column) if column.dtype.kind in "mM" else column.tolist()
     return out

@@ -57,8 +57,10 @@ class Bins:
         except (TypeError, ValueError):
             raise TypeError("edges must be numbers, strictly increasing") from None
         increasing = array.ndim == 1 and array.size >= 2 and np.isfinite(array).all()
-        if not (increasing and bool(np.all(np.diff(array) > 0))):
+        if not (increasing and bool(np.all(array[1:] > array[:-1]))):
             raise ValueError("edges must be at least two finite numbers, strictly increasing")
+        if not math.isfinite(float(array[-1]) - float(array[0])):
+            raise ValueError("edges must not be further apart than the largest float")
         if array.size > MAX_CODES:
             raise ValueError(f"edges must be at most {MAX_CODES}, got {array.size}")
         array.setflags(write=False)
@@ -72,16 +74,35 @@ class Bins:
         Parameters
         ----------
         low, high : float
+            Finite, low below high.
         n_cells : int
+            From 1 to 65535.
         integer : bool, default=False
 
         Returns
         -------
         bins : Bins
+
+        Raises
+        ------
+        TypeError, ValueError
+            Naming the parameter.
         """
-        if isinstance(n_cells, bool) or not isinstance(n_cells, numbers.Integral) or n_cells < 1:
-            raise ValueError(f"n_cells must be an integer of at least 1, got {n_cells!r}")
-        return cls(np.linspace(low, high, int(n_cells) + 1), integer=integer)
+        integral = isinstance(n_cells, numbers.Integral) and not isinstance(n_cells, bool)
+        if not (integral and 1 <= n_cells < MAX_CODES):
+            raise ValueError(
+                f"n_cells must be an integer from 1 to {MAX_CODES - 1}, got {n_cells!r}"
+            )
+        for name, value in (("low", low), ("high", high)):
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise TypeError(f"{name} must be a finite number, got {type(value).__name__}")
+        first, last = _finite(low), _finite(high)
+        if not (first < last and math.isfinite(last - first)):
+            raise ValueError(
+                "low must be below high, both finite and no further apart than the largest float, "
+                f"got {low!r} and {high!r}"
+            )
+        return cls(np.linspace(first, last, int(n_cells) + 1), integer=integer)
 
     @property
     def size(self) -> int:
@@ -136,13 +157,51 @@ class Bins:
         part = np.full(len(codes), 0.5) if rng is None else rng.random(len(codes))
         inner = low + part * (high - low)
         if not self.integer:
-            return inner
+            # Where edges are next to each other, rounding may give the upper one.
+            top = np.where(codes == self.size - 1, high, np.nextafter(high, -np.inf))
+            within: NDArray[np.float64] = np.clip(inner, low, top)
+            return within
         # The whole numbers of the cell; a cell without one gives the next one above.
         first = np.ceil(low)
         last = np.where(codes == self.size - 1, np.floor(high), np.ceil(high) - 1)
         last = np.maximum(last, first)
         whole: NDArray[np.float64] = np.minimum(first + np.floor(part * (last - first + 1)), last)
         return whole
+
+
+def _finite(value: Any) -> float:
+    """Return a number as a float, infinity if it is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+class _Numbers:
+    """A numeric column in the cells of `Bins`, and the cell of what is no number."""
+
+    def __init__(self, bins: Bins, other: Any, has_other: bool, name: str) -> None:
+        self.bins = bins
+        self.size = bins.size
+        self.is_text = False
+        self.other = 0
+        if not has_other:
+            return
+        real = isinstance(other, numbers.Real) and not isinstance(other, bool)
+        code, outside = bins.codes(np.array([_finite(other) if real else math.nan]))
+        if outside[0]:
+            low, high = bins.edges[0], bins.edges[-1]
+            raise ValueError(
+                f"domain: other of column {name} must be a number within its bins, from {low:g} to "
+                f"{high:g}: the cell with that number takes the cells of X that are not numbers"
+            )
+        self.other = int(code[0])
+
+    def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return each cell's code, and who is outside."""
+        values = as_numbers(cells)
+        codes, outside = self.bins.codes(values)
+        return np.where(np.isnan(values), self.other, codes), outside
 
 
 class _Categories:
@@ -224,11 +283,13 @@ class Domain:
         names, tables must have these columns in this order.
     outside : {"clip", "refuse"}, default="clip"
         What to do with a cell that is not in the domain. ``"clip"``: with `Bins`, a number goes to
-        the nearest cell; with categories, a value goes to the column's `other`. ``"refuse"``:
-        ValueError before any charge; it tells that there is such a cell.
-    other : mapping from column name (or position) to category, default=None
-        Where undeclared and missing values go; a column's last category if not given (of `Bins`,
-        what is no number goes to the first cell).
+        the nearest cell, and what is missing or no number to the column's `other`; with categories,
+        a value goes to the column's `other`. ``"refuse"``: ValueError before any charge; it tells
+        that there is such a cell.
+    other : mapping from column name (or position) to category or number, default=None
+        Where undeclared and missing values go. With categories, one of them; the last if not given.
+        With `Bins`, a number: the bin that holds it takes the cells that are missing or not
+        numbers; the first bin if not given.
 
     Attributes
     ----------
@@ -265,7 +326,7 @@ class Domain:
     ) -> None:
         named = isinstance(columns, Mapping)
         self.names: tuple[Any, ...] | None = tuple(columns) if named else None
-        if isinstance(columns, str) or not isinstance(columns, Mapping | Sequence):
+        if isinstance(columns, str | bytes) or not isinstance(columns, Mapping | Sequence):
             raise TypeError("domain must be a mapping or a sequence of columns")
         specs = list(columns.values()) if isinstance(columns, Mapping) else list(columns)
         if not specs:
@@ -274,6 +335,11 @@ class Domain:
             raise ValueError(f"outside must be 'clip' or 'refuse', got {outside!r}")
         self.outside = outside
         labels = self.names if self.names is not None else tuple(range(len(specs)))
+        if other is not None and not isinstance(other, Mapping):
+            raise TypeError(
+                "other must be a mapping from column name (or position) to where undeclared values "
+                f"go, got {type(other).__name__}"
+            )
         others = dict(other or {})
         if unknown := [key for key in others if key not in labels]:
             raise ValueError(f"other names no column of the domain: {unknown[0]!r}")
@@ -319,21 +385,44 @@ class Domain:
 
     def _key(self) -> tuple[Any, ...]:
         columns = [
-            c if isinstance(c, Bins) else (tuple(c.known), str(c.array.dtype), c.other)
+            (c.bins, c.other)
+            if isinstance(c, _Numbers)
+            else (tuple(c.known), str(c.array.dtype), c.other)
             for c in self._columns
         ]
         return (self.names, self.outside, columns)
 
-    def _check_type(self, X: Any) -> None:
-        """Refuse an array of text for columns without text: its type is public, and a mistake."""
-        if not isinstance(X, np.ndarray) or X.dtype.kind not in "US":
-            return
-        for j, column in enumerate(self._columns):
-            if isinstance(column, _Categories) and not column.is_text:
-                raise TypeError(
-                    f"X is an array of text, but column {j} of the domain has no text among its "
-                    "categories; give a table, or an array of dtype object"
+    def _check_kinds(self, kinds: Sequence[str], labels: Sequence[Any], *, table: bool) -> None:
+        """Refuse columns whose types cannot be what the domain says: types are public.
+
+        Parameters
+        ----------
+        kinds : sequence of {"text", "temporal", ""}
+            What the type of each column says of its cells; empty if they may be anything.
+        labels : sequence
+            Names or positions of the columns.
+        table : bool
+            Whether each column has a type of its own.
+        """
+        for kind, label, column in zip(kinds, labels, self._columns, strict=True):
+            bins = isinstance(column, _Numbers)
+            unlike = "Bins" if bins else "no text among its categories"
+            what = "dates, times or durations" if kind == "temporal" else "text"
+            if not kind or not (bins or (kind == "text" and not column.is_text)):
+                continue
+            if table:
+                text = f"X has {what} in column {label!r}, which has {unlike} in the domain"
+            else:
+                text = f"X is an array of {what}, but column {label!r} of the domain has {unlike}"
+            advice = "convert it to numbers, or list its values as categories of the domain"
+            if kind == "temporal":
+                advice = (
+                    "convert them to numbers, such as days since a public date, or list them as "
+                    "categories of the domain"
                 )
+            elif not table:
+                advice = "give a table, or an array of dtype object"
+            raise TypeError(f"{text}: {advice}")
 
     def position(self, column: Any) -> int:
         """Return the position of a column given by name or by position.
@@ -370,7 +459,7 @@ class Domain:
         column : Bins or list of categories
         """
         column = self._columns[position]
-        return column if isinstance(column, Bins) else list(column.values_)
+        return column.bins if isinstance(column, _Numbers) else list(column.values_)
 
     def is_numeric(self, position: int) -> bool:
         """Say whether a column's values are numbers.
@@ -384,7 +473,7 @@ class Domain:
         numeric : bool
         """
         column = self._columns[position]
-        return isinstance(column, Bins) or all(
+        return isinstance(column, _Numbers) or all(
             isinstance(value, numbers.Real) for value in column.values_
         )
 
@@ -405,11 +494,7 @@ class Domain:
         outside : ndarray of bool
             Which cells are not in the domain.
         """
-        column = self._columns[position]
-        if isinstance(column, Bins):
-            codes, outside = column.codes(as_numbers(cells))
-            return codes, outside
-        return column.codes(cells)
+        return self._columns[position].codes(cells)
 
     def values(
         self, position: int, codes: NDArray, rng: np.random.Generator | None = None
@@ -430,8 +515,8 @@ class Domain:
         """
         column = self._columns[position]
         codes = np.asarray(codes, dtype=np.int64)
-        if isinstance(column, Bins):
-            return column.values(codes, rng)
+        if isinstance(column, _Numbers):
+            return column.bins.values(codes, rng)
         return column.array[codes]
 
 
@@ -441,12 +526,10 @@ def about(number: int) -> str:
     return f"{number:,}" if digits < 9 else f"about 10**{digits:.0f}"
 
 
-def _column(spec: Any, other: Any, has_other: bool, name: str) -> Bins | _Categories:
+def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Categories:
     """Return one column of a domain from what the user stated."""
     if isinstance(spec, Bins):
-        if has_other:
-            raise ValueError(f"domain: column {name} has bins; other is for categories")
-        return spec
+        return _Numbers(spec, other, has_other, name)
     if isinstance(spec, int | np.integer) and not isinstance(spec, bool):
         if not 1 <= spec <= MAX_CODES:
             raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} values, got {spec}")

@@ -45,6 +45,7 @@ from skdp.kernel.workload import WorkloadDoors
 __all__ = ["GramRelease", "Session", "Tree", "open_session", "quiet"]
 
 MAX_DEPTH = 16
+_FEW_FEATURES = 4  # whose own histograms alone tell their bounds
 
 
 def _coarsened(view: Ball, level: float, pure: bool) -> Ball:
@@ -311,17 +312,22 @@ class Session(
     def learn_bounds(self, share: Share) -> tuple[Floats, Floats]:
         """Learn (low, high) of every feature privately; always returns something usable.
 
-        Half of the share releases the octave histogram of every feature, half those of the rows'
-        least and greatest values, which serve where a feature's own counts drown in noise.
+        The octave histogram of every feature is released. With more than four features it takes
+        half of the share, and half releases those of the rows' least and greatest values, which
+        serve where a feature's own counts drown in noise; with fewer, they would have as much noise
+        as a feature's own counts have at the whole share.
         Guarantee: L1 d and 2, L2 sqrt(d) and sqrt(2) (A); twice, respectively sqrt(2) times (R).
         """
         by_feature, extremes = stats.exponent_histograms(self._rows)
-        half = self._fraction(share) / 2
-        d = self.n_features
+        d, part = self.n_features, self._fraction(share)
+        if d > _FEW_FEATURES:
+            part /= 2
         size = stats.histogram_sensitivity(d, self.adjacency)
-        own, own_std = self.scalars("octaves by feature", by_feature, size, size, half)
+        own, own_std = self.scalars("octaves by feature", by_feature, size, size, part)
+        if d <= _FEW_FEATURES:
+            return _bounds.box_from_octaves(own, own_std, None, 0.0)
         size = stats.histogram_sensitivity(2, self.adjacency)
-        common, common_std = self.scalars("octaves of row extremes", extremes, size, size, half)
+        common, common_std = self.scalars("octaves of row extremes", extremes, size, size, part)
         return _bounds.box_from_octaves(own, own_std, common, common_std)
 
     def learn_norm_bound(self, center: ArrayLike, share: Share) -> float:

@@ -38,8 +38,9 @@ def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None
 
     Parameters
     ----------
-    domain : Domain, mapping, Bins or int
-        `Bins` or an int (the whole numbers below it) stand for every column.
+    domain : Domain, mapping or sequence of columns, Bins or int
+        A mapping or a sequence is what `Domain` takes. `Bins` or an int (the whole numbers below
+        it) stand for every column.
     n_columns : int
         Of the table.
     names : sequence, default=None
@@ -52,16 +53,23 @@ def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None
     """
     if isinstance(domain, kernel.Domain):
         return domain
-    if isinstance(domain, Mapping):
+    if _is_complete(domain):
         return kernel.Domain(domain)
     if isinstance(domain, kernel.Bins | int | np.integer) and not isinstance(domain, bool):
         if names is not None and len(set(names)) == n_columns:
             return kernel.Domain(dict.fromkeys(names, domain))
         return kernel.Domain([domain] * n_columns)
     raise TypeError(
-        "domain must be a Domain, stated from public knowledge, or Bins or an int for every "
-        f"column, got {type(domain).__name__}"
+        "domain must be a Domain, stated from public knowledge, or a list or mapping of its "
+        f"columns, or Bins or an int for every column, got {type(domain).__name__}"
     )
+
+
+def _is_complete(domain: Any) -> bool:
+    """Say whether a stated domain tells every column."""
+    if isinstance(domain, str | bytes):
+        return False
+    return isinstance(domain, kernel.Domain | Mapping | Sequence)
 
 
 def _is_queries(queries: Any) -> bool:
@@ -92,14 +100,29 @@ class ReleaserMixin(PrivateMixin):
     # --- rows ---------------------------------------------------------------------------------
 
     def _known_domain(self, n_features: int | None) -> kernel.Domain:
-        """Return the domain, before a fit if it is stated for every column."""
-        if hasattr(self, "domain_") and n_features is None:
-            fitted: kernel.Domain = self.domain_
-            return fitted
-        if n_features is None and isinstance(self.domain, kernel.Bins | int | np.integer):
+        """Return the domain that a fit would have, as far as parameters tell; the last fit's shape.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``domain`` is none, or its columns are not as many as ``n_features``.
+        """
+        d = None if n_features is None else check_integer(n_features, "n_features", low=1)
+        if _is_complete(self.domain):
+            stated = check_domain(self.domain, 1)
+            if d not in (None, stated.n_columns):
+                raise ValueError(
+                    f"n_features must be the number of columns of domain, {stated.n_columns}, or "
+                    f"None; got {d}"
+                )
+            return stated
+        names = None
+        if d is None and hasattr(self, "domain_"):
+            # The domain of the fit may be of other parameters: only its columns are kept.
+            d, names = self.domain_.n_columns, self.domain_.names
+        if d is None and isinstance(self.domain, kernel.Bins | int | np.integer):
             raise ValueError("n_features must be given before fit, an integer of at least 1")
-        d = 1 if n_features is None else check_integer(n_features, "n_features", low=1)
-        return check_domain(self.domain, d)
+        return check_domain(self.domain, d or 1, names)
 
     def _open_domain(self, X: Any) -> tuple[Any, kernel.Domain]:
         """Check privacy parameters and X's shape; record the schema and the domain, read no cell.
@@ -122,6 +145,7 @@ class ReleaserMixin(PrivateMixin):
         Sets ``domain_``, ``n_features_in_`` and ``feature_names_in_``.
         """
         X, domain = self._open_domain(X)
+        self._table(np.zeros((0, domain.n_columns), dtype=np.int64))  # raises now, or never
         rows = kernel.check_coded(
             X, domain, estimator=type(self).__name__, allow_empty=self._allow_empty
         )
@@ -246,5 +270,10 @@ class ReleaserMixin(PrivateMixin):
         """Return released codes as a table like X; with no rng, `Bins` by the cells' middles."""
         names = self._schema.names or self.domain_.names
         return kernel.decoded(
-            self.domain_, codes, names=names, container=self._schema.container, rng=rng
+            self.domain_,
+            codes,
+            names=names,
+            container=self._schema.container,
+            types=self._schema.types,
+            rng=rng,
         )

@@ -26,8 +26,32 @@ __all__ = ["DPEmpiricalCDF"]
 
 Floats = NDArray[np.float64]
 
-COUNT_SHARE = 0.02  # of the allowance, for a private number of rows, which decides the size
+COUNT_SHARE = Fraction(1, 50)  # of the allowance, for a private number of rows, which plans
+MOST_LEARNING = Fraction(1, 2)  # of the allowance, for bounds
+_SEEN = 1 / 8  # of the rows: an octave with so many should be seen when bounds are learned
+_OCTAVES = 161  # that a column's values are counted in: of both signs, and zero
 _DEFAULT_CELLS = 1000
+
+
+def clear_count(d: int, level: float, adjacency: str, *, pure: bool) -> float:
+    """Return how many rows an octave of one of d columns needs, to be told from noise.
+
+    `level` is what the learning of bounds may lose, epsilon or mu; half of it is for the octaves of
+    columns. With so many rows, noise alone passes in one of 1,000 fits.
+    """
+    each = level / (2 * d) if pure else level / math.sqrt(2 * d)
+    std = kernel.cells_noise(each, adjacency, pure=pure)[0]
+    return std / math.sqrt(2) * math.log(d * _OCTAVES / 0.001)
+
+
+def learning_share(n: float, clear: float, *, pure: bool) -> Fraction:
+    """Return the share for bounds: 10%, or so much that an octave of an eighth of n rows is seen.
+
+    At most one half. `clear` is how many rows an octave needs if the whole allowance is for it.
+    """
+    needed = min(clear / (_SEEN * max(n, 1.0)), 1.0)
+    percent = math.ceil(100 * (needed if pure else needed**2))
+    return min(max(Fraction(percent, 100), Fraction(str(LEARNING_SHARE))), MOST_LEARNING)
 
 
 def tuned_size(n: float, rate: float, n_cells: int) -> int:
@@ -71,7 +95,10 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, generously, for 10% of the allowance; the grid is coarser then.
+        them, generously, and the grid is coarser then. That takes 10% of the allowance, or up to
+        half of it where rows are few. It needs n epsilon of about 1,000 for each column (without
+        delta; half as much where the number of rows is private): with fewer rows the bounds may be
+        far off, and `expected_error` is 1.
     n_cells : int, default=1000
         Points of the grid from bound to bound, both included.
     grid : array-like of shape (n_points,), default=None
@@ -83,7 +110,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         by 1/(2 size); with many, each is chosen less well. None: sqrt(epsilon n) for n rows and a
         column's part of epsilon, which was about best on smooth and on skewed
         columns. Where the number of rows is private, 2% of the allowance go to a noisy one for
-        that.
+        that, and for the learning of bounds.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -127,14 +154,15 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if neither they nor a grid are stated (two histograms of
-    octaves, 10% of the allowance); the number of rows, if it is private and no size stated (2%);
-    and `database_`. *Sensitivity* of a table's score, the largest difference at a grid point
-    between the number of rows below and the share of the table below times the number of rows,
-    rounded up: 1, whether a row is added or removed, or replaced. *Mechanism*: the exponential
-    mechanism over all comb(n_points + size - 1, size) tables, sampled exactly by counting lattice
-    paths; each column takes an equal part. *Charged*: (epsilon, delta), once, before any noise, to
-    ``budget``.
+    **Privacy.** *Released*: the number of rows, if it is private, unless size and bounds (or grid)
+    are stated (2% of the allowance); bounds, if neither they nor a grid are stated (two histograms
+    of octaves, 10% to 50%, by the number of rows); and `database_`. *Sensitivity* of a table's
+    score, the largest difference at a grid point between the number of rows below and the share of
+    the table below times the number of rows, rounded up: 1, whether a row is added or removed, or
+    replaced. *Mechanism*: the exponential mechanism over all comb(n_points + size - 1, size)
+    tables, sampled exactly by counting lattice paths; each column takes an equal part; discrete
+    Laplace noise for counts, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta),
+    once, before any noise, to ``budget``.
 
     Nothing raises because of what the rows hold. Without rows, every table is as likely as any
     other.
@@ -227,15 +255,17 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
             grid, n_points, size = self._check_grid_and_size()
             stated = check_bounds(self.bounds, d)
             with self._session(rows) as session:
+                n = 0.0
+                if self._counts():
+                    # Free and exact where the number of rows is public.
+                    n = float(session.count(COUNT_SHARE).value)
                 if grid is not None:
                     self.grid_ = np.repeat(grid[:, None], d, axis=1)
                 else:
                     if stated is None:
-                        stated = widened(*session.learn_bounds(LEARNING_SHARE))
+                        stated = widened(*session.learn_bounds(self._learning(n, d)))
                     self.grid_ = grid_between(stated[0], stated[1], n_points)
                 if size is None:
-                    # Free and exact where the number of rows is public.
-                    n = float(session.count(COUNT_SHARE).value)
                     size = self._tuned(n, n_points, d)
                 self.size_ = size
                 share = session.rest / d
@@ -270,21 +300,37 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
     def _learns_bounds(self) -> bool:
         return self.grid is None and isinstance(self.bounds, str)
 
-    def _column_rate(self, d: int) -> float:
-        """Return eta of one column's table, by public parameters."""
+    def _counts(self) -> bool:
+        """Say whether a fit is planned with the number of rows."""
+        return self.size is None or self._learns_bounds()
+
+    def _clear(self, d: int, share: Fraction) -> float:
+        """Return how many rows an octave needs, to be seen by a learning with this share."""
+        cost = self.privacy_cost()
+        pure = cost.mu is None
+        level = full_level(cost) * float(share if pure else math.sqrt(share))
+        return clear_count(d, level, self._adjacency, pure=pure)
+
+    def _learning(self, n: float, d: int) -> Fraction:
+        """Return the share for bounds, by a number of rows that is public or released."""
+        pure = self.privacy_cost().mu is None
+        return learning_share(n, self._clear(d, Fraction(1)), pure=pure)
+
+    def _column_rate(self, d: int, n: float) -> float:
+        """Return eta of one column's table, by public parameters and n, public or released."""
         cost = self.privacy_cost()
         part = Fraction(1)
         if self._learns_bounds():
-            part -= Fraction(LEARNING_SHARE)
-        if self.size is None and self._adjacency == "add_or_remove_one":
-            part -= Fraction(COUNT_SHARE)
+            part -= self._learning(n, d)
+        if self._counts() and self._adjacency == "add_or_remove_one":
+            part -= COUNT_SHARE
         part /= d
         pure = cost.mu is None
         level = full_level(cost) * float(part if pure else math.sqrt(part))
         return float(kernel.table_rate(level, pure=pure))
 
     def _tuned(self, n: float, n_points: int, d: int) -> int:
-        return tuned_size(n, self._column_rate(d), n_points)
+        return tuned_size(n, self._column_rate(d, n), n_points)
 
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05
@@ -292,7 +338,9 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         """Return how far a released distribution function is off at most: the theorem's bound.
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough. It is a bound for
-        any rows and all columns together; most fits are several times closer.
+        any rows and all columns together; most fits are several times closer. Where bounds are
+        learned, it holds for the column as clipped to them, and is 1 unless an octave with an eighth
+        of the rows would stand clear of the noise.
 
         Parameters
         ----------
@@ -308,7 +356,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         error : float
             The largest difference at a grid point between the released distribution function and
             that of the clipped column. At most 1, which says that epsilon is not enough for any
-            guarantee.
+            guarantee, or not for learning the bounds.
         """
         n, d = self._sizes(n_samples, n_features)
         if isinstance(beta, bool | np.bool_) or not isinstance(beta, numbers.Real):
@@ -317,12 +365,14 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
             raise ValueError(f"beta must be in (0, 1), got {float(beta)}")
         _, n_points, size = self._check_grid_and_size()
         check_bounds(self.bounds, d)
+        if self._learns_bounds() and self._clear(d, self._learning(n, d)) > _SEEN * n:
+            return 1.0
         if size is None:
             size = self._tuned(float(n), n_points, d)
         # A table t rows worse than the best is chosen with probability exp(-rate t) at most for
         # each there is; the best is off by n / (2 size), rounded up.
         log_tables = math.log(kernel.n_multisets(n_points, size))
-        chosen = (log_tables + math.log(d / float(beta))) / self._column_rate(d)
+        chosen = (log_tables + math.log(d / float(beta))) / self._column_rate(d, n)
         return min(1 / (2 * size) + (1 + chosen) / n, 1.0)
 
     def cdf(self, X: ArrayLike) -> Floats:

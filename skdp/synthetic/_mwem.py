@@ -1,8 +1,8 @@
 """MWEM: a distribution on a public domain that answers many linear queries like private rows.
 
 Released, in rounds: the number of a marginal table (or a query) that the distribution so far
-answers badly, by the exponential mechanism, and that table (or answer) under noise. The
-distribution is fitted to all measurements after each round; that is post-processing. Every fit is
+answers badly, by the exponential mechanism, and that table with some more columns (or that answer)
+under noise. The distribution is fitted to all measurements after each round; that is post-processing. Every fit is
 (epsilon, delta)-differentially private.
 """
 
@@ -33,7 +33,7 @@ AUTO, TABLES, QUERIES = "auto", "tables", "queries"
 COUNT_SHARE = Fraction(1, 20)  # for the number of rows, where it is private
 # Of a round's part, for its choice; the rest measures. A table's error is a sum over its cells and
 # stands out more than a query's.
-CHOOSING_TABLE, CHOOSING = Fraction(1, 4), Fraction(1, 2)
+CHOOSING_TABLE, CHOOSING = Fraction(1, 5), Fraction(1, 2)
 # A chosen table is measured with further columns, as a table of at most so many times its cells:
 # that costs nothing but sums of as many noisy cells, and answers ten sets of three columns in
 # place of one where columns are binary.
@@ -82,8 +82,8 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     """Differentially private distribution that answers many linear queries (MWEM).
 
     Multiplicative weights and the exponential mechanism: in each round one badly answered marginal
-    table is chosen and measured, and the weights of all cells of the domain are fitted to all
-    measurements. For domains of up to 2**20 cells.
+    table is chosen and measured, with further columns where they come cheap, and the weights of all
+    cells of the domain are fitted to all measurements. For domains of up to 2**20 cells.
 
     Parameters
     ----------
@@ -97,12 +97,15 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         stated.
     n_rounds : "auto" or int, default="auto"
         Number of measurements. ``"auto"`` follows the number of rows (as released, where it is
-        private) and epsilon: more rounds tell more, each under more noise. Where there are as many
-        rounds as tables (or queries), all are measured once and nothing is chosen.
+        private), the relation, epsilon and delta: more rounds tell more, each under more noise.
+        Where there are as many rounds as tables (or queries), all are measured once and nothing is
+        chosen.
     measure : {"auto", "tables", "queries"}, default="auto"
         ``"tables"`` chooses a marginal table by the sum of its cells' errors and measures all of
-        it: one row is in one cell, so a table costs what one query costs. ``"queries"``
-        chooses and measures one query, as the references do. ``"auto"``: tables, where queries are
+        it: one row is in one cell, so a table costs what one query costs. For the same reason a
+        chosen table is measured as one of up to 4 times its cells, with those columns that complete
+        most of the tables not measured yet. ``"queries"`` chooses and measures one query, as the
+        references do. ``"auto"``: tables, where queries are
         cells of tables.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
@@ -152,7 +155,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     Notes
     -----
     **Privacy.** *Released*: the number of rows, where it is private (5% of the allowance); in each
-    round a choice and a measurement, at half of the round's part each. *Sensitivity* of a choice:
+    round a choice and a measurement; the choice of a table takes a fifth of the round's part, that
+    of a query half. Which columns a chosen table is measured with follows from the choices and
+    the domain. *Sensitivity* of a choice:
     1 for a query's error; for the sum of the errors of a table's cells 1 if a row is added or
     removed, 2 if one is replaced. Of a measurement: 1 for a query; for a table L1 1 and L2 1, or 2
     and the root of 2. *Mechanism*: the exponential mechanism; discrete Laplace noise, or
@@ -272,8 +277,14 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     def _auto_rounds(self, n: float, tables: bool) -> int:
         """Return the public formula for the number of rounds."""
         mu = self.privacy_cost().mu
-        power = 1.2 * (self.epsilon * n) ** (1 / 3) if mu is None else (mu * n) ** (1 / 2)
-        return int(min(max(round(power if tables else 2 * power), 1), LARGEST_ROUNDS))
+        if mu is not None:
+            rounds = (1 if tables else 2) * (mu * n) ** (1 / 2)
+        elif tables:
+            size = 2 if self._public_n else 1  # the L1 sensitivity of a table
+            rounds = 2.1 * (self.epsilon * n / size) ** (1 / 4)
+        else:
+            rounds = 2.4 * (self.epsilon * n) ** (1 / 3)
+        return int(min(max(round(rounds), 1), LARGEST_ROUNDS))
 
     def _distribution(self) -> NDArray[np.float64]:
         return self.weights_
