@@ -99,8 +99,9 @@ def mwem(epsilon: float, delta: float) -> NDArray[np.float64]:
 # A few tables instead
 # --------------------
 # `MWEMReleaser` starts from "all rows are equally likely", chooses a table that this gets wrong,
-# measures it, and fits the weights of all 65,536 possible rows to what it has measured so far.
-# A few dozen tables say nearly everything about the others.
+# measures it together with two more columns, which costs the same, and fits the weights of all
+# 65,536 possible rows to what it has measured so far. A few dozen tables say nearly everything
+# about the others.
 
 worst: dict[str, list[float]] = {}
 for epsilon in EPSILONS:

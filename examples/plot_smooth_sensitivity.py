@@ -233,7 +233,9 @@ TRIALS = 150
 
 def median_errors(mechanism: str, epsilon: float) -> Floats:
     """Return the absolute errors of private medians of the day."""
-    median = DPMedian(mechanism=mechanism, bounds=BOUNDS, step=1, epsilon=epsilon)
+    median = DPMedian(mechanism=mechanism, bounds=BOUNDS, epsilon=epsilon)
+    if mechanism == "exponential":
+        median.set_params(step=1)
     found = [float(median.fit(day).median_[0]) for _ in range(TRIALS)]
     return np.abs(np.array(found) - middle)
 

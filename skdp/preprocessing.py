@@ -108,7 +108,7 @@ class DPStandardScaler(Scaler):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (two histograms of octaves, 10% of the
+    **Privacy.** *Released*: bounds, if not stated (histograms of octaves, 10% of the
     allowance); then, with u in [-1, 1] a clipped value relative to the middle and the half width
     of its bounds, the sums over rows of u and of u**2 - 1/2 for all d columns, as one vector.
     *Sensitivity* of the vector in L2: 2 sqrt(d) if a row is replaced; sqrt(5 d / 4 + 1) if one is
@@ -394,7 +394,7 @@ class DPMinMaxScaler(Scaler):
     Notes
     -----
     **Privacy.** With stated bounds nothing is *released* and nothing *charged*. Otherwise:
-    *released* are bounds (two histograms of octaves, 10% of the allowance), which are widened; the
+    *released* are bounds (histograms of octaves, 10% of the allowance), which are widened; the
     number of rows where it is private and ``q="auto"`` (2%); then a lower and an upper quantile of
     each column, half of the rest each. *Sensitivity* of a cell's score, its distance in ranks
     from the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed.

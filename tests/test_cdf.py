@@ -84,23 +84,27 @@ def test_grids():
 @pytest.mark.parametrize("relation", ["replace_one", A])
 def test_what_is_released(relation):
     budget = PrivacyBudget(10.0, adjacency=relation)
-    fitted = DPEmpiricalCDF(n_cells=50, epsilon=1.0, budget=budget).fit(X)
+    fitted = DPEmpiricalCDF(n_cells=50, budget=budget, random_state=0).fit(X[:1000])
     names = [record.name for record in fitted.privacy_.releases]
     counted = ["count"] if relation == A else []
     assert names == [
-        *counted, "octaves by feature", "octaves of row extremes",
+        *counted, "octaves by feature",
         "threshold table, feature 0", "threshold table, feature 1",
     ]  # fmt: skip
     assert sum(record.share for record in fitted.privacy_.releases) == pytest.approx(1.0)
     assert budget.spent.epsilon == 1.0
     shares = {record.name: record.share for record in fitted.privacy_.releases}
-    # 10% for bounds would be too little for so few rows; half as much noise does with half of it.
-    whole = 0.88 - 0.02 if relation == A else 0.76
-    assert shares["octaves by feature"] == pytest.approx(0.06 if relation == A else 0.12)
+    # 10% for bounds are too little for so few rows, but where only half as much noise is needed.
+    # The number of rows is noisy under A.
+    learning = shares["octaves by feature"]
+    assert learning == pytest.approx(0.16 if relation == A else 0.31, abs=0.02)
+    whole = 1 - learning - (0.02 if relation == A else 0)
     assert shares["threshold table, feature 1"] == pytest.approx(whole / 2)
     # The rate that the size is chosen for is the one of the release.
-    scale = fitted.privacy_.releases[-1].scale
-    assert fitted._column_rate(2, len(X)) == pytest.approx(1 / scale)
+    assert 1 / fitted.privacy_.releases[-1].scale == pytest.approx(whole / 4)
+    if relation != A:
+        assert fitted._column_rate(2, 1000) == pytest.approx(whole / 4)
+    assert fitted._column_rate(2, 1e6) == pytest.approx((0.88 if relation == A else 0.9) / 4)
 
 
 def test_delta_makes_the_choice_cheaper():
@@ -114,26 +118,25 @@ def test_delta_makes_the_choice_cheaper():
 def test_learned_bounds_serve_wherever_an_error_is_promised():
     """At the number of rows from which on `expected_error` promises anything, fixed seeds."""
     estimator = DPEmpiricalCDF()
-    assert estimator.expected_error(800, 1) == 1.0
-    assert estimator.expected_error(2000, 2) > estimator.expected_error(8000, 2)
-    assert DPEmpiricalCDF(bounds=(0, 100)).expected_error(800, 1) < 0.4
-    assert DPEmpiricalCDF(epsilon=2.0).expected_error(500, 1) < 1.0
-    assert estimator.expected_error(1000, 1) < 0.5
+    assert estimator.expected_error(250, 1) == estimator.expected_error(550, 2) == 1.0
+    assert DPEmpiricalCDF(bounds=(0, 100)).expected_error(250, 1) < 0.8
+    assert DPEmpiricalCDF(epsilon=2.0).expected_error(250, 1) < 1.0
+    assert estimator.expected_error(500, 1) < 0.6
     at = np.array([[2.0], [5.0], [10.0], [20.0], [40.0]])
     for seed in range(10):
-        rows = np.random.default_rng(seed).exponential(10.0, size=(1000, 1))
+        rows = np.random.default_rng(seed).exponential(10.0, size=(500, 1))
         fitted = clone(estimator).set_params(random_state=seed).fit(rows)
         assert 20 < fitted.grid_[-1, 0] < 200
         assert np.abs(fitted.cdf(at) - (1 - np.exp(-at / 10))).max() < 0.15
 
 
 def test_shares_for_bounds():
-    # An eighth of the rows: 100 of 800, at a share of clear / 100.
+    # A sixth of the rows: 100 of 600, at a share of clear / 100.
     for pure, clears, shares in (
         (True, (5, 30, 90), (10, 30, 50)),
         (False, (30, 50, 90), (10, 25, 50)),
     ):
-        found = [learning_share(800, clear, pure=pure) for clear in clears]
+        found = [learning_share(600, clear, pure=pure) for clear in clears]
         assert found == [Fraction(share, 100) for share in shares]
     assert learning_share(-3.0, 1.0, pure=True) == Fraction(1, 2)
 

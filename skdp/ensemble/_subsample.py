@@ -22,7 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp import kernel
-from skdp.base import PrivateMixin, check_bounds, check_integer
+from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.ensemble._plan import (
     COUNT_SHARE,
@@ -32,7 +32,7 @@ from skdp.ensemble._plan import (
     number_of_blocks,
     number_of_queries,
 )
-from skdp.ensemble._progress import BlockProgress, CallbackSupportMixin, with_callbacks
+from skdp.ensemble._progress import CALLER, BlockProgress, CallbackSupportMixin, with_callbacks
 from skdp.ensemble._tasks import (
     AUTO,
     Floats,
@@ -42,6 +42,7 @@ from skdp.ensemble._tasks import (
     bare,
     check_auto,
     check_classes,
+    check_jobs,
     check_model,
     parameters_of,
     replaceable,
@@ -90,7 +91,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         variables). What it is given is float64, in a table where X is a pandas or polars one.
     public : array-like or table of shape (n_public, n_features), default=None
         Public rows, which resemble the private ones as far as possible, without labels. Needed
-        for ``output="predictions"``.
+        for ``output="predictions"``. Columns in the order of X, with its names if both have names.
     student : classifier or regressor, default=None
         Fitted on public rows with private answers; None takes a clone of `estimator`.
     output : {"predictions", "parameters"}, default="predictions"
@@ -294,8 +295,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
             )
         check_auto(self.n_blocks, "n_blocks")
         check_auto(self.n_queries, "n_queries")
-        if self.n_jobs is not None and not check_integer(self.n_jobs, "n_jobs", low=-(2**20)):
-            raise ValueError("n_jobs must be None or an integer other than 0, got 0")
+        check_jobs(self.n_jobs)
         if self.aggregate != AUTO:
             return self.aggregate
         return "vote" if votes else "mean"
@@ -308,6 +308,15 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         rows = kernel.check_public_array(self.public, estimator=name)
         if rows.shape[1] != n_features:
             raise ValueError(f"public has {rows.shape[1]} columns, X has {n_features} features")
+        if hasattr(self, "feature_names_in_"):
+            problem = ""
+            try:
+                with kernel.quiet():  # rows without names are taken in the order of X
+                    validate_data(self, self.public, reset=False, skip_check_array=True)
+            except ValueError as error:
+                problem = str(error)
+            if problem:
+                raise ValueError(f"public must have the columns of X in the same order. {problem}")
         return rows
 
     def _stated_bounds(self, n_numbers: int) -> tuple[Floats, Floats]:
@@ -430,7 +439,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
             how = self._check_parameters()
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
             if getattr(y, "shape", ())[1:] == (1,):
-                warnings.warn(_COLUMN, DataConversionWarning, stacklevel=2)
+                warnings.warn(_COLUMN, DataConversionWarning, stacklevel=CALLER)
             rows = kernel.check_labelled(
                 X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty
             )

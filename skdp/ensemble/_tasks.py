@@ -7,6 +7,7 @@ which clip it, count failures as a public default and drop whatever is printed.
 from __future__ import annotations
 
 import copy
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "bare",
     "check_auto",
     "check_classes",
+    "check_jobs",
     "check_model",
     "parameters_of",
     "replaceable",
@@ -169,6 +171,17 @@ def check_auto(value: Any, name: str) -> int | None:
     return check_integer(value, name, low=1)
 
 
+def check_jobs(value: Any) -> None:
+    """Refuse what is no number of jobs for joblib."""
+    allowed = "n_jobs must be None or an integer other than 0 (-1: all cores)"
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{allowed}, got {type(value).__name__}")
+    if value == 0:
+        raise ValueError(f"{allowed}, got 0")
+
+
 def check_classes(classes: Any) -> NDArray:
     """Return the public class labels, sorted."""
     problem = ""
@@ -177,7 +190,8 @@ def check_classes(classes: Any) -> NDArray:
         found = np.unique(np.asarray(classes))
     except TypeError:
         problem = "classes must be labels of one type"
-    if found.dtype.kind in "US" and any(not isinstance(c, str | bytes) for c in classes):
+    text = str if found.dtype.kind == "U" else bytes
+    if found.dtype.kind in "US" and not all(isinstance(c, text) for c in classes):
         problem = "classes must be labels of one type"  # numbers beside text became text
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         problem = "classes must be finite, or text"

@@ -221,11 +221,12 @@ class _Muffled(io.TextIOBase):
     that took it for the real one meanwhile loses nothing.
     """
 
-    def __init__(self, stream: Any, heard: set[int]) -> None:
+    def __init__(self, stream: Any, heard: set[threading.Thread]) -> None:
         self._stream, self._heard, self.on = stream, heard, True
 
     def write(self, text: str) -> int:
-        heard = threading.get_ident() in self._heard and not getattr(_RUNNING, "block", False)
+        # By the object: the number of a thread that ended may be that of a block's thread next.
+        heard = threading.current_thread() in self._heard and not getattr(_RUNNING, "block", False)
         if self._stream is not None and (heard or not self.on):
             self._stream.write(text)
         return len(text)
@@ -239,7 +240,7 @@ class _Muffled(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def _silent(heard: set[int] | None = None) -> Iterator[None]:
+def _silent(heard: set[threading.Thread] | None = None) -> Iterator[None]:
     """Drop warnings and what is printed: both may quote rows. `heard`: threads that may print."""
     with quiet():
         allowed = set() if heard is None else heard
@@ -410,9 +411,9 @@ class BlockDoors(SmoothDoors):
                 X, y = self._part(positions)
                 yield delayed(_work)(task, X, y, seed, width, pid)
 
-        here, told = threading.get_ident(), 0
+        here, told = threading.current_thread(), 0
         # Displays have threads of their own, which were there before the blocks'.
-        heard = {thread.ident or 0 for thread in threading.enumerate()} if progress else set()
+        heard = set(threading.enumerate()) if progress else set()
         heard.discard(here)
         answers = np.full((int(n_blocks), width), np.nan)
         with self._foreign(), _silent(heard):

@@ -43,8 +43,10 @@ def _level(std: float, width: int, n_tests: int) -> float:
     log_tests = math.log(n_tests / _FAILURE)
     if width == 1:
         return std / math.sqrt(2) * log_tests
-    z = np.linspace(0.001, 0.999, 400) * math.acosh(1 + 1 / std**2)
-    return float(np.min((log_tests - width * np.log1p(-(std**2) * (np.cosh(z) - 1))) / z))
+    # With std^2 (cosh z - 1) = u^2 in (0, 1), and cosh z - 1 = 2 sinh(z / 2)^2.
+    u = np.linspace(0.001, 0.999, 400)
+    z = 2 * np.arcsinh(u / (math.sqrt(2) * max(std, 1e-300)))
+    return float(np.min((log_tests - width * np.log1p(-u * u)) / z))
 
 
 def _in_noise(part: Floats, std: float) -> int:
@@ -58,7 +60,10 @@ def _outermost(counts: Floats, std: float, n_tests: int) -> tuple[tuple[int, int
     """Return the first and last bin that stand clear of the noise, or the best guess; and which.
 
     Single bins first, then longer runs beside what was found, less their outer bins that look
-    empty. Noise is taken for rows with probability 0.1% if n_tests is that of all histograms.
+    empty. Noise is taken for rows with probability 0.1% if n_tests is that of all histograms. Then
+    the bin next to an end as long as it stands clear of the noise on its own and has a quarter of
+    the fullest: one test, so that half as many rows pass it, and a false alarm (0.1%) costs an
+    octave. Bins with less are left to the wider margin of who uses the bounds.
     """
     found: tuple[int, int] | None = None
     guess, most = (0, 0), -math.inf
@@ -77,7 +82,15 @@ def _outermost(counts: Floats, std: float, n_tests: int) -> tuple[tuple[int, int
         if ratio.max() > most:
             most, at = float(ratio.max()), int(np.argmax(ratio))
             guess = at, at + width - 1
-    return (found or guess), found is not None
+    if found is None:
+        return guess, False
+    first, last = found
+    level = max(_level(std, 1, 1), float(counts.max()) / 4)
+    while first > 0 and counts[first - 1] > level:
+        first -= 1
+    while last < counts.size - 1 and counts[last + 1] > level:
+        last += 1
+    return (first, last), True
 
 
 def _with_mirror(ends: tuple[int, int], counts: Floats, std: float) -> tuple[int, int]:

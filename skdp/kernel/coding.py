@@ -239,6 +239,8 @@ def _readable(column: Any) -> Any:
 
 def _known_again(domain: Domain, j: int, column: Any) -> bool:
     """Say whether all categories in a column of a container are read as what they are."""
+    if str(getattr(column, "dtype", "")) == "Object":
+        return False  # polars can do next to nothing with it
     codes, outside = domain.codes(j, _readable(column))
     return bool(np.array_equal(codes, np.arange(domain.sizes[j])) and not outside.any())
 
@@ -262,8 +264,11 @@ def _python(value: Any) -> Any:
         return value.to_pydatetime()
     if hasattr(value, "to_pytimedelta") and not value.nanoseconds:
         return value.to_pytimedelta()
-    plainly = isinstance(value, np.generic) and value.dtype.kind not in "mM"
-    return value.item() if plainly else value
+    if isinstance(value, np.generic):
+        item = value.item()
+        # Of some units, a date's item counts ticks.
+        return value if value.dtype.kind in "mM" and isinstance(item, int) else item
+    return value
 
 
 def _floats(values: Sequence[Any]) -> NDArray[np.float64]:
@@ -310,7 +315,7 @@ def _in_polars(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Fo
     elif isinstance(dtype, str):
         yield lambda: series(cells, dtype=module.Categorical)
     elif dtype is not None:
-        yield lambda: series(cells, dtype=dtype)
+        yield lambda: series(cells, dtype=dtype).cast(dtype)  # dates may come in another type
         yield lambda: series(cells).cast(dtype)
         yield lambda: series(_ticks(values)).cast(dtype)
     yield lambda: series(array) if array.dtype.kind != "O" else None
@@ -419,6 +424,10 @@ def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tupl
         if bins.integer and low <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= high:
             return values.astype(number), True
         return values, False
+    if bins.integer:
+        exact = 2.0 ** (np.finfo(number).nmant + 1)
+        kept = -exact <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= exact
+        return (values.astype(number), True) if kept else (values, False)
     # A shorter float: rounding must not move a point to the next cell.
     with np.errstate(all="ignore"):
         short = bins.edges.astype(number)
@@ -427,7 +436,7 @@ def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tupl
         beyond[-1] = short[-1] > bins.edges[-1]
         last = np.where(beyond, np.nextafter(short, number.type(-np.inf)), short)
         bottom, top = first[:-1], last[1:]
-    if bins.integer or not (np.isfinite(bottom) & np.isfinite(top) & (bottom <= top)).all():
+    if not (np.isfinite(bottom) & np.isfinite(top) & (bottom <= top)).all():
         return values, False
     return np.clip(values.astype(number), bottom[codes], top[codes]), True
 

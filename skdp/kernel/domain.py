@@ -219,7 +219,7 @@ class _Categories:
         except TypeError:
             raise TypeError(f"domain: categories of column {name} must be hashable") from None
         self.array = _as_array(self.values_)
-        self.is_text = any(isinstance(value, str) for value in self.values_)
+        self.is_text = any(isinstance(value, str | bytes) for value in self.values_)
         if len(self.known) != self.size:
             raise ValueError(f"domain: categories of column {name} must be distinct")
         if has_other and plain(other) not in self.known:
@@ -421,7 +421,7 @@ class Domain:
                     "categories of the domain"
                 )
             elif not table:
-                advice = "give a table, or an array of dtype object"
+                advice = "give numbers, a table, or an array of dtype object"
             raise TypeError(f"{text}: {advice}")
 
     def position(self, column: Any) -> int:

@@ -18,9 +18,12 @@ composition for exponential mechanisms", ICML, section 3 (bounded range).
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,18 +56,41 @@ def check_levels(levels: ArrayLike) -> list[Fraction]:
     Raises
     ------
     TypeError, ValueError
-        If they are none, not numbers, outside of [0, 1] or not strictly increasing.
+        Not numbers; none, outside of [0, 1] or not strictly increasing. The text quotes what is
+        wrong: levels are public.
     """
+    rule = "q must be a number in [0, 1] or several of them, strictly increasing"
     try:
         array = np.atleast_1d(np.asarray(levels))
     except ValueError:
-        array = np.zeros(0, dtype=object)
-    if array.dtype.kind not in "iuf":
-        raise TypeError("q must be a number in [0, 1] or several of them, strictly increasing")
-    good = array.ndim == 1 and array.size > 0 and bool(np.all((array >= 0) & (array <= 1)))
-    if not good or np.any(np.diff(array) <= 0):
-        raise ValueError("q must be a number in [0, 1] or several of them, strictly increasing")
-    return [exact_fraction(float(q)) for q in array]
+        raise ValueError(f"{rule}; got sequences of different lengths") from None
+    if array.dtype.kind == "O":  # integers beyond 64 bits, fractions, or no numbers
+        found = [_level_as_float(level, rule) for level in array.flat]
+        array = np.array(found).reshape(array.shape)
+    if array.dtype.kind not in "iuf" and array.size:
+        raise TypeError(f"{rule}; got {array.dtype.type.__name__}")
+    if array.ndim != 1:
+        raise ValueError(f"{rule}; got an array of {array.ndim} dimensions")
+    if not array.size:
+        raise ValueError(f"{rule}; got none")
+    found = [float(level) for level in array]
+    for level in found:
+        if not 0.0 <= level <= 1.0:
+            raise ValueError(f"{rule}; {level} is not in [0, 1]")
+    for level, following in pairwise(found):
+        if following <= level:
+            raise ValueError(f"{rule}; {following} comes after {level}")
+    return [exact_fraction(level) for level in found]
+
+
+def _level_as_float(level: Any, rule: str) -> float:
+    """Return one level as a float, infinite if it is too large for one."""
+    if isinstance(level, bool) or not isinstance(level, numbers.Real):
+        raise TypeError(f"{rule}; got {type(level).__name__}")
+    try:
+        return float(level)
+    except OverflowError:
+        return math.inf  # or minus that: neither is in [0, 1]
 
 
 def rounded_level(level: Fraction) -> Fraction:

@@ -267,7 +267,8 @@ class _Scorer:
         """Return `sums` without a matrix on the whole domain: group by group."""
         work, n = self._workload, len(cells)
         total = np.empty((n, work.n_queries), dtype=np.int64)
-        codes = np.column_stack(np.unravel_index(cells.reshape(-1), work.sizes))
+        # One column after the other in memory: each is read by itself.
+        codes = np.array(np.unravel_index(cells.reshape(-1), work.sizes)).T
         for g, group in enumerate(work.groups):
             flat = flat_codes(codes, work.sizes, group.attributes).reshape(n, -1)
             found = total[:, work.starts[g] : work.starts[g + 1]]

@@ -64,8 +64,9 @@ class DPHistogramDensity(BoxDensity):
         of rows (noisy where it is private), epsilon and delta.
     bounds : "private" or tuple (low, high), default="private"
         Box of the density, as numbers or arrays of shape (n_features,), from public knowledge;
-        rows outside are in no cell. ``"private"`` learns it, generously, for 10% of the allowance.
-        Not used for edges.
+        rows outside are in no cell. ``"private"`` learns it, generously, for 10% of the allowance,
+        which needs n epsilon of about 1,500 for each column (without delta); with fewer rows it may
+        be far off. Not used for edges.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -275,7 +276,8 @@ class DPHistogramDensity(BoxDensity):
         """Return how far noise alone will move the density, in total variation, before cut-offs.
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough. Half of the
-        expected integral of the absolute noise.
+        expected integral of the absolute noise. An expected value, not a bound, and so without the
+        ``beta`` of bounds. It takes learned bounds to be good: see `bounds`.
 
         Parameters
         ----------

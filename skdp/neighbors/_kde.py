@@ -86,7 +86,8 @@ class DPKernelDensity(BoxDensity):
     bounds : "private" or tuple (low, high), default="private"
         Box of the density, as numbers or arrays of shape (n_features,), from public knowledge. A
         row outside counts where it lies: its kernel reaches into the box, or does not.
-        ``"private"`` learns the box, generously, for 10% of the allowance.
+        ``"private"`` learns the box, generously, for 10% of the allowance, which needs n epsilon of
+        about 1,500 for each column (without delta); with fewer rows it may be far off.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -411,7 +412,8 @@ class DPKernelDensity(BoxDensity):
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough. Half of the
         expected integral over the bounds of the absolute noise; of the smallest bandwidth, if it
-        is to be chosen, so that larger ones have less.
+        is to be chosen, so that larger ones have less. An expected value, not a bound, and so
+        without the ``beta`` of bounds.
 
         Parameters
         ----------

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from skdp import kernel
 from skdp._scalers import Floats, Pair, Scaler, full_level
-from skdp.base import LEARNING_SHARE, check_bounds, check_step
+from skdp.base import check_bounds, check_step
 
 __all__ = ["QuantileFit", "check_choice"]
 
@@ -38,6 +38,20 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     if not (isinstance(value, str) and value in choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
+
+
+def _check_multiples(step: float | None, stated: Pair | None) -> None:
+    """Refuse a step that has no candidate in a column's stated bounds."""
+    if step is None or stated is None:
+        return
+    for j, (low, high) in enumerate(zip(*stated, strict=True)):
+        with np.errstate(over="ignore"):
+            first, last = np.ceil(low / step), np.floor(high / step)
+        if first > last:
+            raise ValueError(
+                f"step must have a multiple within bounds, got step={step} for bounds "
+                f"({low}, {high}) of column {j}"
+            )
 
 
 class QuantileFit(Scaler):
@@ -70,6 +84,7 @@ class QuantileFit(Scaler):
         step = _check_step(self.step, self.prior)
         rows = self._open(X)
         stated = check_bounds(self.bounds, rows.n_features)
+        _check_multiples(step, stated)
         self._check_release(rows.n_features, stated)
         if not levels:
             self.bounds_: Pair | None = stated
@@ -99,7 +114,9 @@ class QuantileFit(Scaler):
         """Return which part of the rows lies at most between a quantile and its release.
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough. It is a bound for
-        any rows, which 95% of releases of a column and level keep; most are several times closer.
+        any rows, as clipped to the stated bounds and rounded to the nearest candidate, which 95% of
+        releases of a column and level keep; most are several times closer. There is none for
+        learned bounds, which may be far off: with few rows, or more than 2**40 from 0.
 
         Parameters
         ----------
@@ -118,7 +135,8 @@ class QuantileFit(Scaler):
         Raises
         ------
         ValueError
-            If the mechanism is not ``"exponential"``: no bound holds for all rows then.
+            If the mechanism is not ``"exponential"``, or bounds are not stated: nothing holds for
+            all rows then.
         """
         n, d = self._sizes(n_samples, n_features)
         if self._check_mechanism() != "exponential":
@@ -128,15 +146,19 @@ class QuantileFit(Scaler):
             return 0.0
         step = _check_step(self.step, self.prior)
         stated = check_bounds(self.bounds, d)
+        if stated is None:
+            raise ValueError(
+                "bounds must be stated for expected_error: learned ones may miss any part of the "
+                "rows"
+            )
+        _check_multiples(step, stated)
         points = _POINTS
-        if step is not None and stated is not None:
+        if step is not None:
             with np.errstate(over="ignore", invalid="ignore"):
                 widest = float(np.max(stated[1] / step - stated[0] / step))
             points = min(widest + 1.0, 2.0**40) if math.isfinite(widest) else _POINTS
-        share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE
         pure = cost.mu is None
-        level = full_level(cost) * (share if pure else math.sqrt(share))
-        ranks = kernel.rank_scale(levels, level, d, pure=pure, adjacency=self._adjacency)
+        ranks = kernel.rank_scale(levels, full_level(cost), d, pure=pure, adjacency=self._adjacency)
         # Every round of the recursion adds the error of its own choice. All but the last choose a
         # place among equal rows too, as narrow as 1/n of a candidate.
         rounds = len(levels).bit_length()

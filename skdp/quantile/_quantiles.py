@@ -31,6 +31,16 @@ class _SmoothFit(QuantileFit):
     def _check_mechanism(self) -> str:
         noise = check_choice(self.noise, "noise", ("cauchy", "student", "laplace"))
         found = check_choice(self.mechanism, "mechanism", ("exponential", "smooth", "global"))
+        if found != "smooth" and noise != "cauchy":
+            raise ValueError(f"noise={noise!r} is for mechanism='smooth' only, not {found!r}")
+        if found != "exponential":
+            # Neither is used: accepted, it would be taken for what decided the candidates.
+            for name, default in (("step", None), ("prior", "uniform")):
+                value = getattr(self, name)
+                if value is not default and not (isinstance(value, str) and value == default):
+                    raise ValueError(
+                        f"{name}={value!r} is for mechanism='exponential' only, not {found!r}"
+                    )
         if found == "smooth" and noise == "laplace" and self.delta == 0:
             raise ValueError(
                 "noise='laplace' scaled to smooth sensitivity is private with delta > 0 only; "
@@ -108,7 +118,9 @@ class DPMedian(_SmoothFit):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound, which moves no
-        median that lies within. ``"private"`` learns them, generously, for 10% of the allowance.
+        median that lies within. ``"private"`` learns them, generously, for 10% of the allowance,
+        between -2**40 and 2**40 (about 1.1e12; what is nearer to 0 than 2**-40 is 0 to it). State
+        them for few rows, and for values that are far larger than their differences.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
         ``"exponential"`` chooses among public candidates by their distance in ranks.
         ``"smooth"`` adds `noise` scaled to the smooth sensitivity. ``"global"`` adds Laplace noise
@@ -117,14 +129,16 @@ class DPMedian(_SmoothFit):
     step : float or None, default=None
         For the exponential mechanism: the candidates are the multiples of it within the bounds, as
         1.0 for integers. None: about 2**18 to 2**19 points at equal distances. State it wherever
-        values repeat: the median of integers is then found exactly, with enough rows.
+        values repeat: the median of integers is then found exactly, with enough rows. Stated
+        bounds must hold a multiple of it.
     prior : {"uniform", "log"}, default="uniform"
         For the exponential mechanism without a step: candidates at equal distances, or at
         distances that grow with the distance from 0, over ten octaves. Public knowledge that
         values near 0 are likelier than values near the bounds: noise on few rows then goes less
         far.
     noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        For the smooth mechanism: heavy tails for pure epsilon, Laplace noise where ``delta > 0``.
+        For the smooth mechanism, and to be left alone for others: heavy tails for pure epsilon,
+        Laplace noise where ``delta > 0``.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -140,7 +154,8 @@ class DPMedian(_SmoothFit):
     Attributes
     ----------
     median_ : ndarray of shape (n_features,)
-        Released medians, within `bounds_`.
+        Released medians, within `bounds_`; but for a `step` of which no multiple lies within
+        learned bounds: then the multiple nearest to their middle.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
     n_features_in_ : int
@@ -165,7 +180,7 @@ class DPMedian(_SmoothFit):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (two histograms of octaves, 10% of the
+    **Privacy.** *Released*: bounds, if not stated (histograms of octaves, 10% of the
     allowance), and one value a column. *Sensitivity* of a candidate's score, its distance in
     ranks from the median: 1/2 if a row is added or removed, 1 if one is replaced. *Mechanism*:
     the exponential mechanism over all candidates, each column taking an equal part; for
@@ -298,7 +313,9 @@ class DPQuantile(_SmoothFit):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, generously, for 10% of the allowance.
+        them, generously, for 10% of the allowance, between -2**40 and 2**40 (about 1.1e12; what
+        is nearer to 0 than 2**-40 is 0 to it). State them for few rows, and for values that are
+        far larger than their differences.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
         ``"exponential"`` chooses among public candidates by their distance in ranks. ``"smooth"``
         adds `noise` scaled to the smooth sensitivity, each level with an equal part of the
@@ -308,14 +325,14 @@ class DPQuantile(_SmoothFit):
     step : float or None, default=None
         For the exponential mechanism: the candidates are the multiples of it within the bounds, as
         1.0 for integers. None: about 2**18 to 2**19 points at equal distances. State it wherever
-        values repeat.
+        values repeat. Stated bounds must hold a multiple of it.
     prior : {"uniform", "log"}, default="uniform"
         For the exponential mechanism without a step: candidates at equal distances, or at
         distances that grow with the distance from 0, over ten octaves. Public knowledge that
         values near 0 are likelier than values near the bounds.
     noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        For the smooth mechanism: heavy tails for pure epsilon; Laplace noise where ``delta > 0``,
-        for one level.
+        For the smooth mechanism, and to be left alone for others: heavy tails for pure epsilon;
+        Laplace noise where ``delta > 0``, for one level.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -332,7 +349,8 @@ class DPQuantile(_SmoothFit):
     ----------
     quantiles_ : ndarray of shape (n_quantiles, n_features)
         Released quantiles, one row a level as ``numpy.quantile`` with ``axis=0`` has them; within
-        `bounds_`, and not decreasing (but for ``"global"``).
+        `bounds_`, and not decreasing (but for ``"global"``). Not within them if no multiple of a
+        `step` lies within learned bounds: then the multiple nearest to their middle.
     q_ : ndarray of shape (n_quantiles,)
         The levels.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -359,7 +377,7 @@ class DPQuantile(_SmoothFit):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (two histograms of octaves, 10% of the
+    **Privacy.** *Released*: bounds, if not stated (histograms of octaves, 10% of the
     allowance), and the quantiles. *Mechanism*: the exponential mechanism over all candidates. The
     middle level is chosen first, then the middle ones of the levels on either side, among the rows
     on that side, and so on: floor(log2 m) + 1 rounds with an equal part of the allowance each.

@@ -53,16 +53,20 @@ class DPRobustScaler(QuantileFit):
     with_scaling : bool, default=True
         Divide by the range between two quantiles.
     quantile_range : tuple (low, high), default=(25.0, 75.0)
-        Levels of the two quantiles, in percent.
+        Levels of the two quantiles, in percent as in scikit-learn: (0.25, 0.75) are less than one
+        percent.
     unit_variance : bool, default=False
         Scale so that normal columns have variance 1.
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, generously, for 10% of the allowance.
+        them, generously, for 10% of the allowance, between -2**40 and 2**40 (about 1.1e12; what
+        is nearer to 0 than 2**-40 is 0 to it). State them for few rows, and for values that are
+        far larger than their differences.
     step : float or None, default=None
         Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
-        None: about 2**18 to 2**19 points at equal distances.
+        None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple
+        of it.
     prior : {"uniform", "log"}, default="uniform"
         Without a step: candidates at equal distances, or at distances that grow with the distance
         from 0, over ten octaves.
@@ -266,10 +270,13 @@ class DPQuantileTransformer(QuantileFit):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, generously, for 10% of the allowance.
+        them, generously, for 10% of the allowance, between -2**40 and 2**40 (about 1.1e12; what
+        is nearer to 0 than 2**-40 is 0 to it). State them for few rows, and for values that are
+        far larger than their differences.
     step : float or None, default=None
         Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
-        None: about 2**18 to 2**19 points at equal distances.
+        None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple
+        of it.
     prior : {"uniform", "log"}, default="uniform"
         Without a step: candidates at equal distances, or at distances that grow with the distance
         from 0, over ten octaves.
@@ -287,7 +294,8 @@ class DPQuantileTransformer(QuantileFit):
     Attributes
     ----------
     quantiles_ : ndarray of shape (n_quantiles, n_features)
-        Values at the levels `references_`, not decreasing; the first and last are the bounds.
+        Values at the levels `references_`, not decreasing; the first and last are the bounds,
+        widened to the outermost released value where a `step` has no multiple within learned ones.
     references_ : ndarray of shape (n_quantiles,)
         Levels from 0 to 1.
     bounds_ : tuple of two ndarrays of shape (n_features,)

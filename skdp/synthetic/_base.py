@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -145,10 +146,10 @@ class ReleaserMixin(PrivateMixin):
         Sets ``domain_``, ``n_features_in_`` and ``feature_names_in_``.
         """
         X, domain = self._open_domain(X)
-        self._table(np.zeros((0, domain.n_columns), dtype=np.int64))  # raises now, or never
         rows = kernel.check_coded(
             X, domain, estimator=type(self).__name__, allow_empty=self._allow_empty
         )
+        self._table(np.zeros((0, domain.n_columns), dtype=np.int64))  # raises now, or never
         validate_data(self, X, skip_check_array=True)
         return rows
 
@@ -240,6 +241,11 @@ class ReleaserMixin(PrivateMixin):
         check_is_fitted(self)
         if _is_queries(queries):
             return self._answers(as_queries(queries))
+        if queries is None or isinstance(queries, str | bytes | Real):
+            raise TypeError(
+                "queries must be made by conjunctions and its like, be a function of a row, a "
+                f"sequence of these, or a table of rows; got {type(queries).__name__}"
+            )
         X, _ = kernel.table_schema(queries, estimator=type(self).__name__)
         validate_data(self, X, reset=False, skip_check_array=True)
         codes = kernel.public_codes(

@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 COUNT_SHARE = Fraction(1, 50)  # of the allowance, for a private number of rows, which plans
 MOST_LEARNING = Fraction(1, 2)  # of the allowance, for bounds
-_SEEN = 1 / 8  # of the rows: an octave with so many should be seen when bounds are learned
+_SEEN = 1 / 6  # of the rows: an octave with so many should be seen when bounds are learned
 _OCTAVES = 161  # that a column's values are counted in: of both signs, and zero
 _DEFAULT_CELLS = 1000
 
@@ -36,16 +36,17 @@ _DEFAULT_CELLS = 1000
 def clear_count(d: int, level: float, adjacency: str, *, pure: bool) -> float:
     """Return how many rows an octave of one of d columns needs, to be told from noise.
 
-    `level` is what the learning of bounds may lose, epsilon or mu; half of it is for the octaves of
-    columns. With so many rows, noise alone passes in one of 1,000 fits.
+    `level` is what the learning of bounds may lose, epsilon or mu; of more than four columns, half
+    of it is for the octaves of each. Noise alone comes to so many rows in one of 1,000 fits.
     """
-    each = level / (2 * d) if pure else level / math.sqrt(2 * d)
+    parts = d if d <= 4 else 2 * d
+    each = level / (parts if pure else math.sqrt(parts))
     std = kernel.cells_noise(each, adjacency, pure=pure)[0]
     return std / math.sqrt(2) * math.log(d * _OCTAVES / 0.001)
 
 
 def learning_share(n: float, clear: float, *, pure: bool) -> Fraction:
-    """Return the share for bounds: 10%, or so much that an octave of an eighth of n rows is seen.
+    """Return the share for bounds: 10%, or so much that an octave of a sixth of n rows is seen.
 
     At most one half. `clear` is how many rows an octave needs if the whole allowance is for it.
     """
@@ -96,9 +97,9 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
         them, generously, and the grid is coarser then. That takes 10% of the allowance, or up to
-        half of it where rows are few. It needs n epsilon of about 1,000 for each column (without
-        delta; half as much where the number of rows is private): with fewer rows the bounds may be
-        far off, and `expected_error` is 1.
+        half of it where rows are few. It needs n epsilon of about 300 for each column, 700 of more
+        than four (without delta; half as much where the number of rows is private): with fewer
+        rows the bounds may be far off, and `expected_error` is 1.
     n_cells : int, default=1000
         Points of the grid from bound to bound, both included.
     grid : array-like of shape (n_points,), default=None
@@ -339,7 +340,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough. It is a bound for
         any rows and all columns together; most fits are several times closer. Where bounds are
-        learned, it holds for the column as clipped to them, and is 1 unless an octave with an eighth
+        learned, it holds for the column as clipped to them, and is 1 unless an octave with a sixth
         of the rows would stand clear of the noise.
 
         Parameters
@@ -365,7 +366,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
             raise ValueError(f"beta must be in (0, 1), got {float(beta)}")
         _, n_points, size = self._check_grid_and_size()
         check_bounds(self.bounds, d)
-        if self._learns_bounds() and self._clear(d, self._learning(n, d)) > _SEEN * n:
+        if self._learns_bounds() and self._clear(d, MOST_LEARNING) > _SEEN * n:
             return 1.0
         if size is None:
             size = self._tuned(float(n), n_points, d)

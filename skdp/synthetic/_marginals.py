@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdp import kernel
+from skdp._scalers import full_level
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.synthetic._base import ReleaserMixin, Tables
@@ -44,6 +45,33 @@ MAX_DATABASE = 2**20  # rows
 FORBIDDEN = 2.0**50  # rows: a penalty that no distance outweighs
 
 Measured = dict[Clique, tuple[Floats, float]]
+
+
+def clear_columns(sizes: Sequence[int], noise: float, total: float) -> list[int]:
+    """Return the single columns whose tables would not drown in this noise of a cell."""
+    return [a for a, size in enumerate(sizes) if noise * size <= NOISE * total]
+
+
+def planned_rounds(
+    cells: Sequence[int], n_columns: int, noise: float, total: float, *, pure: bool
+) -> int:
+    """Return how many rounds are planned: fewer where the noise of one would be too large.
+
+    Parameters
+    ----------
+    cells : sequence of int
+        Of every candidate's table.
+    n_columns : int
+    noise : float
+        Of a cell, if one table were measured with the whole allowance of measurements.
+    total : float
+        Number of rows.
+    pure : bool
+    """
+    needed = noise * float(np.median(cells)) / (NOISE * total)
+    rounds = 1 / max(needed if pure else needed**2, 1e-9)
+    most = min(ROUNDS * n_columns, len(cells))
+    return int(min(max(rounds, min(4, most)), most))
 
 
 class _Rounds:
@@ -127,10 +155,8 @@ class _Rounds:
                 self.measure((a,), share)
             return
         share = COLUMNS / len(self.sizes)
-        noise = self.noise(share)
-        for a in every:
-            if noise * self.sizes[a] <= NOISE * self.total:
-                self.measure((a,), share)
+        for a in clear_columns(self.sizes, self.noise(share), self.total):
+            self.measure((a,), share)
         # The others are candidates like larger sets.
         self.candidates = [(a,) for a in every if (a,) not in self.measured] + self.candidates
 
@@ -143,7 +169,10 @@ class _Rounds:
         groups = [kernel.Cells(s) for s in self.candidates]
         held = self.session.exact_answers(kernel.Workload(self.sizes, groups))
         for_choice = CHOICE_PURE if self.session.pure else CHOICE
-        share = (1 - self.spent) / self._planned(1 - for_choice)
+        cells = [self.cells(s) for s in self.candidates]
+        share = (1 - self.spent) / planned_rounds(
+            cells, len(self.sizes), self.noise(1 - for_choice), self.total, pure=self.session.pure
+        )
         while self.spent < 1:
             left = 1 - self.spent
             share = left if left < 2 * share else share
@@ -161,14 +190,6 @@ class _Rounds:
                 # What is left to learn is below the noise: halve the noise.
                 share *= 2 if self.session.pure else 4
         return self.fitted(model, ITERATIONS[1])
-
-    def _planned(self, part: Fraction) -> int:
-        """Return how many rounds are planned: fewer where the noise of one would be too large."""
-        typical = float(np.median([self.cells(s) for s in self.candidates]))
-        needed = self.noise(part) * typical / (NOISE * self.total)
-        rounds = 1 / max(needed if self.session.pure else needed**2, 1e-9)
-        most = min(ROUNDS * len(self.sizes), len(self.candidates))
-        return int(min(max(rounds, min(4, most)), most))
 
     def _questions(self, model: Model, noise: float) -> tuple[Tables, Floats]:
         """Return every candidate's table in the model, and its penalty: the noise to expect.
@@ -245,10 +266,10 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         `intervals`, `parities`, `linear_queries`, or a sum of such. The candidates are the sets of
         columns that they ask about, and the subsets of two and three columns of these. None: all
         pairs of columns. For most tables ``conjunctions(3)`` is better, where it is not too slow.
-    domain : Domain, Bins or int
-        The values that the columns may have, from public knowledge. `Bins` or an int k (the whole
-        numbers below k) stand for every column. There is no default that is safe: it must be
-        stated.
+    domain : Domain, mapping or sequence of columns, Bins or int
+        The values that the columns may have, from public knowledge; a mapping or a sequence of
+        columns is what `Domain` takes. `Bins` or an int k (the whole numbers below k) stand for
+        every column. There is no default that is safe: it must be stated.
     max_cells : int, default=65536
         In [8, 2**22]. How many cells the tables may have by which the fitted distribution is a
         product, beside those of single columns: more cells can tell more dependences, and take
@@ -267,11 +288,12 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
 
     Attributes
     ----------
-    database_ : ndarray or table of shape (n_rows_, n_features)
-        A synthetic table, in the form of X; `sample` draws others.
-    n_rows_ : int
+    database_ : ndarray or table of shape (n_samples_, n_features)
+        A synthetic table, in the form of X, with columns of the types of X where these can hold
+        all values of the domain; `sample` draws others.
+    n_samples_ : int
         Number of rows: that of X where it is public, else released; at most 2**20.
-    measured_ : tuple of tuple of int
+    measured_ : list of tuple of int
         The sets of columns, by position, whose tables were released.
     domain_ : Domain
         The domain of all columns.
@@ -345,6 +367,8 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     """
 
     database_: Any
+    n_samples_: int
+    measured_: list[Clique]
     privacy_: kernel.PrivacyCertificate
 
     def __init__(
@@ -391,10 +415,52 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
                 self._model = rounds.run()
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
-            self.measured_ = tuple(sorted(rounds.measured, key=lambda s: (len(s), s)))
-            self.n_rows_ = int(min(round(rounds.total), MAX_DATABASE))
-            self.database_ = self._table(self._model.sample(self.n_rows_, rng), rng)
+            self.measured_ = sorted(rounds.measured, key=lambda s: (len(s), s))
+            self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
+            self.database_ = self._table(self._model.sample(self.n_samples_, rng), rng)
         return self
+
+    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
+        """Return how far noise alone will move one cell of a measured table, on average.
+
+        Nothing is fitted, read or charged: it answers whether epsilon is enough. It is the mean
+        absolute noise of a cell of a table chosen in the first rounds; later ones have as much or
+        less. It is no bound on answers: those from tables that are not measured may be further off
+        by as much as the model does not know, and those from several cells or tables are closer or
+        further, as errors add up or cancel.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+
+        Returns
+        -------
+        error : float
+            A fraction of the rows, at most 1, which says that all tables will be noise.
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        domain, cost = self._known_domain(n_features), self.privacy_cost()
+        sizes, d, pure = domain.sizes, domain.n_columns, cost.mu is None
+        max_cells = check_integer(self.max_cells, "max_cells", low=8, high=MAX_WORK)
+        candidates = _candidates(_asked(self.queries, domain), sizes, max_cells)
+
+        def noise(share: Fraction) -> float:
+            level = full_level(cost) * float(share if pure else math.sqrt(share))
+            return kernel.cells_noise(level, self._adjacency, pure=pure)[1]
+
+        left = Fraction(1) if self._adjacency == "replace_one" else 1 - COUNT
+        if not candidates:
+            return min(noise(left / d) / n, 1.0)
+        alone = clear_columns(sizes, noise(COLUMNS / d), n)
+        left -= COLUMNS / d * len(alone)
+        tables = [(a,) for a in range(d) if a not in alone] + candidates
+        cells = [math.prod(sizes[a] for a in s) for s in tables]
+        measuring = 1 - (CHOICE_PURE if pure else CHOICE)
+        rounds = planned_rounds(cells, d, noise(measuring), n, pure=pure)
+        return min(noise(left / rounds * measuring) / n, 1.0)
 
     def _tables(self, sets: Iterable[Sequence[int]]) -> Tables:
         found = {tuple(s) for s in sets}

@@ -1,9 +1,9 @@
 """MWEM: a distribution on a public domain that answers many linear queries like private rows.
 
 Released, in rounds: the number of a marginal table (or a query) that the distribution so far
-answers badly, by the exponential mechanism, and that table with some more columns (or that answer)
-under noise. The distribution is fitted to all measurements after each round; that is post-processing. Every fit is
-(epsilon, delta)-differentially private.
+answers badly, by the exponential mechanism, and that table with some more columns (or that
+answer) under noise. The distribution is fitted to all measurements after each round; that is
+post-processing. Every fit is (epsilon, delta)-differentially private.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         What the distribution must answer well: made by `conjunctions`, `thresholds`, `intervals`,
         `parities`, `linear_queries`, or a sum of such; or a function of a row with values in
         [0, 1], or a sequence of any of these.
-    domain : Domain, Bins or int
-        The values that the columns may have, from public knowledge. `Bins` or an int k (the whole
-        numbers below k) stand for every column. There is no default that is safe: it must be
-        stated.
+    domain : Domain, mapping or sequence of columns, Bins or int
+        The values that the columns may have, from public knowledge; a mapping or a sequence of
+        columns is what `Domain` takes. `Bins` or an int k (the whole numbers below k) stand for
+        every column. There is no default that is safe: it must be stated.
     n_rounds : "auto" or int, default="auto"
         Number of measurements. ``"auto"`` follows the number of rows (as released, where it is
         private), the relation, epsilon and delta: more rounds tell more, each under more noise.
@@ -265,12 +265,19 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         if self.measure == AUTO:
             tables = all(isinstance(group, kernel.Cells) for group in work.groups)
         candidates = len(work.groups) if tables else work.n_queries
+        # Each round's noise has to be drawn exactly, with room for what the kernel rounds down.
+        drawable = max(int(2.0**50 * self.epsilon / (4 * (2 if tables else kernel.QUERY_UNIT))), 1)
         if isinstance(self.n_rounds, str):
             if self.n_rounds != AUTO:
                 raise ValueError(f"n_rounds must be 'auto' or an int, got {self.n_rounds!r}")
-            n_rounds = self._auto_rounds(n, tables)
+            n_rounds = min(self._auto_rounds(n, tables), drawable)
         else:
             n_rounds = check_integer(self.n_rounds, "n_rounds", low=1, high=LARGEST_ROUNDS)
+            if min(n_rounds, candidates) > drawable:
+                raise ValueError(
+                    f"n_rounds must be at most {drawable} at epsilon={self.epsilon:g}, got "
+                    f"{n_rounds}: more noise cannot be drawn exactly"
+                )
         n_rounds = min(n_rounds, candidates)
         return _Plan(work, tables, n_rounds, n_rounds < candidates)
 

@@ -202,7 +202,8 @@ class _Conjunctions(_OnColumns):
         sets = self._sets(domain, self.order)
         if not self.monotone:
             return [kernel.Cells(s) for s in sets]
-        code = {j: self._code(domain, j) for j in self._positions(domain)}
+        values = self._by_position(domain)
+        code = {j: self._code(domain, j, values) for j in self._positions(domain)}
         groups: list[kernel.Group] = []
         for s in sets:
             cell = 0
@@ -211,19 +212,30 @@ class _Conjunctions(_OnColumns):
             groups.append(kernel.Cells(s, np.array([cell])))
         return groups
 
-    def _code(self, domain: kernel.Domain, j: int) -> int:
+    def _by_position(self, domain: kernel.Domain) -> dict[int, Any]:
+        """Return the stated values by the columns' positions; refuse keys that name no column."""
+        if self.values is None:
+            return {}
+        if not isinstance(self.values, dict):
+            return dict.fromkeys(self._positions(domain), self.values)
+        found: dict[int, Any] = {}
+        for key, value in self.values.items():
+            try:
+                j = domain.position(key)
+            except ValueError:
+                raise ValueError(f"values names no column of the domain: {key!r}") from None
+            if j in found:
+                raise ValueError(f"values names a column twice: {key!r}")
+            found[j] = value
+        return found
+
+    @staticmethod
+    def _code(domain: kernel.Domain, j: int, values: dict[int, Any]) -> int:
         """Return the code of the value that a monotone conjunction asks of a column."""
-        label = j if domain.names is None else domain.names[j]
-        values = self.values
-        if isinstance(values, dict):
-            found = [values[key] for key in (label, j) if key in values]
-            if not found:
-                return domain.sizes[j] - 1
-            value = found[0]
-        elif values is None:
+        if j not in values:
             return domain.sizes[j] - 1
-        else:
-            value = values
+        label = j if domain.names is None else domain.names[j]
+        value = values[j]
         codes, outside = domain.codes(j, np.array([value], dtype=object))
         if outside[0]:
             raise ValueError(f"values: {value!r} is not in the domain of column {label!r}")
@@ -445,8 +457,9 @@ def conjunctions(
     columns : sequence, default=None
         Names or positions of the columns to choose from; None for all.
     values : value or mapping from column to value, default=None
-        For monotone conjunctions: the value of every column, or of each. A column's last category
-        if not given, which is 1 for a column of zeros and ones. Of `Bins`, any number in the cell.
+        For monotone conjunctions: the value of every column, or of each, by name or position. A
+        column's last category if not given, which is 1 for a column of zeros and ones. Of `Bins`,
+        any number in the cell. Names of no column are refused where the domain is known.
 
     Returns
     -------
@@ -565,6 +578,10 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     -----
     Coefficients other than 0 and 1 are rounded to multiples of 2**-20.
 
+    **Cost.** A function is called in Python once for every cell of the stated columns, 10 to 20
+    microseconds each: name the columns that it reads. On a domain of 2**20 cells a function of two
+    columns takes 0.1 seconds with ``columns=``, and 17 without, whenever it is asked.
+
     Examples
     --------
     >>> from skdp.synthetic import Bins, Domain, linear_queries
@@ -572,6 +589,12 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     >>> late = linear_queries(lambda row: row["origin"] == "JFK" and row["delay"] > 15)
     >>> late.workload(domain).answers([[10, 20], [30, 40]]).tolist()
     [40]
+
+    A function of few columns is asked at their cells only, if they are named.
+
+    >>> late = linear_queries(lambda row: row["delay"] > 15, columns=["delay"])
+    >>> late.workload(domain).answers([[10, 20], [30, 40]]).tolist()
+    [60]
     """
     if callable(q):
         return Functions([q], columns)

@@ -155,9 +155,14 @@ class Weights:
         off = float(np.abs(one.answers(marginal) + one.v * one.theta - one.target).max())
         theta = _best_exponents(one, np.maximum(marginal, TINY))
         factor = one.table(theta - one.theta)
-        factor = np.exp(factor - factor.max())
+        # The new table's largest cell sets the scale: measurements that contradict each other (of
+        # no rows, say, with next to no noise) leave only cells that were next to nothing before.
+        factor = np.exp(factor - (factor + np.log(np.maximum(marginal, TINY))).max())
+        total = float(factor @ marginal)
+        if total < 1e-10:
+            return off  # none of the cells that it wants has any weight left
         one.theta = theta
-        view.multiply(self.p, factor / (factor @ marginal))
+        view.multiply(self.p, factor / total)
         return off
 
 

@@ -12,7 +12,6 @@ together below 1e-4; seeds are fixed, so a result repeats itself until the noise
 from __future__ import annotations
 
 import math
-import multiprocessing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -383,31 +382,9 @@ def audited(pair: Pair, n_runs: int | None = None) -> AuditResult:
     )
 
 
-def audited_by_number(number: int) -> AuditResult:
-    return audited(PAIRS[number])
-
-
-@pytest.fixture(scope="module")
-def results(request):
-    """Audit the selected pairs, two at a time: they are half of the suite's time."""
-    asked = {  # doctests and other files' tests are among the items
-        item.callspec.params["pair"].name
-        for item in request.session.items
-        if item.path == request.path and item.name.startswith("test_the_claim_holds")
-    }
-    numbers = [i for i, pair in enumerate(PAIRS) if pair.name in asked]
-    if "fork" not in multiprocessing.get_all_start_methods() or len(numbers) < 2:
-        return {PAIRS[i].name: audited_by_number(i) for i in numbers}
-    # Forked, because the estimators of this file cannot be imported elsewhere.
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        found = pool.map(audited_by_number, numbers, chunksize=1)
-    return {PAIRS[i].name: result for i, result in zip(numbers, found, strict=True)}
-
-
-@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
-def test_the_claim_holds_and_a_twin_s_would_not(pair, results):
-    result = results[pair.name]
+def test_the_claim_holds_and_a_twin_s_would_not(pair):
+    result = audited(pair)
     assert result.passed
     mu = None if result.mu is None else result.mu / pair.factor
     twin = replace(result, epsilon=result.epsilon / pair.factor, mu=mu)

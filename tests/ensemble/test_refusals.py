@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from models import (
     LABELS,
@@ -23,6 +27,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.cluster import KMeans
 from sklearn.cross_decomposition import PLSRegression
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -68,7 +73,8 @@ BAD = [
     ({"n_blocks": 2.5}, TypeError, "n_blocks"),
     ({"n_blocks": "many"}, ValueError, "n_blocks"),
     ({"n_queries": 0}, ValueError, "n_queries"),
-    ({"n_jobs": "two"}, TypeError, "n_jobs"),
+    ({"n_jobs": "two"}, TypeError, "n_jobs must be None or an integer other than 0 .*, got str"),
+    ({"n_jobs": 0}, ValueError, "n_jobs must be None or an integer other than 0 .*, got 0"),
     ({"epsilon": 0}, ValueError, "epsilon"),
     ({"delta": 1.0}, ValueError, "delta"),
 ]
@@ -156,7 +162,34 @@ def test_models_of_counts_have_parameters_too():
     assert np.isfinite(model.predict(TEST)).all()
 
 
-@pytest.mark.parametrize("classes", [[0, "a"], [0.0, np.nan]])
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_public_columns_in_another_order_are_refused(make):
+    """Values would be taken for those of another column, silently."""
+    budget = budget_of(R)
+    frame = make({"a": X[:, 0], "b": X[:, 1]})
+    turned = make({"b": PUBLIC[:, 1], "a": PUBLIC[:, 0]})
+    other = make({"a": PUBLIC[:, 0], "c": PUBLIC[:, 1]})
+    for public in (turned, other):
+        model = voting(public=public, budget=budget)
+        with pytest.raises(ValueError, match="public must have the columns of X in the same order"):
+            model.fit(frame, LABELS)
+        assert not hasattr(model, "feature_names_in_")
+    assert budget.spent.epsilon == 0
+    # Names on one side only say nothing, and are no reason to warn.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        voting(public=make({"a": PUBLIC[:, 0], "b": PUBLIC[:, 1]}), n_blocks=4).fit(frame, LABELS)
+        voting(n_blocks=4).fit(frame, LABELS)
+        voting(public=turned, n_blocks=4).fit(X, LABELS)
+
+
+def test_the_warning_of_a_column_points_to_the_caller():
+    with pytest.warns(DataConversionWarning) as caught:
+        voting(n_blocks=4).fit(X, LABELS[:, None])
+    assert [one.filename for one in caught if one.category is DataConversionWarning] == [__file__]
+
+
+@pytest.mark.parametrize("classes", [[0, "a"], [0.0, np.nan], ["a", b"b"]])
 def test_classes_of_two_types_are_refused(classes):
     with pytest.raises(ValueError, match="classes must be"):
         voting(classes=classes).fit(X, LABELS)

@@ -146,7 +146,7 @@ def test_what_progress_raises_has_no_context_of_the_blocks(monkeypatch):
 
 def test_a_thread_that_was_there_is_heard_but_not_while_it_runs_a_block():
     stream = io.StringIO()
-    muffled = blocks._Muffled(stream, {threading.get_ident()})
+    muffled = blocks._Muffled(stream, {threading.current_thread()})
     muffled.write("heard ")
     blocks._RUNNING.block = True
     try:

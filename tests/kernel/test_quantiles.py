@@ -512,7 +512,7 @@ def test_memory_blocks_and_order_of_rows_change_nothing(monkeypatch, adjacency):
         ("median", TypeError),
         (None, TypeError),
         ([True], TypeError),
-        ([[0.1], [0.1, 0.2]], TypeError),
+        ([[0.1], [0.1, 0.2]], ValueError),
     ],
 )
 def test_bad_levels_take_nothing(levels, error):

@@ -244,7 +244,7 @@ def marked(value, kind=None):
         ([], "as many entries as X has rows"),
         (None, "requires y to be passed, but the target y is None"),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__ if " at 0x" in str(value) else str(value),
 )
 def test_bad_marks_raise_fixed_texts_that_quote_nothing(bad, text):
     texts = []

@@ -174,7 +174,7 @@ def test_dates(unit):
     for X in (days[:, None], pd.DataFrame({"day": days})):
         assert codes(X, domain)[:, 0].tolist() == [2, 0, 1]
     # No number: the ticks of a clock are none.
-    assert codes(days[:, None], Domain([BINS]))[:, 0].tolist() == [0, 0, 0]
+    assert codes(days[:, None].astype(object), Domain([BINS]))[2, 0] == 0
 
 
 def test_rows_far_behind_the_first_block_and_many_categories():
@@ -249,15 +249,19 @@ def test_names_and_positions():
 
 def test_schemas():
     frame = pd.DataFrame({"a": [1], "b": ["x"]})
-    for X, names, container in (
-        (frame, ("a", "b"), "pandas"),
-        (pl.from_pandas(frame), ("a", "b"), "polars"),
-        (pa.Table.from_pandas(frame), ("a", "b"), "pyarrow"),
-        (frame.to_numpy(), None, "numpy"),
-        (frame.to_numpy().tolist(), None, "numpy"),
+    frame["b"] = frame["b"].astype("string")
+    objects = (np.dtype(object),) * 2
+    for X, names, container, types in (
+        (frame, ("a", "b"), "pandas", (np.dtype(np.int64), pd.StringDtype())),
+        (pl.from_pandas(frame), ("a", "b"), "polars", (pl.Int64(), pl.String())),
+        (pa.Table.from_pandas(frame), ("a", "b"), "pyarrow", (pa.int64(), pa.string())),
+        (frame.to_numpy(), None, "numpy", objects),
+        (frame.to_numpy().tolist(), None, "numpy", objects),
     ):
         _, schema = kernel.table_schema(X, estimator="Test")
-        assert schema == kernel.Schema(2, names, container)
+        assert schema.types[1] in (types[1], pa.large_string())
+        assert schema == kernel.Schema(2, names, container, (types[0], schema.types[1]))
+        assert pickle.loads(pickle.dumps(schema)) == schema
 
 
 def test_equality_clones_and_pickles():
@@ -295,7 +299,13 @@ def test_equality_clones_and_pickles():
         ([2], {"outside": "ignore"}, ValueError, "outside must be 'clip' or 'refuse'"),
         ([2], {"other": {0: 5}}, ValueError, "other of column 0 must be one of its categories"),
         ([2], {"other": {1: 0}}, ValueError, "names no column of the domain: 1"),
-        ([BINS], {"other": {0: 0}}, ValueError, "has bins"),
+        ([BINS], {"other": {0: 5}}, ValueError, "other of column 0 must be a number within"),
+        ([BINS], {"other": {0: math.nan}}, ValueError, "other of column 0 must be a number within"),
+        ([BINS], {"other": {0: 10**400}}, ValueError, "other of column 0 must be a number within"),
+        ([BINS], {"other": {0: "1"}}, ValueError, "other of column 0 must be a number within"),
+        ([2], {"other": [1]}, TypeError, "other must be a mapping from column name"),
+        ([2], {"other": 1}, TypeError, "other must be a mapping from column name"),
+        (b"ab", {}, TypeError, "mapping or a sequence"),
     ],
 )
 def test_bad_domains(columns, options, error, match):
@@ -325,10 +335,115 @@ def test_bad_bins(edges, error):
         Bins(edges)
 
 
-@pytest.mark.parametrize("n_cells", [0, -1, 2.0, True, "3"])
+@pytest.mark.parametrize("n_cells", [0, -1, 2.0, True, "3", 2**16, 10**12])
 def test_bad_numbers_of_bins(n_cells):
     with pytest.raises(ValueError, match="n_cells"):
         Bins.regular(0, 1, n_cells)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "error", "match"),
+    [
+        ("a", 0, TypeError, "low must be a finite number, got str"),
+        (0, None, TypeError, "high must be a finite number, got NoneType"),
+        (True, 2, TypeError, "low must be"),
+        (0, [1], TypeError, "high must be"),
+        (1, 1, ValueError, "low must be below high"),
+        (2, 1, ValueError, "low must be below high"),
+        (math.nan, 1, ValueError, "low must be below high"),
+        (0, math.inf, ValueError, "low must be below high"),
+        (0, 10**400, ValueError, "low must be below high"),
+        (-1e308, 1e308, ValueError, "no further apart than the largest float"),
+    ],
+)
+def test_bad_ends_of_regular_bins(low, high, error, match):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(error, match=match):
+            Bins.regular(low, high, 4)
+        with pytest.raises(ValueError, match="edges must"):
+            Bins([-1e308, 1e308])
+
+
+def test_points_of_bins_lie_in_their_cells():
+    """Also where no float lies between the edges."""
+    edges = [1.0]
+    for _ in range(8):
+        edges.append(np.nextafter(edges[-1], 2.0))
+    bins = Bins(edges)
+    for rng in (None, *map(np.random.default_rng, range(20))):
+        assert np.array_equal(bins.codes(bins.values(np.arange(8), rng))[0], np.arange(8))
+
+
+def test_where_what_is_no_number_goes():
+    cells = _column([math.nan, None, pd.NA, "b", Rude(), -5, 9, 0.5])
+    given = [1, 1, 1, 1, 1, 0, 2, 0]
+    domain = Domain({"a": BINS, "b": BINS}, other={"a": 1.5})
+    assert codes(np.hstack([cells, cells]), domain)[:, 0].tolist() == given
+    assert codes(np.hstack([cells, cells]), domain)[:, 1].tolist() == [0, 0, 0, 0, 0, 0, 2, 0]
+    floats = np.array([[math.nan, math.nan], [0.5, 3.0]])
+    for X in (floats, pd.DataFrame(floats, columns=["a", "b"]), floats.astype(np.float32)):
+        assert codes(X, domain).tolist() == [[1, 0], [0, 2]]
+    nullable = pl.DataFrame({"a": [None, 3], "b": [None, 3]})
+    assert codes(nullable, domain).tolist() == [[1, 0], [2, 2]]
+    assert domain.column(0) == BINS
+    assert domain != Domain({"a": BINS, "b": BINS})
+    assert pickle.loads(pickle.dumps(domain)) == domain
+    with pytest.raises(ValueError, match="outside of the stated domain"):
+        codes(floats, Domain([BINS, BINS], other={0: 1.5}, outside="refuse"))
+
+
+DATES = pd.to_datetime(["2020-01-01", "2020-01-02"])
+TEMPORAL = {
+    "numpy": DATES.to_numpy()[:, None],
+    "numpy durations": (DATES - DATES[0]).to_numpy()[:, None],
+    "pandas": pd.DataFrame({"x": DATES}),
+    "pandas zone": pd.DataFrame({"x": DATES.tz_localize("UTC")}),
+    "pandas durations": pd.DataFrame({"x": DATES - DATES[0]}),
+    "pandas periods": pd.DataFrame({"x": DATES.to_period("D")}),
+    "pandas arrow": pd.DataFrame({"x": pd.Series(DATES, dtype="timestamp[us][pyarrow]")}),
+    "polars": pl.DataFrame({"x": DATES.to_numpy()}),
+    "polars dates": pl.DataFrame({"x": list(DATES.date)}),
+    "polars times": pl.DataFrame({"x": [datetime.time(1), datetime.time(2)]}),
+    "pyarrow": pa.table({"x": DATES.to_numpy()}),
+    "pyarrow dates": pa.table({"x": list(DATES.date)}),
+    "pyarrow times": pa.table({"x": [datetime.time(1), datetime.time(2)]}),
+    "pyarrow durations": pa.table({"x": [datetime.timedelta(1), datetime.timedelta(2)]}),
+}
+TEXT = {
+    "numpy": np.array([["1"], ["2"]]),
+    "pandas": pd.DataFrame({"x": pd.array(["1", "2"], dtype="string")}),
+    "pandas arrow": pd.DataFrame({"x": pd.array(["1", "2"], dtype="string[pyarrow]")}),
+    "polars": pl.DataFrame({"x": ["1", "2"]}),
+    "polars categories": pl.DataFrame({"x": pl.Series(["1", "2"], dtype=pl.Categorical)}),
+    "polars enumeration": pl.DataFrame({"x": pl.Series(["1", "2"], dtype=pl.Enum(["1", "2"]))}),
+    "pyarrow": pa.table({"x": ["1", "2"]}),
+    "pyarrow dictionary": pa.table({"x": pa.array(["1", "2"]).dictionary_encode()}),
+}
+
+
+@pytest.mark.parametrize("X", TEMPORAL.values(), ids=TEMPORAL)
+def test_dates_are_no_numbers(X):
+    """A column's type is public, and all its rows would go to one cell."""
+    match = "dates, times or durations.*column ('x'|0).*Bins.*convert them to numbers"
+    for outside in ("clip", "refuse"):
+        with pytest.raises(TypeError, match=match):
+            codes(X, Domain([BINS], outside=outside))
+    assert codes(X, Domain([["a", "b"]])).tolist() == [[1], [1]]
+
+
+@pytest.mark.parametrize("X", TEXT.values(), ids=TEXT)
+@pytest.mark.parametrize("spec", [BINS, [1, 2]], ids=["bins", "categories"])
+def test_text_is_no_number(X, spec):
+    with pytest.raises(TypeError, match=r"text.*column ('x'|0).*(Bins|no text among)"):
+        codes(X, Domain([spec]))
+    assert codes(X, Domain([["2", "1"]])).tolist() == [[1], [0]]
+
+
+def test_objects_are_decided_cell_by_cell():
+    for cells in (["1", DATES[0]], [DATES[0], DATES[1]], ["1", "x"]):
+        for X in (_column(cells), pd.DataFrame({"x": pd.Series(cells, dtype=object)})):
+            codes(X, Domain([BINS]))
 
 
 def test_the_rows_of_a_table_are_refused_without_a_charge_by_their_shape():

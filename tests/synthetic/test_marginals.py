@@ -22,7 +22,7 @@ from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, conjunctions, li
 from skdp.synthetic import _marginals as marginals_module
 from skdp.synthetic._trees import Model, Tree, clique_size, fit_model, tree_size
 
-NLTCS = Path(__file__).parents[3] / "shared" / "data" / "nltcs.csv"
+NLTCS = Path(__file__).parents[1] / "data" / "nltcs.csv.gz"
 
 
 def dense(sizes, potentials):
@@ -191,7 +191,7 @@ def test_mixed_tables_of_many_cells(delta):
     found = synthetic(delta=delta).fit(TABLE)
     table = found.database_
     assert list(table.columns) == list(TABLE.columns)
-    assert found.n_rows_ == len(table) == N
+    assert found.n_samples_ == len(table) == N
     assert set(table["origin"].dropna()) == {"EWR", "JFK", "LGA"}
     assert table["gate"].between(0, 400).all()
     assert (table["gate"] % 1 == 0).all()
@@ -235,11 +235,33 @@ def test_the_allowance_is_spent_to_the_last_part(columns, epsilon, delta, relati
     certificate = found.privacy_
     assert sum(r.share for r in certificate.releases) == pytest.approx(1.0, abs=1e-12)
     assert (certificate.epsilon, certificate.delta) == (epsilon, delta)
-    assert 1 <= found.n_rows_ <= 2**20
+    assert 1 <= found.n_samples_ <= 2**20
     counted = [r for r in certificate.releases if r.name == "count"]
     assert len(counted) == (relation == "add_or_remove_one")
     if relation == "replace_one":
-        assert found.n_rows_ == N
+        assert found.n_samples_ == N
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("columns", [["night"], ["night", "hour"], ["origin", "hour", "delay"]])
+def test_expected_error_is_the_noise_of_the_first_table_that_is_chosen(columns, delta, relation):
+    budget = PrivacyBudget(1.0, delta, adjacency=relation)
+    domain = Domain({name: DOMAIN.column(DOMAIN.position(name)) for name in columns})
+    found = synthetic(domain=domain, epsilon=1.0, delta=delta, budget=budget)
+    expected = found.expected_error(N)
+    records = list(found.fit(TABLE[columns]).privacy_.releases)
+    names = [r.name for r in records]
+    first = names.index("choice of a table") + 1 if len(columns) > 1 else -1
+    scale = records[first].scale
+    mean = scale if delta == 0 else scale * math.sqrt(2 / math.pi)
+    # The number of rows that a fit plans with is noisy under A.
+    assert expected == pytest.approx(mean / N, rel=1e-3 if relation == "replace_one" else 0.1)
+    assert isinstance(found.measured_, list)
+    assert found.expected_error(1) == 1.0
+    assert found.expected_error(10 * N) < expected
+    with pytest.raises(ValueError, match="n_samples"):
+        found.expected_error(0)
 
 
 def test_columns_that_would_drown_in_noise_are_not_measured_by_themselves():
@@ -291,13 +313,9 @@ def test_answers_that_need_too_large_a_table(monkeypatch):
 
 
 def of_disabilities():
-    """Return the NLTCS table, or one of 16 columns with a common cause where it is not there."""
-    if NLTCS.exists():
-        table = pd.read_csv(NLTCS)
-        return np.repeat(table.to_numpy()[:, :16], table["count"], axis=0)
-    rng = np.random.default_rng(0)
-    severity = rng.exponential(0.5, (21_574, 1))
-    return (rng.random((21_574, 16)) < 1 - np.exp(-severity * rng.uniform(0.2, 1, 16))).astype(int)
+    """Return the NLTCS table, 21,574 rows of 16 binary columns."""
+    table = pd.read_csv(NLTCS)
+    return np.repeat(table.to_numpy()[:, :16], table["count"], axis=0)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "part"), [(1.0, 1e-6, 0.6), (0.1, 0.0, 0.1)])

@@ -118,6 +118,30 @@ def test_no_target_is_too_far():
     assert model.p.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("epsilon", [1e3, 1e5, 1e9])
+def test_no_rows_and_hardly_any_noise_leave_a_distribution(epsilon):
+    """What is measured of no rows contradicts itself, as fractions of one row at least."""
+    rng = np.random.default_rng(0)
+    for seed in range(4):
+        released = MWEMReleaser(
+            linear_queries(rng.random((13, 4))), domain=Domain([1, 4]), n_rounds=13,
+            epsilon=epsilon, budget=PrivacyBudget(1e10, adjacency="add_or_remove_one"),
+            random_state=seed,
+        ).fit(np.zeros((0, 2), dtype=int))  # fmt: skip
+        assert (released.weights_ >= 0).all()
+        assert released.weights_.sum() == pytest.approx(1.0)
+
+
+def test_noise_that_cannot_be_drawn_is_refused_before_the_charge():
+    budget = PrivacyBudget(1.0)
+    queries = linear_queries(RNG.random((10_001, 4)))
+    released = MWEMReleaser(queries, domain=2, n_rounds=10_000, epsilon=4e-6, budget=budget)
+    with pytest.raises(ValueError, match="n_rounds must be at most 1073 at epsilon=4e-06"):
+        released.fit(np.zeros((9, 2), dtype=int))
+    assert budget.spent.epsilon == 0
+    released.set_params(n_rounds="auto").fit(np.zeros((9, 2), dtype=int))
+
+
 # --- columns measured with those that were chosen -----------------------------------------------
 
 

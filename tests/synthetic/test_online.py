@@ -243,6 +243,25 @@ def test_bad_parameters_charge_nothing(options, error, text):
     assert budget.charges == []
 
 
+@pytest.mark.parametrize("alpha", [1e-5, 1e-8, 1e-300])
+@pytest.mark.parametrize("epsilon", [1.0, 1e-6])
+def test_an_alpha_beyond_what_rows_can_pay_for_leaves_one_update(alpha, epsilon):
+    estimator = online(alpha=alpha, epsilon=epsilon, n_updates="auto")
+    with estimator.fit(table(50)) as fitted:
+        assert fitted.n_updates_ == 1
+        assert 0.0 <= fitted.answer(lambda row: row[0] == 0) <= 1.0
+    assert estimator.expected_error(50, 4) == 1.0
+
+
+def test_too_little_epsilon_for_any_comparison():
+    for n_updates, options in ((1, {"n_updates": "auto", "alpha": 1e-8}), (7, {"n_updates": 7})):
+        estimator = online(epsilon=1e-12, **options)
+        with pytest.raises(ValueError, match=f"n_updates = {n_updates} at epsilon = 1e-12 needs"):
+            estimator.fit(table(50))
+    with pytest.raises(ValueError, match="n_updates = 1000"):
+        online(n_updates=10**400).fit(table(50))
+
+
 def test_the_number_of_updates_is_that_of_the_theory_or_what_the_rows_can_pay_for():
     options = {"alpha": 0.5, "n_updates": "auto"}
     assert online(**options).fit(table(1)).n_updates_ == 1

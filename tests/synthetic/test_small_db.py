@@ -283,13 +283,33 @@ def test_expected_error_needs_the_number_of_columns():
             np.zeros((9, 10)),
             "180 queries .* 1,024 cells, tables of 3 points: there are 179,481,600 of",
         ),
-        ({"alpha": 1e-6}, np.zeros((9, 3)), "alpha=1e-06 needs a table of 1589026915174 points"),
+        (
+            {"size": 3, "domain": 3},
+            np.zeros((9, 6)),
+            "729 cells, tables of 3 points: there are 64,836,045 of these, .* larger alpha.*=K",
+        ),
+        # Just above the limits: the same text.
+        ({"size": 34}, np.zeros((9, 3)), "there are 22,481,940 of these, .* larger alpha.*=K"),
+        (
+            {"size": 12, "queries": [conjunctions(3)] * 4},
+            np.zeros((9, 4)),
+            "17,383,860 of these takes too many steps. Use a larger alpha.*=K",
+        ),
+        ({"alpha": 1e-6}, np.zeros((9, 3)), r"alpha=1e-06 needs a table of 1.59e\+12 points"),
+        ({"alpha": 1e-160}, np.zeros((9, 3)), "alpha=1e-160 needs a table of more than"),
+        ({"alpha": 1e-300, "size": "source"}, np.zeros((9, 3)), "alpha=1e-300 needs a table of"),
+        (
+            {"alpha": 5e-324, "queries": thresholds(), "domain": 9},
+            np.zeros((9, 1)),
+            "alpha=5e-324 needs a table of more than",
+        ),
+        ({"candidates": 20_001_000, "size": 1}, np.zeros((9, 3)), "candidates are too many to sco"),
         ({"candidates": 2**20}, np.zeros((9, 16)), "1,048,576 candidates are too many"),
         ({"candidates": 9}, np.zeros((9, 70)), r"about 10\*\*21 cells"),
         (
             {"queries": thresholds(), "domain": 60_000, "size": 5000},
             np.zeros((9, 1)),
-            "60,000 cells",
+            "60,000 cells.*Use a larger alpha or a smaller size",
         ),
     ],
 )
