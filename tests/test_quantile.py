@@ -449,3 +449,11 @@ def test_bounds_as_wide_as_floats_are_have_a_certificate():
     median = DPMedian(mechanism="smooth", bounds=(-1e308, 1e308), budget=budget)
     median.fit(np.zeros((99, 1)))
     assert median.privacy_.to_dict()["releases"][0]["sensitivity"] is None
+
+
+def test_a_step_divides_its_bounds_as_decimals():
+    """Three tenths are three times a tenth, which floats would not say."""
+    model = DPMedian(bounds=(0, 0.3), step=0.1, epsilon=1e6, random_state=0)
+    assert model.fit(np.full((50, 1), 0.3)).median_[0] == 0.3
+    model = DPMedian(bounds=(0.7, 2.1), step=0.7, epsilon=1e6, random_state=0)
+    assert model.fit(np.full((50, 1), 9.0)).median_[0] == pytest.approx(2.1)

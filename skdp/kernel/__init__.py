@@ -21,7 +21,7 @@ from skdp.kernel.features import KernelMap, LinearImage
 from skdp.kernel.gaps import open_session_with_gaps
 from skdp.kernel.order import smooth_sensitivity
 from skdp.kernel.protect import Ball, Box, Projection
-from skdp.kernel.quantiles import check_levels, rank_scale
+from skdp.kernel.quantiles import check_levels, multiples, rank_scale
 from skdp.kernel.queries import MAX_CELLS, ScaledBall, check_labelled_table, check_table
 from skdp.kernel.release import Release
 from skdp.kernel.rows import (
@@ -116,6 +116,7 @@ __all__ = [
     "laplace_kappa",
     "largest_threshold_size",
     "marginals",
+    "multiples",
     "n_multisets",
     "opaque_rows",
     "open_session",

@@ -35,7 +35,7 @@ from skdp.kernel.release import Release, Share, exact_fraction
 from skdp.kernel.statistics import REPLACE_ONE
 from skdp.kernel.tape import current_tape
 
-__all__ = ["PRIORS", "QuantileDoors", "check_levels", "rank_scale"]
+__all__ = ["PRIORS", "QuantileDoors", "check_levels", "multiples", "rank_scale"]
 
 Ints = NDArray[np.int64]
 PRIORS = ("uniform", "log")
@@ -237,6 +237,16 @@ def from_octaves(y: Floats) -> Floats:
     return np.copysign(np.ldexp(1.0 + fraction, whole.astype(np.int64)) - 1.0, y)
 
 
+def multiples(low: float, high: float, step: float) -> tuple[int, int]:
+    """Return the first and last whole number whose product with the step lies within the bounds.
+
+    As decimals: 0.3 is three times 0.1, which it is not as a float. The first is above the last
+    where there is none.
+    """
+    exact = exact_fraction(step)
+    return math.ceil(exact_fraction(low) / exact), math.floor(exact_fraction(high) / exact)
+
+
 class Lattice:
     """The public candidates of one feature, numbered 0 .. size - 1 in ascending order.
 
@@ -257,7 +267,7 @@ class Lattice:
         self.low, self.high = low, high
         self.step = self.unit = 0.0
         if step is not None and max(abs(low), abs(high)) / step < 2.0**52:
-            first, last = math.ceil(low / step), math.floor(high / step)
+            first, last = multiples(low, high, step)
             if first > last:
                 first = last = round((low / 2 + high / 2) / step)
             if last - first < _LARGEST_LATTICE:

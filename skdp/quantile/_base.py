@@ -45,8 +45,7 @@ def _check_multiples(step: float | None, stated: Pair | None) -> None:
     if step is None or stated is None:
         return
     for j, (low, high) in enumerate(zip(*stated, strict=True)):
-        with np.errstate(over="ignore"):
-            first, last = np.ceil(low / step), np.floor(high / step)
+        first, last = kernel.multiples(float(low), float(high), step)
         if first > last:
             raise ValueError(
                 f"step must have a multiple within bounds, got step={step} for bounds "
