@@ -721,8 +721,9 @@ def test_every_function_says_what_it_releases(name):
     assert [e for e in errors if e[0] in checks] == []
 
 
+@pytest.mark.parametrize("nan_policy", ["raise", "omit"])
 @pytest.mark.parametrize("method", ["ask", "close", "__exit__"])
-def test_a_query_cannot_ask_or_close_its_session(method):
+def test_a_query_cannot_ask_or_close_its_session(method, nan_policy):
     """One row would decide whether there is an answer more, or any at all."""
     arguments = {"ask": [lambda row: 1.0], "close": [], "__exit__": [None, None, None]}[method]
 
@@ -733,12 +734,18 @@ def test_a_query_cannot_ask_or_close_its_session(method):
 
     left, answers = [], []
     for table in (np.zeros((9, 1)), np.eye(9)[:, :1]):
-        with statistics.query_session(table, epsilon=1e9) as session:
+        budget = PrivacyBudget(1e9)
+        with statistics.query_session(
+            table, nan_policy=nan_policy, epsilon=1e9, budget=budget
+        ) as session:
             answers.append(9 * float(session.ask(meddling)))
-            left.append((session.remaining, len(session.privacy_.releases)))
+            left.append((session.remaining, [one.epsilon for one in session.privacy_.releases]))
         with pytest.raises(BudgetExceededError):
             session.ask(lambda row: 1.0)
-    assert left[0] == left[1] == (0.9, 1)
+        described = [one["epsilon"] for charge in budget.charges for one in charge.releases]
+        assert described == left[-1][1]
+    assert left[0] == left[1]
+    assert left[0][0] == 0.9
     np.testing.assert_allclose(answers, [9, 8], atol=0.01)  # the failing row counts as 0
 
 
@@ -763,6 +770,42 @@ def test_queries_have_at_least_the_smallest_level():
         with pytest.raises(ValueError, match="share must leave"):
             session.ask(lambda row: 1.0, share=1e-30)
         assert session.remaining == 1
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        list,
+        np.array,
+        pd.Series,
+        lambda days: np.array(days).astype("M8[ns]"),
+        lambda days: [pd.Timestamp(day) for day in days],
+        lambda days: [day.item() for day in days],
+    ],
+    ids=["list", "array", "series", "nanoseconds", "timestamps", "dates"],
+)
+def test_dates_are_labels_whatever_holds_them(hold):
+    days = [np.datetime64("2020-01-01"), np.datetime64("2020-01-02")]
+    options = {"bounds": (0, 10), "epsilon": 1e4, "random_state": 0}
+    for classes in (days, np.array(days), [pd.Timestamp(day) for day in days]):
+        found = statistics.subset_sums(
+            np.full(5, 10.0), hold(days * 2 + days[:1]), classes=classes, **options
+        )
+        np.testing.assert_allclose(found, [30, 20], atol=0.1)
+    missing = [*days, np.datetime64("NaT")]
+    with pytest.raises(ValueError, match="labels"):
+        statistics.subset_sums(np.full(3, 10.0), missing, classes=days, **options)
+    found = statistics.subset_sums(
+        np.full(3, 10.0), missing, classes=days, nan_policy="omit", **options
+    )
+    np.testing.assert_allclose(found, [10, 10], atol=0.1)
+
+
+def test_long_integers_are_labels_of_their_own():
+    labels = np.array([2**53 + 1, 2**53])
+    for dtype in (np.uint64, np.int64, object):
+        codes = kernel.label_codes(labels, np.array([2**53, 2**53 + 1], dtype=dtype))
+        assert codes.tolist() == [1, 0]
 
 
 def test_a_step_may_be_any_number():

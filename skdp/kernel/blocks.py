@@ -15,6 +15,7 @@ Proofs: kernel/README.md, "Disjoint blocks".
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import math
@@ -32,6 +33,7 @@ from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 
 from skdp.kernel import sampling
+from skdp.kernel.cells import no_restart, plain
 from skdp.kernel.doors import attempt, interruptible, quiet, released
 from skdp.kernel.protect import Box, Floats, isqrt_up
 from skdp.kernel.release import Release, Share
@@ -87,29 +89,46 @@ def _flat(y: Any) -> tuple[NDArray, str]:
 
 
 def _is_missing(label: Any) -> bool:
-    """Say whether a label of any type is missing: None, NaN, NaT, NA."""
-    if label is None or type(label).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(label, float | np.floating) and not math.isfinite(label)
+    """Say whether a label of any type is missing (None, NaN, NaT, NA) or infinite."""
+    if isinstance(label, float | np.floating):
+        return not math.isfinite(label)
+    missing: bool = attempt(lambda: plain(label) is None, False, no_restart)
+    return missing
+
+
+def _scalars(values: NDArray) -> list[Any]:
+    """Return the entries of an array; dates as such, and not as counts of their unit."""
+    return list(values) if values.dtype.kind in "mM" else values.tolist()
+
+
+def _comparable(a: np.dtype, b: np.dtype) -> bool:
+    """Say whether numbers of two types are compared exactly by numpy."""
+    if not {a.kind, b.kind} <= set("biuf"):
+        return False
+    longest = max([d.itemsize for d in (a, b) if d.kind in "iu"], default=0)
+    return np.result_type(a, b).kind != "f" or longest < 8
 
 
 def label_codes(labels: NDArray, classes: NDArray) -> NDArray[np.int64]:
     """Return the position of each label in the sorted classes, -1 for one that is not there.
 
-    Guarantee: an entry depends on its label only, and nothing raises.
+    Numbers, dates and durations are the same whatever holds them. Guarantee: an entry depends on
+    its label only, and nothing raises.
     """
-    kinds = {labels.dtype.kind, classes.dtype.kind}
-    if kinds <= set("biuf") or kinds in ({"M"}, {"m"}):
+    if _comparable(labels.dtype, classes.dtype):
         place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         return np.where(classes[place] == labels, place, -1)
-    known = {label: code for code, label in enumerate(classes.tolist())}
-    with contextlib.suppress(Exception):  # a label's own hash or comparison
-        return np.array([known.get(label, -1) for label in labels.tolist()], dtype=np.int64)
-    codes = np.full(len(labels), -1, dtype=np.int64)
-    for i, label in enumerate(labels.tolist()):
-        with contextlib.suppress(Exception):
-            codes[i] = known.get(label, -1)
-    return codes
+    known = {plain(label): code for code, label in enumerate(_scalars(classes))}
+
+    def code(label: Any) -> int:
+        return known.get(plain(label), -1)
+
+    items = _scalars(labels)
+    # All at once, unless a label's own hash or comparison fails.
+    codes = attempt(lambda: [code(label) for label in items], None, no_restart)
+    if codes is None:
+        codes = [attempt(functools.partial(code, label), -1, no_restart) for label in items]
+    return np.array(codes, dtype=np.int64)
 
 
 def check_labelled(
@@ -180,7 +199,7 @@ def check_labels(
         if labels.dtype.kind == "f":
             missing = ~np.isfinite(labels)
         elif labels.dtype.kind in "OmM":
-            missing = np.array([_is_missing(label) for label in labels.tolist()], dtype=bool)
+            missing = np.array([_is_missing(label) for label in _scalars(labels)], dtype=bool)
         numbers = label_codes(labels, classes)
     elif not problem:
         found, failed = _to_float(labels)

@@ -28,7 +28,6 @@ CATEGORY, ENUM = "category", "enum"  # types that list their values, without the
 _PANDAS = ("Int", "UInt", "Float", "Boolean", "String", "DatetimeTZ", "Period")
 _ARROW = (
     "TimestampType", "DurationType", "Time32Type", "Time64Type", "FixedSizeBinaryType",
-    "Decimal32Type", "Decimal64Type", "Decimal128Type", "Decimal256Type",
 )  # fmt: skip
 
 __all__ = ["CodedRows", "Schema", "check_coded", "decoded", "public_codes", "table_schema"]
@@ -106,21 +105,26 @@ def _type_of(dtype: Any) -> Any:
     """Return a column's type as far as no value is in it: `CATEGORY`, or None if it is nested.
 
     The list of values in a type (pandas' categories, polars' enumerations) may have been read off
-    the private rows. It is left behind: a released column has the categories of the domain.
+    the private rows. It is left behind: a released column has the categories of the domain. So are
+    what one cell decides where nobody states it: the length of the longest text, the digits of
+    decimals, the width of the numbers of a dictionary.
     """
     if isinstance(dtype, np.dtype):
+        if dtype.kind in "US":
+            return np.dtype(dtype.kind)
         return np.dtype(dtype.str) if dtype.names is None else None  # without its metadata
     name = type(dtype).__name__
     if name in ("CategoricalDtype", "Categorical", "Enum"):
         return ENUM if name == "Enum" else CATEGORY
     if hasattr(dtype, "is_temporal"):  # polars
-        flat = dtype.is_temporal() or dtype.is_numeric()
+        flat = dtype.is_temporal() or (dtype.is_numeric() and name != "Decimal")
         return dtype if flat or name in ("String", "Boolean", "Binary") else None
     if name == "ArrowDtype":
-        return dtype if _type_of(dtype.pyarrow_dtype) is not None else None
+        return dtype if _type_of(dtype.pyarrow_dtype) == dtype.pyarrow_dtype else None
     if hasattr(dtype, "to_pandas_dtype"):  # pyarrow
-        if name == "DictionaryType":
-            return dtype if _type_of(dtype.value_type) is not None else None
+        if name == "DictionaryType" and _type_of(dtype.value_type) is not None:
+            arrow = import_module("pyarrow")
+            return arrow.dictionary(arrow.int32(), dtype.value_type)
         return dtype if name in ("DataType", *_ARROW) and dtype.num_fields == 0 else None
     return dtype if name.startswith(_PANDAS) else None
 
@@ -332,12 +336,11 @@ def _in_pyarrow(module: Any, dtype: Any, values: list[Any], array: NDArray) -> F
         present = [value for value in cells if value is not None]
         place = np.cumsum([not gone for gone in missing]) - 1
 
-        def encoded(index: Any) -> Any:
-            at = make(place, index, mask=np.array(missing))
+        def encoded() -> Any:
+            at = make(place, dtype.index_type, mask=np.array(missing))
             return module.DictionaryArray.from_arrays(at, make(present, type=dtype.value_type))
 
-        yield lambda: encoded(dtype.index_type)
-        yield lambda: encoded(module.int32())
+        yield encoded
     elif dtype is not None:
         yield lambda: make(cells, type=dtype)
         yield lambda: make(cells).cast(dtype)

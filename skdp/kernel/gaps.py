@@ -45,7 +45,7 @@ class GapsSession(Session):
         if self.mu is not None:
             self.mu /= self._steps
 
-    def _claimed_records(self) -> list[ReleaseRecord]:
+    def _described(self) -> list[ReleaseRecord]:
         """Return the records with what releases lose between neighbours of the whole table."""
         return [
             dataclasses.replace(
@@ -62,15 +62,7 @@ class GapsSession(Session):
             super().certificate(),
             adjacency=self.claimed,
             mu=None if self.mu is None else self.mu * self._steps,
-            releases=tuple(self._claimed_records()),
         )
-
-    def close(self) -> None:
-        """End the session; the ledger learns what the charge was for."""
-        kept = self._records
-        self._records = self._claimed_records()
-        super().close()
-        self._records = kept
 
 
 def open_session_with_gaps(

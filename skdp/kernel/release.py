@@ -370,8 +370,12 @@ class Meter:
             mu=self.mu,
             seeded=self.seeded,
             charged=self._budget is not None,
-            releases=tuple(self._records),
+            releases=tuple(self._described()),
         )
+
+    def _described(self) -> list[ReleaseRecord]:
+        """Return the releases as certificate and ledger show them."""
+        return self._records
 
     def close(self) -> None:
         """End the session: no further release; the ledger learns what the charge was for.
@@ -387,7 +391,7 @@ class Meter:
             # The price stands in the ledger since the session opened. That its description cannot
             # be added now is no reason to lose a fit that is paid for.
             with contextlib.suppress(LedgerError, SealedBudgetError):
-                self._budget.describe(self._charge, [record.to_dict() for record in self._records])
+                self._budget.describe(self._charge, [one.to_dict() for one in self._described()])
         self._open = False
 
     def __enter__(self) -> Any:

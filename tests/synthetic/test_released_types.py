@@ -350,3 +350,37 @@ def test_the_error_is_that_of_the_domain_that_is_stated_now():
             estimator.expected_error(1000, 99)
     with pytest.raises(ValueError, match="n_features must be given"):
         small(2).expected_error(1000)
+
+
+@pytest.mark.parametrize("container", ["numpy", "polars", "pyarrow", "dictionary"])
+def test_what_one_cell_decides_of_a_type_is_left_behind(container):
+    """The length of the longest text, the digits of decimals, the width of a dictionary's index."""
+
+    def texts(extra):
+        return np.array([["x"], ["y"], ["x" * extra]])
+
+    def decimals(extra):
+        return [decimal.Decimal("1.5"), decimal.Decimal("2.25"), decimal.Decimal(extra)]
+
+    def dictionary(n):
+        kinds = pd.Series([f"c{i}" for i in range(n)] + ["x", "y"], dtype="category")
+        return pa.Table.from_pandas(pd.DataFrame({"a": kinds}))
+
+    number = Domain([[decimal.Decimal("1.5"), decimal.Decimal("2.25"), decimal.Decimal("7")]])
+    domain, first, second = {
+        "numpy": lambda: (Domain([["x", "y"]]), texts(1), texts(37)),
+        "polars": lambda: (
+            number, *[pl.DataFrame({"a": decimals(one)}) for one in ("7", "123456.789")]
+        ),
+        "pyarrow": lambda: (
+            number, *[pa.table({"a": pa.array(decimals(one))}) for one in ("7", "123456.789")]
+        ),
+        "dictionary": lambda: (Domain([["x", "y"]]), dictionary(120), dictionary(140)),
+    }[container]()  # fmt: skip
+    released = [
+        MWEMReleaser(conjunctions(1), domain=domain, random_state=0).fit(X) for X in (first, second)
+    ]
+    known = [pickle.dumps(one._schema) for one in released]
+    assert known[0] == known[1]
+    types = [str(getattr(one.sample(5), "schema", "")) for one in released]
+    assert types[0] == types[1]
