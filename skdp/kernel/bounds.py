@@ -147,6 +147,12 @@ def box_from_octaves(
 
 
 def norm_from_octaves(counts: NDArray, std: float, first_code: int) -> float:
-    """Return the upper edge of the outermost quarter-octave clear of the noise."""
-    (_, last), _ = _outermost(counts.astype(np.float64), std, len(_WIDTHS) * counts.size)
+    """Return the upper edge of the outermost quarter-octave clear of the noise, or of the fullest.
+
+    Single bins only: rows that are clipped cost less than the noise of a bound that covers the
+    tail (captured variance of digits at epsilon = 1: .92 against .87).
+    """
+    noisy = counts.astype(np.float64)
+    clear = np.flatnonzero(noisy > _level(std, 1, 10 * noisy.size))  # noise in 0.01% of fits
+    last = int(clear[-1]) if clear.size else int(np.argmax(noisy))
     return float(2.0 ** ((first_code + last) / 4))
