@@ -33,7 +33,7 @@ from skdp.kernel.rows import (
     opaque_rows,
 )
 from skdp.kernel.sampling import public_generator
-from skdp.kernel.session import GramRelease, Session, Tree, open_session, quiet
+from skdp.kernel.session import GramRelease, Session, Tree, learnable_count, open_session, quiet
 from skdp.kernel.small_tables import (
     MAX_SMALL_TABLES,
     check_small_tables,
@@ -115,6 +115,7 @@ __all__ = [
     "label_codes",
     "laplace_kappa",
     "largest_threshold_size",
+    "learnable_count",
     "marginals",
     "multiples",
     "n_multisets",

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from skdp.kernel.protect import Floats
 from skdp.kernel.statistics import exponent_edges
 
-__all__ = ["box_from_octaves", "norm_from_octaves"]
+__all__ = ["box_from_octaves", "clear_level", "norm_from_octaves"]
 
 _WIDTHS = (1, 2, 4, 8, 16)  # of runs of bins; 16 are a factor of 65,536 of octaves
 _FAILURE = 1e-3
@@ -47,6 +47,11 @@ def _level(std: float, width: int, n_tests: int) -> float:
     u = np.linspace(0.001, 0.999, 400)
     z = 2 * np.arcsinh(u / (math.sqrt(2) * max(std, 1e-300)))
     return float(np.min((log_tests - width * np.log1p(-u * u)) / z))
+
+
+def clear_level(std: float, n_bins: int) -> float:
+    """Return a count of one bin that is taken for rows, if n_bins bins have noise of this size."""
+    return _level(std, 1, len(_WIDTHS) * n_bins)
 
 
 def _in_noise(part: Floats, std: float) -> int:

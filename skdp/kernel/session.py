@@ -42,10 +42,21 @@ from skdp.kernel.solve import SolveDoors
 from skdp.kernel.sparse_vector import SparseVectorDoors
 from skdp.kernel.workload import WorkloadDoors
 
-__all__ = ["GramRelease", "Session", "Tree", "open_session", "quiet"]
+__all__ = ["GramRelease", "Session", "Tree", "learnable_count", "open_session", "quiet"]
 
 MAX_DEPTH = 16
 _FEW_FEATURES = 4  # whose own histograms alone tell their bounds
+
+
+def learnable_count(d: int, level: float, adjacency: str, *, pure: bool) -> float:
+    """Return how many rows an octave of one of d columns needs, for `learn_bounds` to see it.
+
+    For planning before a release; `level` (epsilon, or mu) is what the learning may lose. Noise
+    alone comes to so many rows in one of 1,000 fits.
+    """
+    size = stats.histogram_sensitivity(d, adjacency) * (1 if d <= _FEW_FEATURES else 2)
+    std = calibration.laplace_std(size / level) if pure else math.sqrt(size) / level
+    return _bounds.clear_level(std, d * stats.exponent_edges()[0].size)
 
 
 def _coarsened(view: Ball, level: float, pure: bool) -> Ball:

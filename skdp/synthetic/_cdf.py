@@ -29,20 +29,7 @@ Floats = NDArray[np.float64]
 COUNT_SHARE = Fraction(1, 50)  # of the allowance, for a private number of rows, which plans
 MOST_LEARNING = Fraction(1, 2)  # of the allowance, for bounds
 _SEEN = 1 / 6  # of the rows: an octave with so many should be seen when bounds are learned
-_OCTAVES = 161  # that a column's values are counted in: of both signs, and zero
 _DEFAULT_CELLS = 1000
-
-
-def clear_count(d: int, level: float, adjacency: str, *, pure: bool) -> float:
-    """Return how many rows an octave of one of d columns needs, to be told from noise.
-
-    `level` is what the learning of bounds may lose, epsilon or mu; of more than four columns, half
-    of it is for the octaves of each. Noise alone comes to so many rows in one of 1,000 fits.
-    """
-    parts = d if d <= 4 else 2 * d
-    each = level / (parts if pure else math.sqrt(parts))
-    std = kernel.cells_noise(each, adjacency, pure=pure)[0]
-    return std / math.sqrt(2) * math.log(d * _OCTAVES / 0.001)
 
 
 def learning_share(n: float, clear: float, *, pure: bool) -> Fraction:
@@ -97,7 +84,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
         them, generously, and the grid is coarser then. That takes 10% of the allowance, or up to
-        half of it where rows are few. It needs n epsilon of about 300 for each column, 700 of more
+        half of it where rows are few. It needs n epsilon of about 350 for each column, 750 of more
         than four (without delta; half as much where the number of rows is private): with fewer
         rows the bounds may be far off, and `expected_error` is 1.
     n_cells : int, default=1000
@@ -156,7 +143,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
     Notes
     -----
     **Privacy.** *Released*: the number of rows, if it is private, unless size and bounds (or grid)
-    are stated (2% of the allowance); bounds, if neither they nor a grid are stated (two histograms
+    are stated (2% of the allowance); bounds, if neither they nor a grid are stated (histograms
     of octaves, 10% to 50%, by the number of rows); and `database_`. *Sensitivity* of a table's
     score, the largest difference at a grid point between the number of rows below and the share of
     the table below times the number of rows, rounded up: 1, whether a row is added or removed, or
@@ -310,7 +297,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         cost = self.privacy_cost()
         pure = cost.mu is None
         level = full_level(cost) * float(share if pure else math.sqrt(share))
-        return clear_count(d, level, self._adjacency, pure=pure)
+        return kernel.learnable_count(d, level, self._adjacency, pure=pure)
 
     def _learning(self, n: float, d: int) -> Fraction:
         """Return the share for bounds, by a number of rows that is public or released."""
