@@ -48,15 +48,16 @@ def finite(values: Floats) -> Floats:
 
 
 def widened(low: Floats, high: Floats) -> Pair:
-    """Widen learned bounds by half their width, and by an octave, on both sides.
+    """Widen learned bounds on both sides by a quarter of their width, and by half of themselves.
 
     The learning sees an octave only if its count stands clear of the noise, which on few rows is
-    a large part of them: clipping such tails costs far more than noise on a wider box.
+    a large part of them: clipping such tails costs far more than noise on a wider box. Twice as
+    much helped 1,000 skewed rows, and hurt wherever there were more rows, or many columns.
     """
-    half = high / 2 - low / 2
-    below = np.where(low < 0, 2 * low, low / 2)
-    above = np.where(high > 0, 2 * high, high / 2)
-    return np.minimum(low - half, below), np.maximum(high + half, above)
+    quarter = high / 4 - low / 4
+    below = np.where(low < 0, 1.5 * low, low / 1.5)
+    above = np.where(high > 0, 1.5 * high, high / 1.5)
+    return np.minimum(low - quarter, below), np.maximum(high + quarter, above)
 
 
 def full_level(cost: Cost) -> float:

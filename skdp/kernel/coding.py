@@ -495,6 +495,7 @@ def decoded(
         If the container cannot hold a column's categories, whichever the codes.
     """
     columns, labels = [], list(range(domain.n_columns) if names is None else names)
+    long = False
     types = list(types) or [None] * domain.n_columns
     codes = np.asarray(codes, dtype=np.int64)
     with quiet(), interruptible():
@@ -503,9 +504,10 @@ def decoded(
                 columns.append(_points(domain, j, codes[:, j], container, dtype, rng))
             else:
                 column = _categories(domain, j, label, container, dtype)
+                long |= container == "numpy" and _is_long(column)
                 columns.append(_taken(column, codes[:, j], container))
     if container == "numpy":
-        return _stacked(columns, len(codes), types[0])
+        return _stacked(columns, len(codes), types[0], long)
     module: Any = import_module(container)
     if names is None:
         labels = [f"x{j}" for j in labels]
@@ -517,11 +519,19 @@ def decoded(
     return module.table(by_name) if container == "pyarrow" else module.DataFrame(by_name)
 
 
-def _stacked(columns: list[NDArray], n: int, dtype: Any) -> NDArray:
+def _is_long(column: NDArray) -> bool:
+    """Say whether whole numbers are among the categories that floats cannot hold."""
+    return column.dtype.kind in "iu" and any(abs(int(v)) > 2**53 for v in column.tolist())
+
+
+def _stacked(columns: list[NDArray], n: int, dtype: Any, long: bool) -> NDArray:
     """Return columns as one array: of numbers, of the type stated, or of objects."""
     kinds = {column.dtype.kind for column in columns}
     same = kinds == {getattr(dtype, "kind", "O")} and kinds <= set("mMU")
-    if same or kinds <= set("biuf"):
+    numbers = kinds <= set("biuf")
+    if numbers and long and np.result_type(*columns).kind == "f":
+        numbers = False  # next to floats they would be rounded
+    if same or numbers:
         return np.column_stack(columns)
     out = np.empty((n, len(columns)), dtype=object)
     for j, column in enumerate(columns):

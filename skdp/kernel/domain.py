@@ -219,7 +219,10 @@ class _Categories:
         except TypeError:
             raise TypeError(f"domain: categories of column {name} must be hashable") from None
         self.array = _as_array(self.values_)
-        self.is_text = any(isinstance(value, str | bytes) for value in self.values_)
+        # Missing values alone may stand in a column of any type.
+        self.is_text = any(isinstance(value, str | bytes) for value in self.values_) or all(
+            plain(value) is None for value in self.values_
+        )
         if len(self.known) != self.size:
             raise ValueError(f"domain: categories of column {name} must be distinct")
         if has_other and plain(other) not in self.known:
