@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import numbers
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +32,7 @@ from skdp import kernel
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.amounts import check_delta, check_positive
 
-__all__ = ["PrivateMixin", "check_bounds", "check_integer", "check_step"]
+__all__ = ["PrivateMixin", "became_text", "check_bounds", "check_integer", "check_step"]
 
 PRIVATE = "private"
 LEARNING_SHARE = 0.1  # of the allowance, for bounds that the user does not state
@@ -47,6 +47,12 @@ def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -
     if number < low or (high is not None and number > high):
         raise ValueError(f"{name} must be {allowed}, got {number}")
     return number
+
+
+def became_text(array: NDArray, labels: Iterable[Any]) -> bool:
+    """Say whether an array made text of public labels that are none: numbers beside text."""
+    text = {"U": str, "S": bytes}.get(array.dtype.kind)
+    return text is not None and not all(isinstance(label, text) for label in labels)
 
 
 def check_step(step: Any) -> float | None:

@@ -17,7 +17,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.multiclass import check_classification_targets
 
 from skdp import kernel
-from skdp.base import check_integer
+from skdp.base import became_text, check_integer
 
 __all__ = [
     "Floats",
@@ -190,9 +190,8 @@ def check_classes(classes: Any) -> NDArray:
         found = np.unique(np.asarray(classes))
     except TypeError:
         problem = "classes must be labels of one type"
-    text = str if found.dtype.kind == "U" else bytes
-    if found.dtype.kind in "US" and not all(isinstance(c, text) for c in classes):
-        problem = "classes must be labels of one type"  # numbers beside text became text
+    if became_text(found, classes):
+        problem = "classes must be labels of one type"
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         problem = "classes must be finite, or text"
     if classes is None or np.ndim(classes) != 1:

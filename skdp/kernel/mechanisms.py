@@ -156,16 +156,16 @@ class Mechanisms(Meter):
         std : float
             Of an off-diagonal entry, in steps.
         """
+        if noise not in ("gaussian", "wishart", "laplace"):
+            raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
+        if noise == "gaussian" and self.mu is None:
+            raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
         fraction, epsilon = self._take(share, name)
         if noise == "gaussian":
-            if self.mu is None:
-                raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
             return self._isotropic(name, exact, sensitivity("frobenius"), fraction, unit)
         if noise == "wishart":
             return self._wishart(name, exact, sensitivity("nuclear"), epsilon, fraction, unit)
-        if noise == "laplace":
-            return self._triangle(name, exact, sensitivity("upper_l1"), epsilon, fraction, unit)
-        raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
+        return self._triangle(name, exact, sensitivity("upper_l1"), epsilon, fraction, unit)
 
     def _isotropic(
         self, name: str, exact: NDArray, size: int, share: Fraction, unit: float

@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from skdp.budget.amounts import round_up
 from skdp.kernel import calibration, sampling
-from skdp.kernel.certificate import ReleaseRecord
 from skdp.kernel.doors import Doors, released
 from skdp.kernel.order import (
     log_smooth_add,
@@ -402,19 +401,14 @@ class SmoothDoors(Doors):
             return np.asarray(total)
 
         out = self._log(name, exact, 1.0, _moved(ladders), add, (parts,))
-        level = self.level(fraction)
-        self._records.append(
-            ReleaseRecord(
-                name=name,
-                mechanism=_mechanism(how),
-                sensitivity=max(widths) * unit,
-                norm=f"smooth, beta = {float(how.beta):.4g}",
-                scale=float(how.kappa) * max(widths) * unit,
-                share=float(fraction),
-                epsilon=level if self.mu is None else None,
-                mu=None if self.mu is None else level,
-                delta=round_up(exact_fraction(self.delta_apart)) if noise == "laplace" else 0.0,
-            )
+        self._record(
+            name,
+            _mechanism(how),
+            f"smooth, beta = {float(how.beta):.4g}",
+            max(widths) * unit,
+            float(how.kappa) * max(widths) * unit,
+            fraction,
+            delta=round_up(exact_fraction(self.delta_apart)) if noise == "laplace" else 0.0,
         )
         return out
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp import kernel
-from skdp.base import check_integer, check_step
+from skdp.base import became_text, check_integer, check_step
 from skdp.budget import PrivacyBudget
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
 
@@ -386,9 +386,8 @@ def _classes(classes: Any) -> tuple[np.ndarray, np.ndarray]:
         missing = bool(np.any(array != array)) or any(label is None for label in labels)
     except (TypeError, ValueError):
         raise TypeError(problem) from None
-    text = str if array.dtype.kind == "U" else bytes
-    if array.dtype.kind in "US" and not all(isinstance(label, text) for label in labels):
-        raise TypeError(problem)  # numbers beside text became text
+    if became_text(array, labels):
+        raise TypeError(problem)
     if array.ndim != 1 or not array.size or known.size != array.size or missing:
         raise ValueError(problem)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
