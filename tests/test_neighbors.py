@@ -221,10 +221,11 @@ def test_noise_does_not_move_the_criterion_on_average():
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_bandwidth_follows_density_and_noise(delta):
-    narrow = np.where(RNG.random((20_000, 1)) < 0.5, 0.0, 3.0) + 0.1 * RNG.normal(size=(20_000, 1))
+    rng = np.random.default_rng(0)
+    narrow = np.where(rng.random((20_000, 1)) < 0.5, 0.0, 3.0) + 0.1 * rng.normal(size=(20_000, 1))
     options = {"bounds": (-10, 10), "delta": delta, "random_state": 0}
     fine = DPKernelDensity(**options).fit(narrow).bandwidth_
-    smooth = DPKernelDensity(**options).fit(2.0 * RNG.normal(size=(20_000, 1))).bandwidth_
+    smooth = DPKernelDensity(**options).fit(2.0 * rng.normal(size=(20_000, 1))).bandwidth_
     loud = DPKernelDensity(epsilon=0.01, **options).fit(narrow).bandwidth_
     assert fine < 0.15 < 0.25 < smooth
     assert loud > fine

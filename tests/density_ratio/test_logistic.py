@@ -150,12 +150,13 @@ def test_the_rule_follows_its_arguments():
 @pytest.mark.parametrize("epsilon", [1e-3, 1e6])
 @pytest.mark.parametrize("alpha", ["auto", 1e-6, 1e12])
 def test_weights_are_finite_and_not_negative_always(adjacency, epsilon, alpha):
+    rng = np.random.default_rng(0)
     tables = {
         "constant": (np.ones((20, 2)), np.ones((5, 2))),
         "one each": (np.zeros((1, 2)), np.ones((1, 2))),
         "far apart": (np.full((30, 2), 1e300), np.full((5, 2), -1e300)),
         "tiny": (np.full((30, 2), 5e-324), np.zeros((5, 2))),
-        "separable": (np.full((30, 2), 3.0), RNG.normal(-3, 0.1, (9, 2))),
+        "separable": (np.full((30, 2), 3.0), rng.normal(-3, 0.1, (9, 2))),
     }
     for bounds in ("public", (-1e300, 1e300), (2.0, 2.0), (0.0, 1e-310)):
         for private, public in tables.values():

@@ -347,13 +347,17 @@ def test_an_interrupt_of_the_user_gets_through_and_one_of_a_row_does_not():
     def raised(X, y, seed):
         raise KeyboardInterrupt
 
-    before = signal.getsignal(signal.SIGINT)
-    with opened(rows_of(np.zeros((8, 1)))) as session, pytest.raises(KeyboardInterrupt):
-        session.block_votes(pressed, 4, 3, 3)
+    # A shell may have started the tests with interrupts ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with opened(rows_of(np.zeros((8, 1)))) as session, pytest.raises(KeyboardInterrupt):
+            session.block_votes(pressed, 4, 3, 3)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     with record() as tape, opened(rows_of(np.zeros((8, 1)))) as session:
         session.block_votes(raised, 4, 3, 3)
     np.testing.assert_array_equal(tape.entries[0].exact, np.zeros((3, 3)))
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_code_that_runs_on_blocks_gets_no_release():

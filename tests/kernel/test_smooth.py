@@ -440,8 +440,9 @@ def test_a_huge_epsilon_gives_the_quantile(adjacency, delta, noise, q):
 @pytest.mark.parametrize("noise", ["cauchy", "student", "laplace"])
 def test_the_noise_has_the_scale_of_the_smooth_sensitivity(noise):
     """One comparison each: the noise on 5000 equal features is kappa S Z."""
+    rng = np.random.default_rng(0)
     d = 5000
-    X = np.tile(RNG.normal(size=(101, 1)), d)
+    X = np.tile(rng.normal(size=(101, 1)), d)
     with tape.record() as t:
         session = open_session(X, epsilon=float(d), apart=1e-3, seed=2)
         session.smooth_median(session.box(-6, 6), noise=noise)
@@ -647,8 +648,9 @@ def test_what_is_no_connected_graph_is_refused(edges):
 
 
 def test_the_door_for_spanning_trees():
+    rng = np.random.default_rng(0)
     edges = np.array(list(itertools.combinations(range(8), 2)))
-    weights = RNG.uniform(1, 3, size=(len(edges), 1))
+    weights = rng.uniform(1, 3, size=(len(edges), 1))
     session = open_session(weights, epsilon=1e4)
     value = float(session.spanning_cost(session.box(1, 3), 8, edges, 0.5).value)
     assert value == pytest.approx(spanning.spanning_cost(8, edges, weights[:, 0] * 1e9) / 1e9, 1e-3)

@@ -67,8 +67,9 @@ def norm_of(gradient):
     ],
 )
 def test_rows_are_mapped_into_the_unit_ball_exactly(view):
+    rng = np.random.default_rng(0)
     ball = UnitBall(view)
-    rows = RNG.normal(size=(50, view.n_dims)) * 10.0 ** RNG.integers(-310, 308, (50, 1))
+    rows = rng.normal(size=(50, view.n_dims)) * 10.0 ** rng.integers(-310, 308, (50, 1))
     with np.errstate(all="ignore"):
         q = view.map(np.vstack([rows, view.center + view.half * view.grid]))
     for row in q.tolist():
@@ -129,11 +130,12 @@ def test_every_solution_is_certified_and_the_certificate_is_true(case, alpha):
 @pytest.mark.parametrize("size", [2**10, 2**72, 2**80, 2**110, 2**150])
 def test_the_stated_error_bounds_the_error_of_the_gradient(size):
     """At thetas of any length: products with huge ones cancel in exact integers."""
+    rng = np.random.default_rng(0)
     ball, private, public = UnitBall(BOX), PRIVATE[:12], PUBLIC[:4]
     exact = Fraction(3, 2)
     loss = solve._Loss(ball, Rows(private), Rows(public), exact, Fraction(1, 8), 72)
     for _ in range(4):
-        k = np.array([int(v * 2**52) * size // 2**52 for v in RNG.normal(size=4)], dtype=object)
+        k = np.array([int(v * 2**52) * size // 2**52 for v in rng.normal(size=4)], dtype=object)
         # Nearly orthogonal to the first row: its products cancel.
         q = [int(v) for v in (*BOX.map(private[:1])[0], ball.norm)]
         k[3] = -sum(a * b for a, b in zip(q[:3], k[:3], strict=True)) // q[3]
@@ -148,7 +150,8 @@ def test_the_stated_error_bounds_the_error_of_the_gradient(size):
 
 def test_expit_is_as_good_as_the_proof_needs():
     """Within 4 * 2**-53 of the exact value, at either sign and any size."""
-    t = np.concatenate([RNG.normal(0, s, 2000) for s in (1e-3, 1, 5, 30, 300)])
+    rng = np.random.default_rng(0)
+    t = np.concatenate([rng.normal(0, s, 2000) for s in (1e-3, 1, 5, 30, 300)])
     values = expit(t)
     with mpmath.workdps(40):
         worst = max(
@@ -174,10 +177,11 @@ def test_the_hessian_is_the_derivative_of_the_gradient():
 
 
 def test_the_sums_are_the_same_bits_in_any_order_and_any_blocks(monkeypatch):
-    table = RNG.normal(size=(5000, 3))
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(5000, 3))
     k = np.array([int(v * 2**72) for v in (0.5, -1.0, 2.0, 0.25)], dtype=object)
     gradients = []
-    for rows in (table, table[::-1], RNG.permutation(table)):
+    for rows in (table, table[::-1], rng.permutation(table)):
         loss = solve._Loss(UnitBall(BOX), Rows(rows), Rows(PUBLIC), Fraction(1), Fraction(1), 72)
         gradients.append(loss.evaluate(k)[0])
         monkeypatch.setattr("skdp.kernel.rows._BLOCK_ROWS", 257)
@@ -223,7 +227,8 @@ def test_the_search_ends_soon_where_newton_with_halved_steps_never_did(
 
 
 def test_many_features():
-    private, public = RNG.normal(0.2, 1, size=(200, 300)), RNG.normal(size=(200, 300))
+    rng = np.random.default_rng(0)
+    private, public = rng.normal(0.2, 1, size=(200, 300)), rng.normal(size=(200, 300))
     view = kernel.Box([-4.0] * 300, [4.0] * 300)
     _, k, bits = solved(private, public, view, alpha=0.01)
     loss = solve._Loss(

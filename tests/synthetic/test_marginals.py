@@ -97,15 +97,15 @@ def test_impossible_cells_are_no_trouble():
     assert not codes[:, :2].any()
 
 
-@pytest.mark.parametrize("rng", [np.random.default_rng(0), np.random.RandomState(0)])
-def test_samples_have_the_model_s_distribution(rng):
+@pytest.mark.parametrize("generator", [np.random.default_rng, np.random.RandomState])
+def test_samples_have_the_model_s_distribution(generator):
     sizes = (3, 2, 4, 2)
     draw = np.random.default_rng(1)
     potentials = {c: draw.normal(size=math.prod(sizes[a] for a in c)) for c in
                   [(0, 1), (1, 2), (0, 2), (3,)]}  # fmt: skip
     model = Model(Tree(sizes, potentials), potentials)
     n = 20_000
-    codes = model.sample(n, rng)
+    codes = model.sample(n, generator(0))
     for k in (1, 2, 3):
         for columns in itertools.combinations(range(4), k):
             shape = tuple(sizes[a] for a in columns)
@@ -266,8 +266,9 @@ def test_expected_error_is_the_noise_of_the_first_table_that_is_chosen(columns, 
 
 def test_columns_that_would_drown_in_noise_are_not_measured_by_themselves():
     """With little epsilon, tables of three columns tell each column better."""
+    rng = np.random.default_rng(0)
     few = synthetic(epsilon=0.02, domain=2, queries=conjunctions(3))
-    rows = RNG.integers(0, 2, (N, 8))
+    rows = rng.integers(0, 2, (N, 8))
     assert not any(r.name.endswith("table of 0") for r in few.fit(rows).privacy_.releases[:8])
     many = clone(few).set_params(epsilon=5.0).fit(rows)
     assert [r.name for r in many.privacy_.releases[:8]] == [f"table of {a}" for a in range(8)]
@@ -276,8 +277,9 @@ def test_columns_that_would_drown_in_noise_are_not_measured_by_themselves():
 @pytest.mark.parametrize("max_cells", [8, 60])
 def test_the_model_stays_small(max_cells):
     """Of columns that all depend on each other, too."""
-    rows = np.repeat(RNG.integers(0, 4, (3000, 1)), 8, axis=1)
-    rows[RNG.random(rows.shape) < 0.1] = 0
+    rng = np.random.default_rng(0)
+    rows = np.repeat(rng.integers(0, 4, (3000, 1)), 8, axis=1)
+    rows[rng.random(rows.shape) < 0.1] = 0
     found = synthetic(domain=4, queries=conjunctions(3), max_cells=max_cells, epsilon=50.0)
     found.fit(rows)
     assert found._model.tree.n_cells <= max_cells + 8 * 4

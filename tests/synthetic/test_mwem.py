@@ -54,13 +54,14 @@ def exact(queries, domain, X):
 
 @pytest.mark.parametrize("sizes", [(2,) * 10, (3, 5, 2, 7), (300, 3), (4,), (2, 1, 300)])
 def test_a_view_is_a_marginal_table(sizes):
-    p = RNG.random(sizes)
+    rng = np.random.default_rng(0)
+    p = rng.random(sizes)
     for _ in range(6):
-        k = RNG.integers(0, len(sizes) + 1)
-        columns = tuple(sorted(RNG.choice(len(sizes), k, replace=False).tolist()))
+        k = rng.integers(0, len(sizes) + 1)
+        columns = tuple(sorted(rng.choice(len(sizes), k, replace=False).tolist()))
         view = _View(sizes, columns)
         np.testing.assert_allclose(view.marginal(p), kernel.marginals(p, [columns])[columns])
-        factor = RNG.random(math.prod(sizes[j] for j in columns))
+        factor = rng.random(math.prod(sizes[j] for j in columns))
         expected = p * factor.reshape([k if j in columns else 1 for j, k in enumerate(sizes)])
         view.multiply(p, factor)
         np.testing.assert_allclose(p, expected)
@@ -96,8 +97,9 @@ def test_weights_minimise_their_objective():
 
 def test_consistent_tables_are_met():
     """Hardly any noise: as iterative proportional fitting."""
+    rng = np.random.default_rng(0)
     sizes = (2, 3, 4)
-    truth = RNG.dirichlet(np.ones(24)).reshape(sizes)
+    truth = rng.dirichlet(np.ones(24)).reshape(sizes)
     model = Weights(sizes)
     tables = kernel.marginals(truth, [(0, 1), (1, 2)])
     for s, table in tables.items():
@@ -133,8 +135,9 @@ def test_no_rows_and_hardly_any_noise_leave_a_distribution(epsilon):
 
 
 def test_noise_that_cannot_be_drawn_is_refused_before_the_charge():
+    rng = np.random.default_rng(0)
     budget = PrivacyBudget(1.0)
-    queries = linear_queries(RNG.random((10_001, 4)))
+    queries = linear_queries(rng.random((10_001, 4)))
     released = MWEMReleaser(queries, domain=2, n_rounds=10_000, epsilon=4e-6, budget=budget)
     with pytest.raises(ValueError, match="n_rounds must be at most 1073 at epsilon=4e-06"):
         released.fit(np.zeros((9, 2), dtype=int))
@@ -161,9 +164,10 @@ def test_a_chosen_table_is_widened():
 
 @pytest.mark.parametrize("sizes", [(2, 3, 4, 5, 2), (5, 5, 5, 5, 5), (1, 2, 1, 3, 7)])
 def test_widened_tables_stay_small(sizes):
+    rng = np.random.default_rng(0)
     sets = list(itertools.combinations(range(5), 2))
     wider, held = Wider(sizes, sets), set()
-    for columns in RNG.permutation(sets):
+    for columns in rng.permutation(sets):
         chosen = tuple(columns.tolist())
         widened = wider.widen(chosen)
         assert set(chosen) <= set(widened)
