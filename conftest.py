@@ -1,18 +1,31 @@
-"""What every test and doctest shares: figures are drawn without a display and closed again."""
+"""What every test and doctest shares: drawn examples that repeat themselves, and seeded noise.
+
+`pytest --hypothesis-profile=default` draws other examples each time, to look for more. Outside of
+this suite a ``random_state`` seeds no noise; what is so outside is tested with ``system_noise``.
+"""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
-os.environ["MPLBACKEND"] = "Agg"
+import skdp
+
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
 
 
-@pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
-    yield
-    if "matplotlib.pyplot" in sys.modules:
-        sys.modules["matplotlib.pyplot"].close("all")
+@pytest.fixture(scope="session", autouse=True)
+def _seeded_noise() -> Iterator[None]:
+    """Let ``random_state`` seed noise in tests, doctests, audits and scikit-learn's checks."""
+    with skdp.config_context(noise="seeded"):
+        yield
+
+
+@pytest.fixture
+def system_noise() -> Iterator[None]:
+    """Take it back: noise comes from the operating system, as it does for everybody else."""
+    with skdp.config_context(noise="system"):
+        yield

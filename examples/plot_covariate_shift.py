@@ -118,8 +118,7 @@ for name, fitted in [("July's flights", plain), ("with private weights", model)]
 # What privacy cost
 # -----------------
 # **The numbers of this section are not private**: they are computed from the arrival delays
-# of private flights, which only this demonstration has, and from fits whose noise has a seed, which
-# is for teaching. They are here to show what the noise did.
+# of private flights, which only this demonstration has. They are here to show what the noise did.
 #
 # Each split puts half of both samples aside. Ratio and model are fitted on the other half; the
 # private flights that were put aside are the judges. The splitter is an explicit one: it
@@ -144,14 +143,14 @@ def errors(
 runs: dict[str | float, list[tuple[float, ...]]] = {}
 late: dict[str, list[tuple[float, ...]]] = {}
 TOO = [*TIMETABLE, "departure delay"]
-for seed, (training, testing) in enumerate(splitter.split(X, y)):
+for training, testing in splitter.split(X, y):
     learn, judges = X.iloc[training], X.iloc[testing][y[testing] == 1]
     of_july, of_september = learn[y[training] == 0], learn[y[training] == 1]
     runs.setdefault("unweighted", []).append(errors(of_july, judges, None, TIMETABLE))
     runs.setdefault("private labels", []).append(errors(of_september, judges, None, TIMETABLE))
     late.setdefault("unweighted", []).append(errors(of_july, judges, None, TOO))
     for epsilon in [*EPSILONS, NO_PRIVACY]:
-        fit = DPuLSIF(epsilon=epsilon, random_state=seed).fit(learn[WEIGHTS_SEE], y[training])
+        fit = DPuLSIF(epsilon=epsilon).fit(learn[WEIGHTS_SEE], y[training])
         w = fit.predict(of_july[WEIGHTS_SEE])
         share = fit.effective_sample_size_ / len(of_july)
         result = (*errors(of_july, judges, w, TIMETABLE), share, fit.noise_std_)

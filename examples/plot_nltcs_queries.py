@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -29,7 +28,6 @@ from numpy.typing import NDArray
 
 from skdp import kernel
 from skdp.budget import PrivacyBudget
-from skdp.exceptions import SeededNoiseWarning
 from skdp.synthetic import Domain, MWEMReleaser, PrivateMultiplicativeWeights, conjunctions
 
 parser = argparse.ArgumentParser(description="All 3-way tables of the NLTCS under privacy.")
@@ -40,8 +38,6 @@ parser.add_argument(
     help="file the figure is saved to",
 )
 arguments = parser.parse_args()
-
-warnings.simplefilter("ignore", SeededNoiseWarning)  # a fixed seed, so that the figure repeats
 
 
 def people() -> NDArray[np.int64]:
@@ -82,16 +78,14 @@ budget = PrivacyBudget(100.0, 1e-3, adjacency="add_or_remove_one")
 def noise_on_every_table(epsilon: float, delta: float) -> NDArray[np.float64]:
     """Answer every query with independent noise."""
     with kernel.open_session(
-        rows, estimator="example", epsilon=epsilon, delta=delta, budget=budget, random_state=0
+        rows, estimator="example", epsilon=epsilon, delta=delta, budget=budget
     ) as session:
         return session.all_answers(session.exact_answers(work)).value / n
 
 
 def mwem(epsilon: float, delta: float) -> NDArray[np.float64]:
     """Answer every query by the distribution that MWEM releases."""
-    released = MWEMReleaser(
-        queries, domain=domain, epsilon=epsilon, delta=delta, budget=budget, random_state=0
-    )
+    released = MWEMReleaser(queries, domain=domain, epsilon=epsilon, delta=delta, budget=budget)
     return released.fit(X).predict(queries)
 
 
@@ -124,7 +118,7 @@ uniform = float(np.abs(exact - 1 / 8).max())
 # at most ``n_updates`` times. Here: how many cannot do both of two things, for all 120 pairs.
 
 asked, answers, left = [], [], []
-with PrivateMultiplicativeWeights(domain, alpha=0.1, n_updates=15, random_state=0).fit(X) as online:
+with PrivateMultiplicativeWeights(domain, alpha=0.1, n_updates=15).fit(X) as online:
     for i in range(d):
         for j in range(i):
             if online.n_updates_left_:

@@ -77,7 +77,7 @@ print(f"of 100,000 made-up flights {late:.1%} are more than an hour late")
 # Beside the true density
 # -----------------------
 # **From here on the numbers are not private**: they are computed from all flights, which only this
-# demonstration has, and from fits whose noise has a seed, which is for teaching. The true density
+# demonstration has. The true density
 # is the kernel density of all flights with a bandwidth of 1.5 minutes. The error is the total
 # variation distance to it: the largest difference of any probability.
 
@@ -104,7 +104,7 @@ def error(values: NDArray[np.float64]) -> float:
     return float(0.5 * np.trapezoid(np.abs(values - truth), points))
 
 
-print("\nDistance to the true density, mean of 3 seeds: not private")
+print("\nDistance to the true density, mean of 3 fits: not private")
 print(f"{'flights':>8}{'ε':>6}" + "".join(f"{name:>20}" for name in KINDS))
 figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained", sharex=True)
 few = delays.sample(SIZES[0], random_state=0)
@@ -113,10 +113,7 @@ for row, rows in zip(axes, (few, delays), strict=True):
         ax.fill_between(points, truth, color="0.85", label="true")
         line = f"{len(rows):>8,}{epsilon:>6}"
         for i, (name, kind) in enumerate(KINDS.items()):
-            fits = [
-                clone(kind).set_params(epsilon=epsilon, random_state=seed).fit(rows).pdf(asked)
-                for seed in range(3)
-            ]
+            fits = [clone(kind).set_params(epsilon=epsilon).fit(rows).pdf(asked) for _ in range(3)]
             line += f"{np.mean([error(fit) for fit in fits]):>20.4f}"
             ax.plot(points, fits[0], color=f"C{i}", lw=1.3, label=name)
         print(line)

@@ -127,12 +127,10 @@ def exact_fits(E: Floats, D: Floats, seed: int) -> dict[str, Any]:
     return {"E": (E, *fit_exactly(E, D, E)), "D": (chosen, *fit_exactly(E, D, chosen))}
 
 
-def variants(
-    E: Floats, D: Floats, plain: dict[str, Any], epsilon: float, seed: int
-) -> dict[str, Fit]:
+def variants(E: Floats, D: Floats, plain: dict[str, Any], epsilon: float) -> dict[str, Fit]:
     """Return the weight functions of all private variants, and of the exact ones."""
     X, y = stack_samples(private=D, public=E)
-    common: dict[str, Any] = {"n_centers": N_CENTERS, "epsilon": epsilon, "random_state": seed}
+    common: dict[str, Any] = {"n_centers": N_CENTERS, "epsilon": epsilon}
     of_e: dict[str, Any] = {"gamma": 0.5 / plain["E"][1] ** 2, "alpha": plain["E"][2]}
     of_d: dict[str, Any] = {"gamma": 0.5 / plain["D"][1] ** 2, "alpha": plain["D"][2]}
     paper: dict[str, Any] = {
@@ -148,8 +146,8 @@ def variants(
         "C, publishes rows": DPuLSIF(
             "published_private_rows", delta=N_CENTERS / N_PRIVATE, **of_d, **paper
         ),
-        "logistic (Ji & Elkan)": DPLogisticRatio(bounds=BOUNDS, epsilon=epsilon, random_state=seed),
-        "default": DPuLSIF(epsilon=epsilon, random_state=seed),
+        "logistic (Ji & Elkan)": DPLogisticRatio(bounds=BOUNDS, epsilon=epsilon),
+        "default": DPuLSIF(epsilon=epsilon),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PublishedRowsWarning)
@@ -185,7 +183,7 @@ for seed in range(arguments.draws):
     zero.append(np.mean(true_ratio(E) ** 2))
     plain = exact_fits(E, D, seed)
     for epsilon in EPSILONS:
-        for name, ratio in variants(E, D, plain, epsilon, seed).items():
+        for name, ratio in variants(E, D, plain, epsilon).items():
             on_e = float(np.mean((ratio(E) - true_ratio(E)) ** 2))
             on_grid = float(np.mean((ratio(GRID) - true_ratio(GRID)) ** 2))
             errors.setdefault((name, epsilon), []).append((on_e, on_grid))
@@ -231,7 +229,7 @@ quality = np.array(errors["uLSIF, centres from D", 1.0])[:, 0]
 typical = int(np.argsort(quality)[len(quality) // 2])
 E, D = draw(np.random.default_rng([2015, typical]))
 plain = exact_fits(E, D, typical)
-curves = {epsilon: variants(E, D, plain, epsilon, typical) for epsilon in EPSILONS}
+curves = {epsilon: variants(E, D, plain, epsilon) for epsilon in EPSILONS}
 figure, axes = plt.subplots(2, 3, figsize=(13, 7.2), layout="constrained", sharex=True, sharey=True)
 x = GRID[:, 0]
 

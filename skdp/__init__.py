@@ -1,5 +1,6 @@
 """skdp: scikit-learn-compatible estimators that are differentially private."""
 
+from skdp._config import config_context, get_config
 from skdp.budget import PrivacyBudget, PrivacyLoss
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
@@ -62,7 +63,9 @@ __all__ = [
     "SealedBudgetError",
     "SeededNoiseWarning",
     "SmallDBReleaser",
+    "config_context",
     "conjunctions",
+    "get_config",
     "intervals",
     "linear_queries",
     "parities",

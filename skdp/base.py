@@ -29,6 +29,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp import kernel
+from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.amounts import check_delta, check_positive
 
@@ -151,6 +152,11 @@ class PrivateMixin:
         """Whether tables without rows are tables like others: the number of rows is private."""
         return self._adjacency == "add_or_remove_one"
 
+    @property
+    def _seeds_noise(self) -> bool:
+        """Whether the next fit draws reproducible noise."""
+        return self.random_state is not None and noise_is_seeded()
+
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """Leave the estimator exactly as it was if the block raises: never partly fitted."""
@@ -192,7 +198,7 @@ class PrivateMixin:
             budget=self.budget,
             random_state=self.random_state,
             delta_apart=delta_apart,
-            context="" if self.random_state is None else public_context(self) + context,
+            context=public_context(self) + context if self._seeds_noise else "",
         )
 
     def _public_array(self, X: Any) -> NDArray[np.float64]:

@@ -350,8 +350,8 @@ class DPKMeans(
         Shared budget that is charged; it also sets the neighbouring relation. None: the fit
         stands alone, and one row is replaced between neighbours.
     random_state : int, RandomState instance or None, default=None
-        None draws noise from the operating system. Anything else makes noise reproducible for
-        tests and teaching, and marks the fit as seeded.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Attributes
     ----------

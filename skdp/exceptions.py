@@ -53,6 +53,6 @@ class PublishedRowsWarning(UserWarning):
 class SeededNoiseWarning(UserWarning):
     """A fit that charges a budget draws its noise from ``random_state``.
 
-    Whoever knows the seed can subtract the noise. Use ``random_state=None`` for any release
-    that leaves your hands.
+    That happens inside ``skdp.config_context(noise="seeded")`` only. Whoever knows the seed can
+    subtract the noise: leave the context for any release that leaves your hands.
     """

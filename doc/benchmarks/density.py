@@ -18,7 +18,7 @@ from scipy.stats import lognorm, norm
 from sklearn.base import clone
 from sklearn.neighbors import KernelDensity
 
-from skdp import DPHistogramDensity, DPKernelDensity
+from skdp import DPHistogramDensity, DPKernelDensity, config_context
 
 DELTA = 1e-6
 POINTS = 1000
@@ -103,4 +103,5 @@ def main(seeds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 11)
+    with config_context(noise="seeded"):  # so that the tables repeat themselves
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 11)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from skdp._config import config_context
 from skdp.audit._subject import Subject, subject_of
 from skdp.base import check_integer
 from skdp.budget import Cost, gdp_mu
@@ -208,8 +209,8 @@ def audit(
         In (0, 1): probability that the lower bounds hold. So a correct estimator fails with
         probability below ``1 - confidence`` at most.
     random_state : int or None, default=None
-        None takes noise from the operating system; an int numbers the runs, so that an audit of
-        skdp's estimators can be repeated.
+        None takes noise from the operating system; an int seeds the noise of every run with
+        another number, so that an audit of skdp's estimators can be repeated.
 
     Returns
     -------
@@ -264,7 +265,7 @@ def audit(
     subject = subject_of(estimator, seed=random_state, only_unset=False)
     claim = _claim(subject.estimator, epsilon, delta)
     measured = attrgetter(statistic) if isinstance(statistic, str) else statistic
-    with warnings.catch_warnings():
+    with config_context(noise="seeded"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         seed = None if random_state is None else int(random_state)
         first = _collect(subject, X, y, measured, n, seed)

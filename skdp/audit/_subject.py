@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
+from skdp._config import config_context
 from skdp.budget import Charge, Cost, PrivacyBudget
 
 __all__ = ["Subject", "fitted_clone", "subject_of"]
@@ -106,7 +107,7 @@ def fitted_clone(subject: Subject, X: Any, y: Any) -> tuple[Any, list[str], list
     estimator = clone(subject.estimator)
     for budget in subject.budgets.values():
         budget.asked.clear()
-    with warnings.catch_warnings(record=True) as caught:
+    with config_context(noise="seeded"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(X) if y is None else estimator.fit(X, y)
     texts = [f"{w.category.__name__}: {w.message}" for w in caught]

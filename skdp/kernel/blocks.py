@@ -380,8 +380,8 @@ class BlockDoors(SmoothDoors):
         if self._replace:
             order = rng.permutation(n)
             return [np.sort(order[k::n_blocks]) for k in range(n_blocks)]
-        if self._seed is not None:
-            key = hashlib.blake2b(repr(self._seed).encode() + self._history.digest()).digest()
+        if self._noise_seed is not None:
+            key = hashlib.blake2b(repr(self._noise_seed).encode() + self._history.digest()).digest()
             words = _by_content(self._rows, key)
             blocks = _dealt(words, n_blocks)
             order = np.lexsort((words, blocks))

@@ -83,7 +83,8 @@ class PrivacyCertificate:
         The fit is mu-GDP, which implies the above; None for pure noise. A publication of rows
         stands apart: its delta is in the sum, not in mu.
     seeded : bool
-        True if the noise came from ``random_state``: whoever knows the seed can remove it.
+        True if the noise came from ``random_state``, inside ``config_context(noise="seeded")``:
+        whoever knows the seed can remove it.
     charged : bool
         Whether a shared budget's ledger holds the charge.
     releases : tuple of ReleaseRecord

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget import exact as as_charged
 from skdp.budget.amounts import check_delta, round_up
@@ -101,7 +102,7 @@ class Meter:
         (epsilon, delta + delta_apart).
     budget : PrivacyBudget or None
     random_state : None, int or RandomState
-        None draws from the operating system.
+        Seeds post-processing; and noise, but only inside ``config_context(noise="seeded")``.
     context : str
         Public parameters; part of the seeded stream's key.
     """
@@ -144,20 +145,21 @@ class Meter:
         self._budget = budget
         self._records: list[ReleaseRecord] = []
         self._history = hashlib.blake2b(digest_size=32)
-        self._seed = _seed_of(random_state)
-        self.seeded = self._seed is not None
+        self._seed = _seed_of(random_state)  # of post-processing
+        self.seeded = self._seed is not None and noise_is_seeded()
+        self._noise_seed = self._seed if self.seeded else None
         cost = Cost(
             epsilon=self.epsilon, delta=self.delta, mu=self.mu, delta_apart=self.delta_apart
         )
         entropy: Any = None
-        if self._seed is not None:
+        if self._noise_seed is not None:
             # Two fits on different rows or parameters must never share noise: the difference of
             # their releases would be exact. So the stream is keyed by both.
             key = hashlib.blake2b(rows.digest(), digest_size=32)
             claim = (estimator, self.epsilon, self.delta, self.adjacency, context)
             key.update(repr(claim if not self.delta_apart else (*claim, noise_delta)).encode())
             self._key = key.digest()
-            entropy = sampling.SeededEntropy(self._seed, self._key)
+            entropy = sampling.SeededEntropy(self._noise_seed, self._key)
         self._entropy = entropy
         if budget is not None:
             if self.seeded:
@@ -310,7 +312,7 @@ class Meter:
         digest of it shows. The same value under the same noise says nothing new; two values under
         one noise would give their difference away.
         """
-        if self._seed is None:
+        if self._noise_seed is None:
             return
         key = hashlib.blake2b(self._key, digest_size=32)
         key.update(self._history.digest())
@@ -319,7 +321,7 @@ class Meter:
             # Not the holder of a whole table or of scores (samples.py, quantiles.py), which is full
             # on a tape only: the rows are in the key already.
             key.update(repr(exact.tolist()).encode())
-        self._entropy = sampling.SeededEntropy(self._seed, key.digest())
+        self._entropy = sampling.SeededEntropy(self._noise_seed, key.digest())
 
     def _record(
         self,
@@ -353,7 +355,7 @@ class Meter:
     def post_processing_rng(self) -> np.random.Generator:
         """Return a generator for data-independent randomness of post-processing.
 
-        Seeded fits key it by the seed and the releases so far, never by the rows.
+        With a `random_state` it is keyed by that and the releases so far, never by the rows.
         """
         if self._seed is None:
             return sampling.public_generator(None)
@@ -407,7 +409,7 @@ class Meter:
 
 
 def _seed_of(random_state: Any) -> int | None:
-    """Return the integer that keys a seeded stream; None means the operating system's entropy."""
+    """Return the integer of a random state, which keys seeded streams; None if there is none."""
     if random_state is None:
         return None
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
@@ -423,8 +425,8 @@ def _seed_of(random_state: Any) -> int | None:
 def _warn_seeded() -> None:
     """Warn once a call site that the noise of a charged fit is reproducible."""
     warnings.warn(
-        "random_state is set, so the noise that protects this fit can be reproduced by whoever "
-        "knows the seed; use random_state=None for a release.",
+        "random_state is set inside config_context(noise='seeded'), so whoever knows the seed can "
+        "reproduce the noise that protects this fit; leave the context for a release.",
         SeededNoiseWarning,
         stacklevel=5,
     )

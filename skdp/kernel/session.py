@@ -572,7 +572,8 @@ def open_session(
     budget : PrivacyBudget or None
         Shared ledger; None means the fit stands alone, under replace-one.
     random_state : None, int or RandomState
-        None for the operating system's entropy; otherwise noise is reproducible and marked so.
+        Seeds post-processing; and noise, which is then reproducible and marked so, but only inside
+        ``skdp.config_context(noise="seeded")``.
     context : str
         Public parameters of the fit; keys the stream of seeded noise.
 

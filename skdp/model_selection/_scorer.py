@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from skdp import kernel
+from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget
 
 __all__ = ["PrivateScorer", "private_scorer"]
@@ -170,7 +171,8 @@ class PrivateScorer(BaseEstimator):
     budget : PrivacyBudget or None
         The ledger that every call charges.
     random_state : None, int or RandomState
-        None draws the noise from the operating system.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Examples
     --------
@@ -268,6 +270,7 @@ class PrivateScorer(BaseEstimator):
         if adjacency == "replace_one" and _n_rows(X) == 0:
             raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
         rows = kernel.opaque_rows(X, y if needs_y else None)
+        seeded = self.random_state is not None and noise_is_seeded()
 
         def score(X_part: Any, y_part: Any) -> Floats:
             return per_row(estimator, X_part, y_part)
@@ -280,7 +283,7 @@ class PrivateScorer(BaseEstimator):
             budget=self.budget,
             random_state=self.random_state,
             # Seeded scores that differ in nothing but the bounds must not share noise either.
-            context="" if self.random_state is None else f"{(low, high)!r} {_state_of(estimator)}",
+            context=f"{(low, high)!r} {_state_of(estimator)}" if seeded else "",
         ) as session:
             release = session.mean_score(
                 score, low, high, exact_blocks=_exact_blocks(metric, estimator), name=metric
@@ -314,7 +317,8 @@ def private_scorer(
     budget : PrivacyBudget, default=None
         The ledger to charge; None charges none.
     random_state : None, int or RandomState, default=None
-        None draws the noise from the operating system; anything else is for tests and teaching.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------

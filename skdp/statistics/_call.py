@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp import kernel
+from skdp._config import noise_is_seeded
 from skdp._scalers import widened
 from skdp.base import LEARNING_SHARE, check_bounds, check_integer
 from skdp.budget import PrivacyBudget
@@ -129,7 +130,7 @@ class Call:
     def opened(self, rows: kernel.Rows, public: Any, *, delta_apart: float = 0.0) -> kernel.Session:
         """Charge the budget and return the session; `public` keys seeded noise."""
         context = ""
-        if self.random_state is not None:
+        if self.random_state is not None and noise_is_seeded():
             context = joblib.hash((self.nan_policy, public), hash_name="sha1")
         start = kernel.open_session_with_gaps if self.omits else kernel.open_session
         return start(

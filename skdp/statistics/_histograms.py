@@ -115,7 +115,8 @@ def histogram(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -180,7 +181,8 @@ def histogram2d(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -252,7 +254,8 @@ def histogramdd(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -320,7 +323,8 @@ def subset_sums(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -444,7 +448,8 @@ def quantile(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -510,7 +515,8 @@ def median(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------

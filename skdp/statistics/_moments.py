@@ -83,7 +83,8 @@ def var(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -151,7 +152,8 @@ def std(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -283,7 +285,8 @@ def covariance(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -349,7 +352,8 @@ def correlation(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------

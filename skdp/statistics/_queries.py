@@ -163,7 +163,8 @@ def query_session(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answers no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -250,7 +251,8 @@ def mst_cost(
     budget : PrivacyBudget, default=None
         Shared ledger, of relation "replace_one"; None stands alone.
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------

@@ -40,7 +40,8 @@ def count(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -104,7 +105,8 @@ def count_nonzero(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -169,7 +171,8 @@ def sum(  # noqa: A001  as numpy's
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------
@@ -235,7 +238,8 @@ def mean(
     budget : PrivacyBudget, default=None
         Shared ledger; None stands alone, under "replace_one".
     random_state : None, int or RandomState, default=None
-        An integer makes the noise reproducible, and the answer no release.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Returns
     -------

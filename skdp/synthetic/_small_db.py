@@ -149,8 +149,8 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         What the fit is charged to; it also says which tables are neighbours. None: the fit stands
         alone, under ``"replace_one"``.
     random_state : int, RandomState or None, default=None
-        None takes noise from the operating system. Otherwise noise can be reproduced, and removed,
-        by whoever knows the seed: for tests and teaching.
+        Seeds post-processing only: noise comes from the operating system. Inside
+        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
 
     Attributes
     ----------

@@ -1,0 +1,135 @@
+"""Where the noise comes from: the operating system, or a seed inside an explicit context.
+
+Nothing is released here. `random_state` seeds noise only where somebody has said so, by
+`config_context`: scikit-learn's ensembles put integers into every ``random_state`` that they find,
+and whoever knows the seed can subtract the noise.
+
+The context has to reach the threads and processes in which scikit-learn fits clones, and it must
+not reach anybody else: not other threads of the process, not a model that is saved inside of it,
+not a worker that outlives it. scikit-learn's own configuration goes exactly there: it belongs to a
+thread, and `sklearn.utils.parallel` sets it in a worker for the time of one task. So the context is
+a mark on one of its values, ``working_memory``, whose number stays as it is. Where the mark is lost
+(a plain `joblib.Parallel`, a thread of the caller's own, another ``working_memory``), noise comes
+from the operating system.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sklearn
+
+__all__ = ["config_context", "get_config", "noise_is_seeded"]
+
+SYSTEM, SEEDED = "system", "seeded"
+
+_numbers = itertools.count()
+_entered: set[int] = set()  # the contexts of this process that have not been left
+
+
+class _SeededNoise(float):
+    """A value of scikit-learn's configuration that also says: noise may be seeded."""
+
+    owner: int
+    number: int
+
+    def __new__(cls, value: float, owner: int, number: int) -> _SeededNoise:
+        self = super().__new__(cls, value)
+        self.owner, self.number = owner, number
+        return self
+
+    def __reduce__(self) -> Any:
+        return _SeededNoise, (float(self), self.owner, self.number)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the context is open; in another process, which has it for one task, it is."""
+        return self.owner != os.getpid() or self.number in _entered
+
+
+def noise_is_seeded() -> bool:
+    """Say whether a ``random_state`` seeds noise here and now."""
+    mark = sklearn.get_config()["working_memory"]
+    return isinstance(mark, _SeededNoise) and mark.holds
+
+
+def get_config() -> dict[str, str]:
+    """Return the settings of skdp that hold in this thread.
+
+    Returns
+    -------
+    config : dict
+        ``noise``: "system" or "seeded", see `config_context`.
+
+    Notes
+    -----
+    **Privacy.** Nothing is released.
+
+    Examples
+    --------
+    >>> import skdp
+    >>> with skdp.config_context(noise="seeded"):
+    ...     skdp.get_config()
+    {'noise': 'seeded'}
+    """
+    return {"noise": SEEDED if noise_is_seeded() else SYSTEM}
+
+
+@contextmanager
+def config_context(*, noise: str) -> Iterator[None]:
+    """Say for a block of code whether ``random_state`` seeds noise: for tests and teaching.
+
+    Outside of it, noise comes from the operating system whatever ``random_state`` is, which then
+    seeds post-processing only (the restarts of k-means on released points, the choice of a
+    candidate among equals).
+
+    Parameters
+    ----------
+    noise : {"seeded", "system"}
+        With "seeded", fits whose ``random_state`` is not None draw reproducible noise. "system"
+        takes it back for a block inside.
+
+    Notes
+    -----
+    **Privacy.** Nothing is released. *What is fitted under "seeded" is no release*: whoever knows
+    the seed, or guesses it, can subtract the noise. Such a fit is marked ``seeded`` in its
+    certificate and in the ledger, and warns with `SeededNoiseWarning` if it charges a budget. A
+    session that is opened inside the block keeps its noise after the block.
+
+    **Reach.** The block holds for its own thread, and for the workers (threads, loky,
+    multiprocessing, dask) in which scikit-learn fits on its behalf, as scikit-learn's
+    ``config_context`` does. It does not reach threads that you start, a plain ``joblib.Parallel``
+    or what is done inside another ``sklearn.config_context(working_memory=...)``: noise is the
+    operating system's there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import skdp
+    >>> ages = np.arange(1000) % 80
+    >>> with skdp.config_context(noise="seeded"):
+    ...     a, b = (
+    ...         skdp.statistics.mean(ages, bounds=(0, 80), random_state=0).value for _ in range(2)
+    ...     )
+    >>> bool(a == b)
+    True
+    """
+    if not (isinstance(noise, str) and noise in (SEEDED, SYSTEM)):
+        raise ValueError(f"noise must be {SEEDED!r} or {SYSTEM!r}, got {noise!r}")
+    memory = sklearn.get_config()["working_memory"]
+    if noise == SYSTEM:
+        plain = float(memory) if isinstance(memory, _SeededNoise) else memory
+        with sklearn.config_context(working_memory=plain):
+            yield
+        return
+    number = next(_numbers)
+    _entered.add(number)
+    try:
+        with sklearn.config_context(working_memory=_SeededNoise(memory, os.getpid(), number)):
+            yield
+    finally:
+        _entered.discard(number)
