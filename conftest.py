@@ -1,20 +1,20 @@
-"""What every test and doctest shares: drawn examples that repeat themselves, and seeded noise.
+"""What every test and doctest shares: seeded noise, and figures drawn without a display.
 
-`pytest --hypothesis-profile=default` draws other examples each time, to look for more. Outside of
-this suite a ``random_state`` seeds no noise; what is so outside is tested with ``system_noise``.
+Outside of this suite a ``random_state`` seeds no noise; what is so outside is tested with
+``system_noise``.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
 
 import skdp
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
-settings.load_profile("repeatable")
+os.environ["MPLBACKEND"] = "Agg"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,3 +29,10 @@ def system_noise() -> Iterator[None]:
     """Take it back: noise comes from the operating system, as it does for everybody else."""
     with skdp.config_context(noise="system"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
