@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from skdp import kernel
+
 __all__ = ["stack_samples"]
 
 
@@ -26,6 +28,10 @@ def _library(table: Any) -> str:
     return "numpy"
 
 
+def _is_list(sample: Any) -> bool:
+    return isinstance(sample, list | tuple)
+
+
 def _as_array(sample: Any, name: str, width: int | None = None) -> NDArray:
     """Return a sample as an array of two dimensions, or raise a fixed text.
 
@@ -34,9 +40,12 @@ def _as_array(sample: Any, name: str, width: int | None = None) -> NDArray:
     """
     if sparse.issparse(sample):
         raise TypeError(f"{name} must be a dense array or a table; use {name}.toarray()")
+    if isinstance(sample, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array; use {name}.filled(...)")
     array: NDArray | None = None
     try:
-        array = np.asarray(sample)
+        # Cell by cell: one cell of text would turn all others into text.
+        array = kernel.array_of_rows(sample) if _is_list(sample) else np.asarray(sample)
     except Exception:  # noqa: BLE001  the text of an error may quote a cell
         array = None
     if array is not None and array.shape == (0,) and width is not None:

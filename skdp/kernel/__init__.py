@@ -19,6 +19,7 @@ from skdp.kernel.coding import (
 from skdp.kernel.domain import Bins, Domain, about
 from skdp.kernel.features import KernelMap, LinearImage
 from skdp.kernel.gaps import open_session_with_gaps
+from skdp.kernel.isolation import quiet
 from skdp.kernel.order import smooth_sensitivity
 from skdp.kernel.protect import Ball, Box, Projection
 from skdp.kernel.quantiles import check_levels, multiples, rank_scale
@@ -33,7 +34,7 @@ from skdp.kernel.rows import (
     opaque_rows,
 )
 from skdp.kernel.sampling import public_generator
-from skdp.kernel.session import GramRelease, Session, Tree, learnable_count, open_session, quiet
+from skdp.kernel.session import GramRelease, Session, Tree, learnable_count, open_session
 from skdp.kernel.small_tables import (
     MAX_SMALL_TABLES,
     check_small_tables,
@@ -47,6 +48,7 @@ from skdp.kernel.smooth import cauchy_kappa, choose_noise, laplace_kappa, studen
 from skdp.kernel.solve import UnitBall
 from skdp.kernel.spanning import check_graph
 from skdp.kernel.sparse_vector import AboveThreshold, comparison_margin, threshold_scales
+from skdp.kernel.values import array_of_rows, is_missing
 from skdp.kernel.workload import (
     MAX_TABLE,
     QUERY_UNIT,
@@ -93,6 +95,7 @@ __all__ = [
     "Weighted",
     "Workload",
     "about",
+    "array_of_rows",
     "as_table",
     "cauchy_kappa",
     "cells_noise",
@@ -112,6 +115,7 @@ __all__ = [
     "comparison_margin",
     "decoded",
     "gdp_mu",
+    "is_missing",
     "label_codes",
     "laplace_kappa",
     "largest_threshold_size",

@@ -33,12 +33,15 @@ from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 
 from skdp.kernel import sampling
-from skdp.kernel.cells import no_restart, plain
-from skdp.kernel.doors import attempt, interruptible, quiet, released
+from skdp.kernel.cells import plain
+from skdp.kernel.containers import is_frame, is_listed, reading, take, to_float
+from skdp.kernel.doors import released
+from skdp.kernel.isolation import attempt, interruptible, no_restart, quiet
 from skdp.kernel.protect import Box, Floats, isqrt_up
 from skdp.kernel.release import Release, Share
-from skdp.kernel.rows import Rows, _is_frame, _take, _to_float, check_rows
+from skdp.kernel.rows import Rows, check_rows
 from skdp.kernel.smooth import Ladder, SmoothDoors, quantile_log_smooth
+from skdp.kernel.values import object_rows
 
 __all__ = ["BlockDoors", "as_table", "check_labelled", "label_codes"]
 
@@ -69,21 +72,25 @@ class LabelledRows(Rows):
 def _flat(y: Any) -> tuple[NDArray, str]:
     """Return labels as an array of one dimension, and a fixed text if they are none."""
     try:
-        if hasattr(y, "to_numpy"):
-            labels = np.asarray(y.to_numpy())
-        elif hasattr(y, "dtype") or hasattr(y, "__array__"):
-            labels = np.asarray(y)
-        else:
-            # Objects: a common dtype would be decided by all labels, one could turn the others to
-            # text.
-            items = list(y)
-            labels = np.empty(len(items), dtype=object)
-            labels[:] = items
+        with reading():
+            if is_listed(y):
+                # Objects: a common dtype would be decided by all labels, one could turn the others
+                # to text.
+                labels = object_rows(y)
+            elif hasattr(y, "to_pylist"):  # pyarrow, whose arrays depend on what is missing
+                labels = object_rows(y.to_pylist())
+            elif hasattr(y, "to_numpy"):
+                labels = np.asanyarray(y.to_numpy())
+            else:
+                labels = np.asanyarray(y)
     except Exception:  # noqa: BLE001  a label's own conversion may raise anything
+        labels = None
+    if labels is None or isinstance(labels, np.ma.MaskedArray):
         return np.empty(0), _NOT_FLAT
+    labels = np.asarray(labels)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels.reshape(-1)
-    if labels.ndim != 1 or any(np.ndim(v) for v in labels[:1] if not isinstance(v, str)):
+    if labels.ndim != 1:
         return np.empty(0), _NOT_FLAT
     return labels, ""
 
@@ -202,7 +209,7 @@ def check_labels(
             missing = np.array([_is_missing(label) for label in _scalars(labels)], dtype=bool)
         numbers = label_codes(labels, classes)
     elif not problem:
-        found, failed = _to_float(labels)
+        found, failed = to_float(labels)
         if failed or found is None or labels.dtype.kind in "USmM":
             problem = _NOT_REAL
         else:
@@ -220,7 +227,7 @@ def as_table(values: Floats, like: Any) -> Any:
     Nothing else of the other table is taken over: neither its index, which counts private rows, nor
     the types of its columns, which may be decided by all rows.
     """
-    if _is_frame(like):
+    if is_frame(like):
         return type(like)(values, columns=list(like.columns))
     if hasattr(like, "get_columns"):  # polars
         return type(like)(values, schema=list(like.columns), orient="row")
@@ -284,7 +291,7 @@ def _answer(task: Task, X: Any, y: NDArray, seed: int, width: int) -> Floats:
             np.errstate(all="ignore"),  # of the thread, unlike the warnings' filters
             sampling.lent_generators() as restart,
         ):
-            values = attempt(lambda: _to_float(task(X, y, seed))[0], None, lambda _: restart(seed))
+            values = attempt(lambda: to_float(task(X, y, seed))[0], None, lambda _: restart(seed))
     finally:
         _RUNNING.block = False
     if values is None or values.shape != (width,):
@@ -395,7 +402,7 @@ class BlockDoors(SmoothDoors):
         """Return copies of a block's rows, as float64 in the caller's kind of table, and labels."""
         table = self._rows._X
         ascending = np.sort(positions)
-        values, _ = _to_float(_take(table, ascending))
+        values, _ = to_float(take(table, ascending))
         assert values is not None  # check_rows has converted every block once
         back = np.searchsorted(ascending, positions)
         values = np.array(values[back], dtype=np.float64, order="C", subok=False)

@@ -8,16 +8,16 @@ and the others of its column are read as if it were not there.
 from __future__ import annotations
 
 import datetime
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.kernel.doors import attempt
-from skdp.kernel.rows import _cut, is_missing
+from skdp.kernel.containers import cut
+from skdp.kernel.isolation import attempt, no_restart
+from skdp.kernel.values import is_missing, numbers
 
-__all__ = ["as_list", "as_numbers", "no_restart", "plain"]
+__all__ = ["as_list", "as_numbers", "plain"]
 
 _NANOSECONDS = {
     "W": 604_800 * 10**9, "D": 86_400 * 10**9, "h": 3_600 * 10**9, "m": 60 * 10**9, "s": 10**9,
@@ -27,10 +27,6 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _UTC_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 INSTANT = "instant"  # a date and time of a known zone, in nanoseconds of UTC
 _UNREADABLE = object()  # equal to no category, and no number
-
-
-def no_restart(seed: int) -> None:
-    """Leave the global generators alone: nothing that reads a cell draws from them."""
 
 
 def plain(value: Any) -> Any:
@@ -78,23 +74,10 @@ def _ticks(value: Any) -> Any:
 
 
 def as_numbers(cells: Any) -> NDArray[np.float64]:
-    """Return cells as float64, NaN for one that is no number; each decided by itself."""
+    """Return cells as float64, NaN for one that is missing or no number; each decided by itself."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
         return cells.astype(np.float64)
-    return np.array([_number(cell) for cell in as_list(cells)], dtype=np.float64)
-
-
-def _number(cell: Any) -> float:
-    def convert() -> float:
-        if isinstance(cell, np.datetime64 | np.timedelta64):
-            return math.nan  # its float would count ticks
-        try:
-            return float(cell)
-        except OverflowError:  # a huge integer is beyond the last edge on its side
-            return math.inf if cell > 0 else -math.inf
-
-    number: float = attempt(convert, math.nan, no_restart)
-    return number
+    return numbers(as_list(cells))[0]
 
 
 def as_list(cells: Any) -> list[Any]:
@@ -107,7 +90,7 @@ def as_list(cells: Any) -> list[Any]:
         return found
     if len(cells) == 1:
         return [_UNREADABLE]
-    return [cell for i in range(len(cells)) for cell in as_list(_cut(cells, i, i + 1))]
+    return [cell for i in range(len(cells)) for cell in as_list(cut(cells, i, i + 1))]
 
 
 def _read(cells: Any) -> list[Any]:

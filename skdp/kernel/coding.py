@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.kernel.cells import INSTANT, as_list, no_restart, plain
+from skdp.kernel.cells import INSTANT, as_list, plain
+from skdp.kernel.containers import column_names, is_frame, is_listed, is_sliced_table, reading
 from skdp.kernel.domain import REFUSE, Bins, Domain
-from skdp.kernel.doors import attempt, interruptible, quiet
-from skdp.kernel.rows import _NO_ROWS, Rows, _container, _is_frame, _is_sliced_table, _names
+from skdp.kernel.isolation import attempt, interruptible, no_restart, quiet
+from skdp.kernel.rows import _NO_ROWS, _RAGGED, Rows, _container
+from skdp.kernel.values import object_rows
 
 CATEGORY, ENUM = "category", "enum"  # types that list their values, without the list
 # Types whose description holds no value of the column, by the beginning of their class's name.
@@ -80,25 +82,24 @@ def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
         With a fixed text, if X is sparse, complex or not two-dimensional, or has no column or two
         of the same name.
     """
-    if not hasattr(X, "dtype") and not hasattr(X, "columns"):
+    if is_listed(X):
         # Objects: one row of text would turn the numbers of all others to text.
-        try:
-            X = np.array(X, dtype=object)
-        except Exception:  # noqa: BLE001  ragged; the next check says so with a fixed text
-            X = np.zeros(0)
+        with reading():
+            X = object_rows(X)
+        if X is None:
+            raise ValueError(_RAGGED)
     X = _container(X, estimator)
     if isinstance(X, np.ndarray):
-        X = np.asarray(X)  # parts of a matrix would have two dimensions
         if X.dtype.kind == "c":
             raise ValueError("Complex data not supported: X must be real.")
         return X, Schema(X.shape[1], None, "numpy", (_type_of(X.dtype),) * X.shape[1])
-    if _is_frame(X):
+    if is_frame(X):
         container, found = "pandas", list(X.dtypes)
     elif hasattr(X, "column_names"):
         container, found = "pyarrow", [field.type for field in X.schema]
     else:
         container, found = "polars", list(X.dtypes)
-    return X, Schema(X.shape[1], _names(X), container, tuple(_type_of(one) for one in found))
+    return X, Schema(X.shape[1], column_names(X), container, tuple(_type_of(one) for one in found))
 
 
 def _type_of(dtype: Any) -> Any:
@@ -214,11 +215,11 @@ def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = 
 
 def _column_part(X: Any, j: int, start: int, stop: int) -> Any:
     """Return a part of one column in its own container."""
-    if _is_frame(X):
+    if is_frame(X):
         return _readable(X.iloc[start:stop, j])
     if hasattr(X, "column_names"):  # pyarrow
         return X.column(j).slice(start, stop - start)
-    if _is_sliced_table(X):  # polars
+    if is_sliced_table(X):  # polars
         return _readable(X[:, j].slice(start, stop - start))
     return X[start:stop, j]
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.kernel.cells import as_list, as_numbers, no_restart, plain
-from skdp.kernel.doors import attempt
+from skdp.kernel.cells import as_list, as_numbers, plain
+from skdp.kernel.isolation import attempt, no_restart
 
 __all__ = ["Bins", "Domain", "about"]
 
@@ -218,6 +218,8 @@ class _Categories:
             self.known = {plain(value): code for code, value in enumerate(self.values_)}
         except TypeError:
             raise TypeError(f"domain: categories of column {name} must be hashable") from None
+        # Categories as a shorter float holds them: 0.1 has another value in 32 bits.
+        self.narrow: dict[Any, dict[float, int]] = {}
         self.array = _as_array(self.values_)
         # Missing values alone may stand in a column of any type.
         self.is_text = any(isinstance(value, str | bytes) for value in self.values_) or all(
@@ -232,7 +234,15 @@ class _Categories:
     def code(self, cell: Any) -> int:
         """Return a cell's code, -1 if it is no category."""
         code: int = attempt(lambda: self.known.get(plain(cell), -1), -1, no_restart)
+        if code < 0 and type(cell) in (np.float16, np.float32):
+            code = self._narrow(type(cell)).get(float(cell), -1)
         return code
+
+    def _narrow(self, kind: Any) -> dict[float, int]:
+        """Return the numbers among the categories as a shorter float type holds them."""
+        if kind not in self.narrow:
+            self.narrow[kind] = _narrowed(self.known, np.dtype(kind))
+        return self.narrow[kind]
 
     def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return each cell's code, and who is outside."""
@@ -240,11 +250,6 @@ class _Categories:
             # A code is a function of the value, so each value is looked up once.
             values, place = np.unique(cells, return_inverse=True)
             code = np.array([self.code(cell) for cell in values], dtype=np.int64)[place]
-            if cells.dtype.kind == "f" and cells.dtype.itemsize < 8:
-                # A category as this column would hold it: 0.1 has another value in 32 bits.
-                narrow = _narrowed(self.known, cells.dtype)
-                short = [narrow.get(float(cell), -1) for cell in values]
-                code = np.where(code < 0, np.array(short, dtype=np.int64)[place], code)
         else:
             code = np.array([self.code(cell) for cell in as_list(cells)], dtype=np.int64)
         outside = code < 0

@@ -23,10 +23,12 @@ from scipy.spatial.distance import cdist
 
 from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
-from skdp.kernel.doors import Doors, attempt, released
+from skdp.kernel.containers import to_float
+from skdp.kernel.doors import Doors, released
+from skdp.kernel.isolation import attempt
 from skdp.kernel.protect import Ball, Box, Floats, isqrt_up, power_of_two_grid
 from skdp.kernel.release import Release, Share
-from skdp.kernel.rows import MAX_FEATURES, Rows, _to_float
+from skdp.kernel.rows import MAX_FEATURES, Rows
 
 __all__ = ["FeatureDoors", "KernelMap", "LinearImage"]
 
@@ -462,7 +464,7 @@ def _features(
 
     def make() -> Floats | None:
         made = transform(X)
-        return _to_float(made.toarray() if sparse.issparse(made) else made)[0]
+        return to_float(made.toarray() if sparse.issparse(made) else made)[0]
 
     values: Floats | None = attempt(make, None, restart)
     return values

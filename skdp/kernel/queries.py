@@ -22,14 +22,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
 from skdp.kernel.blocks import LabelledRows, check_labels
-from skdp.kernel.doors import Doors, attempt, released
+from skdp.kernel.containers import is_listed, to_float
+from skdp.kernel.doors import Doors, released
+from skdp.kernel.isolation import attempt
 from skdp.kernel.protect import Ball, Box, Floats, View, isqrt_up, power_of_two_grid
 from skdp.kernel.release import Release, Share
-from skdp.kernel.rows import _NO_ROWS, Rows, _container, _raise, _to_float, check_rows
+from skdp.kernel.rows import _NO_ROWS, Rows, _no_table, _numeric_container, _raise, check_rows
 
 __all__ = ["MAX_CELLS", "QueryDoors", "ScaledBall", "check_labelled_table", "check_table"]
 
@@ -57,18 +60,19 @@ def check_table(
     table, flat = _as_columns(X)
     if not omit:
         return check_rows(table, estimator=estimator, allow_empty=allow_empty), flat
-    table = _container(table, estimator)
+    table = _numeric_container(table, estimator)
     if table.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
     rows = Rows(table)
     whole: list[NDArray[Any]] = [np.zeros(0, dtype=bool)]
+    problems = set()
     for start, stop in rows.spans():
-        values, problem = _to_float(rows._part(table, start, stop))
-        if values is not None and np.isinf(values).any():
-            problem = "finite"
-        _raise(problem)
-        assert values is not None
-        whole.append(np.asarray(~np.isnan(values).any(axis=1)))
+        values, problem = to_float(rows._part(table, start, stop))
+        infinite = values is not None and np.isinf(values).any()
+        problems.add(problem or ("finite" if infinite else ""))
+        if values is not None:
+            whole.append(np.asarray(~np.isnan(values).any(axis=1)))
+    _raise(problems)
     return Rows(table, positions=np.flatnonzero(np.concatenate(whole))), flat
 
 
@@ -103,17 +107,20 @@ def check_labelled_table(
 
 def _as_columns(X: Any) -> tuple[Any, bool]:
     """Return what has one dimension as one column; everything else as it is."""
-    if hasattr(X, "columns"):
+    if hasattr(X, "columns") or sparse.issparse(X):
         return X, False
-    column = None
-    try:
-        array = X if isinstance(X, np.ndarray) else np.asarray(X)
-        cells: Any = array if array.ndim == 1 and array.dtype == object else []
-        if array.ndim == 1 and not any(np.ndim(cell) for cell in cells):
-            column = array.reshape(-1, 1)
-    except Exception:  # noqa: BLE001  the check of the table has fixed texts for all of these
-        column = None
-    return (X, False) if column is None else (column, True)
+    table, problem = X, ""
+    if is_listed(X):
+        table = _no_table(X, flat=True)
+    elif not isinstance(X, np.ndarray) and getattr(X, "ndim", 1) == 1:
+        if hasattr(X, "dtype") or hasattr(X, "to_pylist"):  # a column of a table's library
+            table, problem = to_float(X)
+        elif hasattr(X, "__array__"):
+            table = _no_table(X, flat=True)
+    _raise(problem)
+    if not isinstance(table, np.ndarray) or table.ndim != 1:
+        return table, False
+    return table.reshape(-1, 1), True
 
 
 # --- views ------------------------------------------------------------------------------------

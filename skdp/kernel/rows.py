@@ -14,13 +14,27 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from skdp.kernel.containers import (
+    alone,
+    column_names,
+    cut,
+    is_frame,
+    is_listed,
+    is_sliced_table,
+    reading,
+    refused_type,
+    take,
+    to_float,
+)
+from skdp.kernel.values import object_rows, rows_of_numbers
 
 __all__ = [
     "Rows",
@@ -49,12 +63,19 @@ def _block_rows(width: int, least: int = 256) -> int:
 
 
 _NOT_FINITE = (
-    "Input X contains NaN or infinity; X must be finite. Drop or impute such rows from public "
-    "knowledge before the private step."
+    "Input X contains NaN or infinity; X must be finite. Fill such cells from public knowledge "
+    "before the private step (SimpleImputer(strategy='constant')), or leave their rows out with "
+    "nan_policy='omit' where a function has it. Do not drop the rows yourself: how many are left "
+    "is private, and would be taken for public."
 )
 _NOT_A_NUMBER = (
-    "X must be numeric: float() argument must be a string or a real number in every cell; "
-    "encode other columns from public knowledge first."
+    "X must be numeric: the float() argument must be no string, date or other object but a real "
+    "number, in every cell. Convert other columns from public knowledge first."
+)
+_COMPLEX = "Complex data not supported: X must be real."
+_RAGGED = (
+    "X must be a table of two dimensions, with as many cells in each row as in the others. "
+    "Expected 2D array."
 )
 _NOT_MARKS = "y must mark every row of X: 1 for a private row, 0 for a public one."
 _NO_PUBLIC = "y marks no public row (one class only): at least one must be 0."
@@ -63,112 +84,44 @@ _SAME_NAME = "X has columns of the same name; the names of its columns must be d
 _NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
 
-def _is_frame(X: Any) -> bool:
-    """Say whether X is a pandas table, which is sliced with ``iloc``."""
-    return hasattr(X, "iloc") and hasattr(X, "columns")
-
-
-def _is_sliced_table(X: Any) -> bool:
-    """Say whether X is a polars or pyarrow table, which is cut with ``slice(offset, length)``."""
-    return hasattr(X, "slice") and hasattr(X, "columns") and hasattr(X, "shape")
-
-
-def _names(X: Any) -> tuple[Any, ...]:
-    """Return the column names of a pandas, polars or pyarrow table."""
-    return tuple(X.column_names if hasattr(X, "column_names") else X.columns)
-
-
-def _cut(X: Any, start: int, stop: int) -> Any:
-    """Return rows start to stop of any supported container, as that container."""
-    if _is_frame(X):
-        return X.iloc[start:stop]
-    if _is_sliced_table(X):
-        return X.slice(start, stop - start)
-    return X[start:stop]
-
-
-def _alone(part: Any) -> Any:
-    """Return a part of a table as one of its own, without the table's index."""
-    if isinstance(part, np.ndarray):
-        return np.array(part)
-    if hasattr(part, "iloc"):
-        return part.reset_index(drop=True).copy()
-    return part
-
-
-def _take(X: Any, positions: NDArray[np.intp]) -> Any:
-    """Return the rows at ascending positions of any supported container, as that container."""
-    if positions.size and positions[-1] - positions[0] == positions.size - 1:
-        return _cut(X, int(positions[0]), int(positions[-1]) + 1)
-    return _gather(X, positions)
-
-
-def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
-    """Return a copy of the rows at some positions, in a container of the same kind."""
-    if _is_frame(X):
-        return X.iloc[positions]
-    if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
-        return X.take(positions)  # pyarrow
-    return X[positions]
-
-
-def _to_float(block: Any) -> tuple[NDArray[np.float64] | None, str]:
-    """Convert a block to float64; on failure return None and the kind of failure.
-
-    The exception is swallowed here on purpose: its text may quote a cell, and an error raised
-    inside the ``except`` would carry it along as ``__context__``.
-    """
-    try:
-        if hasattr(block, "to_pandas") and not hasattr(block, "to_numpy"):
-            block = block.to_pandas()  # pyarrow
-        table = _is_frame(block)
-        if not table:
-            block = np.asarray(block.to_numpy() if hasattr(block, "to_numpy") else block)
-        kinds = {getattr(t, "kind", "O") for t in (block.dtypes if table else [block.dtype])}
-        if "c" in kinds:
-            return None, "complex"
-        if kinds & {"m", "M"}:  # dates and durations, which would turn into counts of ticks
-            return None, "type"
-        if table:
-            # The conversion must not depend on dtype quirks: nullable columns give NaN for NA.
-            values = block.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            with np.errstate(all="ignore"):  # a long double beyond the range becomes inf
-                values = np.asarray(block, dtype=np.float64)
-    except TypeError:
-        # Perhaps a missing value of a kind that has no float: it is NaN, and no other cell's type.
-        values = _with_missing(block)
-        return values, "" if values is not None else "type"
-    except Exception:  # noqa: BLE001  a cell's own conversion may raise anything
-        return None, "value"
-    return values, ""
-
-
-def _with_missing(block: Any) -> NDArray[np.float64] | None:
-    """Return cells of objects as float64, missing ones (None, pandas' NA and NaT) as NaN."""
-    try:
-        cells = np.asarray(block, dtype=object)
-        flat = [math.nan if is_missing(cell) else cell for cell in cells.ravel().tolist()]
-        return np.array(flat, dtype=np.float64).reshape(cells.shape)
-    except Exception:  # noqa: BLE001  a cell's own conversion may raise anything
-        return None
-
-
-def is_missing(cell: Any) -> bool:
-    """Say whether a cell stands for no value: None, or pandas' NA or NaT."""
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType")
-
-
-def _raise(kind: str) -> None:
-    """Raise the fixed text for a kind of bad content."""
-    if kind == "complex":
-        raise ValueError("Complex data not supported: X must be real.")
-    if kind == "type":
+def _raise(problems: str | Iterable[str]) -> None:
+    """Raise the fixed text for what is bad about the content; of several, always the same one."""
+    found = {problems} if isinstance(problems, str) else set(problems)
+    if found & {"type", "value"}:
         raise TypeError(_NOT_A_NUMBER)
-    if kind == "value":
-        raise ValueError(_NOT_A_NUMBER)
-    if kind == "finite":
+    if "finite" in found:
         raise ValueError(_NOT_FINITE)
+
+
+def _no_table(X: Any, *, flat: bool = False) -> Any:
+    """Return what has no columns of its own as an array of two dimensions (or `flat`), or raise."""
+    if is_listed(X):
+        with reading():
+            array, strange = rows_of_numbers(X)
+        if array is None:
+            raise ValueError(_RAGGED)
+        if strange and (flat or array.ndim == 2):
+            raise TypeError(_NOT_A_NUMBER)
+    else:
+        array = None
+        try:
+            with reading():
+                array = np.asanyarray(X)
+        except Exception:  # noqa: BLE001  its text may quote a cell
+            array = None
+        _raise("" if array is not None else "value")
+    assert array is not None
+    if isinstance(array, np.ma.MaskedArray):
+        # The cells below the mask would count with whatever they hold.
+        raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
+    array = np.asarray(array)  # of a subclass, whose own code could tell rows apart
+    if array.ndim != 2 and not flat:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead: X must have shape (n_samples, "
+            "n_features). Reshape your data with X.reshape(-1, 1) if it has one feature or "
+            "X.reshape(1, -1) if it is one sample."
+        )
+    return array
 
 
 def _container(X: Any, estimator: str) -> Any:
@@ -178,27 +131,12 @@ def _container(X: Any, estimator: str) -> Any:
             f"{estimator} does not support sparse input: X must be a dense array or a table; "
             "use X.toarray()."
         )
-    if isinstance(X, np.ma.MaskedArray):
-        # The cells below the mask would count with whatever they hold.
-        raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
-    if _is_frame(X) or _is_sliced_table(X):
-        names = _names(X)
+    if is_frame(X) or is_sliced_table(X):
+        names = column_names(X)
         if len(set(names)) < len(names):  # which scikit-learn refuses, too, in other words
             raise ValueError(_SAME_NAME)
     else:
-        problem = ""
-        try:
-            array = X if isinstance(X, np.ndarray) else np.asarray(X)
-        except (TypeError, ValueError):
-            array, problem = None, "value"
-        _raise(problem)
-        X = array
-        if X.ndim != 2:
-            raise ValueError(
-                f"Expected 2D array, got {X.ndim}D array instead: X must have shape (n_samples, "
-                "n_features). Reshape your data with X.reshape(-1, 1) if it has one feature or "
-                "X.reshape(1, -1) if it is one sample."
-            )
+        X = _no_table(X)
     if X.shape[1] > MAX_FEATURES:
         raise ValueError(f"X must have at most {MAX_FEATURES} features, got {X.shape[1]}.")
     if X.shape[1] == 0:
@@ -206,6 +144,18 @@ def _container(X: Any, estimator: str) -> Any:
         raise ValueError(
             "Found array with 0 feature(s) (shape=(, 0)) while a minimum of 1 is required."
         )
+    return X
+
+
+def _numeric_container(X: Any, estimator: str) -> Any:
+    """Return X as `_container`, if the types of its columns may hold numbers; they are public."""
+    X = _container(X, estimator)
+    kind, name = refused_type(X)
+    if kind == "complex":
+        raise ValueError(_COMPLEX)
+    if kind:
+        where = "" if name is None else f" The type of column {name!r} is of {kind}."
+        raise TypeError(_NOT_A_NUMBER + where)
     return X
 
 
@@ -261,12 +211,12 @@ class Rows:
     def _part(self, table: Any, start: int, stop: int) -> Any:
         """Return rows start to stop in the caller's own container."""
         if self._positions is None:
-            return _cut(table, start, stop)
-        return _take(table, self._positions[start:stop])
+            return cut(table, start, stop)
+        return take(table, self._positions[start:stop])
 
     def block(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop as float64, shape (stop - start, n_features)."""
-        values, _ = _to_float(self._part(self._X, start, stop))
+        values, _ = to_float(self._part(self._X, start, stop))
         assert values is not None  # check_rows has converted every block once
         with np.errstate(all="ignore"):
             finite = math.isfinite(values.sum())
@@ -290,8 +240,8 @@ class Rows:
         for start in range(0, self._n, step):
             stop = min(start + step, self._n)
             yield (
-                _alone(self._part(self._X, start, stop)),
-                None if self._y is None else _alone(self._part(self._y, start, stop)),
+                alone(self._part(self._X, start, stop)),
+                None if self._y is None else alone(self._part(self._y, start, stop)),
             )
 
     def digest(self) -> bytes:
@@ -333,7 +283,7 @@ def check_rows(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
         If X is not two-dimensional, has no row, no feature or two columns of the same name, is
         complex, or is not finite.
     """
-    X = _container(X, estimator)
+    X = _numeric_container(X, estimator)
     if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
     rows = Rows(X)
@@ -342,12 +292,14 @@ def check_rows(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
 
 
 def _check_finite(rows: Rows) -> None:
-    """Raise the fixed text for the first block that is not made of finite numbers."""
+    """Raise the fixed text if any row is not made of finite numbers, whichever it is."""
+    problems = set()
     for start, stop in rows.spans():
-        values, problem = _to_float(rows._part(rows._X, start, stop))
-        if values is not None and not np.isfinite(values).all():
-            problem = "finite"
-        _raise(problem)
+        values, problem = to_float(rows._part(rows._X, start, stop))
+        # A cell that is no number is NaN here: one text for the row, and it is that of its type.
+        bad = values is not None and not np.isfinite(values).all()
+        problems.add(problem or ("finite" if bad else ""))
+    _raise(problems)
 
 
 def check_marks(
@@ -366,17 +318,13 @@ def check_marks(
             f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
         )
     problem = ""
-    marks: NDArray = np.zeros(0)
-    try:
-        marks = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
-        marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
-        bad = marks.ndim != 1 or marks.dtype.kind not in "biufO"
-        if bad or not np.all((marks == 0) | (marks == 1)):
-            problem = _NOT_MARKS
-        elif marks.size != n_rows:
-            problem = "y must have as many entries as X has rows."
-    except Exception:  # noqa: BLE001  an entry's own comparison may raise anything
+    found, strange = to_float(y.to_numpy() if is_frame(y) else y)
+    marks = np.zeros(0) if found is None else found
+    marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
+    if strange or marks.ndim != 1 or not np.all((marks == 0) | (marks == 1)):
         problem = _NOT_MARKS
+    elif marks.size != n_rows:
+        problem = "y must have as many entries as X has rows."
     if not problem and not (marks == 0).any():
         problem = _NO_PUBLIC
     if not problem and not (allow_empty or (marks == 1).any()):
@@ -419,7 +367,7 @@ def check_samples(
     ValueError
         As `check_rows`; if y has other values, another length, or marks one sample only.
     """
-    X = _container(X, estimator)
+    X = _numeric_container(X, estimator)
     n_rows = len(X) if not hasattr(X, "shape") else X.shape[0]
     private = check_marks(y, n_rows, estimator=estimator, allow_empty=allow_empty)
     _check_finite(Rows(X))
@@ -436,13 +384,13 @@ def check_public_array(X: Any, *, estimator: str, allow_empty: bool = False) -> 
 
     The same texts as `check_rows`, because the argument may be private to the caller too.
     """
-    X = _container(X, estimator)
+    X = _numeric_container(X, estimator)
     if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
-    values, problem = _to_float(X)
-    if values is not None and not np.isfinite(values).all():
-        problem = "finite"
+    values, problem = to_float(X)
     _raise(problem)
+    if values is not None and not np.isfinite(values).all():
+        _raise("finite")
     assert values is not None
     return values
 
@@ -452,10 +400,16 @@ def opaque_rows(X: Any, y: Any = None) -> Rows:
 
     Nothing is read here. Used by private scorers, whose estimator knows what the columns are.
     """
-    X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
-    if y is not None and not hasattr(y, "shape"):
-        # Objects: a common dtype would be decided by all labels, one could turn the others to text.
-        labels = np.empty(len(y), dtype=object)
-        labels[:] = list(y)
-        y = labels
-    return Rows(X, y, numeric=False)
+    tables = []
+    for one, name in ((X, "X"), (y, "y")):
+        table = one
+        if is_listed(one):
+            # Objects: a common dtype would be decided by all entries.
+            with reading():
+                table = object_rows(one)
+            if table is None:
+                raise ValueError(f"{name} must have as many cells in each row as in the others.")
+        elif one is not None and not hasattr(one, "shape"):
+            table = np.asarray(one)
+        tables.append(table)
+    return Rows(*tables, numeric=False)

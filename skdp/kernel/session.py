@@ -22,8 +22,10 @@ from skdp.kernel import bounds as _bounds
 from skdp.kernel import calibration, sampling
 from skdp.kernel import statistics as stats
 from skdp.kernel.blocks import BlockDoors
-from skdp.kernel.doors import attempt, quiet, released
+from skdp.kernel.containers import cut
+from skdp.kernel.doors import released
 from skdp.kernel.features import FeatureDoors
+from skdp.kernel.isolation import attempt
 from skdp.kernel.protect import (
     Ball,
     Box,
@@ -42,7 +44,7 @@ from skdp.kernel.solve import SolveDoors
 from skdp.kernel.sparse_vector import SparseVectorDoors
 from skdp.kernel.workload import WorkloadDoors
 
-__all__ = ["GramRelease", "Session", "Tree", "learnable_count", "open_session", "quiet"]
+__all__ = ["GramRelease", "Session", "Tree", "learnable_count", "open_session"]
 
 MAX_DEPTH = 16
 _FEW_FEATURES = 4  # whose own histograms alone tell their bounds
@@ -442,9 +444,7 @@ def _row_scores(
 
 def _one(X: Any, y: Any, i: int) -> tuple[Any, Any]:
     """Return row i of a slice, as a slice of length one."""
-    from skdp.kernel.rows import _cut
-
-    return _cut(X, i, i + 1), None if y is None else _cut(y, i, i + 1)
+    return cut(X, i, i + 1), None if y is None else cut(y, i, i + 1)
 
 
 class Tree:

@@ -64,7 +64,7 @@ def _number_words(values: NDArray) -> Words:
 
 def _cell_word(cell: Any, key: bytes) -> int:
     """Return the word of one cell of a column that is not numeric as a whole."""
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+    if kernel.is_missing(cell):
         return int(_MISSING)
     if isinstance(cell, str):
         return _digest(cell.encode("utf-8", "surrogatepass"), key)
@@ -124,7 +124,7 @@ def _words(values: NDArray, key: bytes) -> Words:
 
 def _is_sequence(cell: Any) -> bool:
     """Say whether a cell has cells of its own (what numpy would make a dimension of)."""
-    if isinstance(cell, str | bytes | np.generic):
+    if isinstance(cell, str | bytes | np.generic) or kernel.is_missing(cell):
         return False
     return isinstance(cell, Sequence) or hasattr(cell, "__array__")
 
@@ -180,6 +180,8 @@ def _columns(table: Any) -> list[Any]:
         return [column.to_numpy() for column in table.itercolumns()]
     if hasattr(table, "to_numpy"):  # a polars or pyarrow column
         return [table.to_numpy()]
+    if isinstance(table, np.ma.MaskedArray):
+        return [np.ma.filled(table.astype(object), None)]
     if isinstance(table, np.ndarray):
         return [table]
     try:
@@ -229,6 +231,11 @@ def record_words(X: Any, y: Any, key: bytes) -> Words:
     -------
     words : ndarray of uint64, shape (n_samples,)
     """
+    with kernel.quiet():  # a warning would tell of a cell
+        return _record_words(X, y, key)
+
+
+def _record_words(X: Any, y: Any, key: bytes) -> Words:
     total = np.zeros(0, dtype=np.uint64)
     for table, first in ((X, 0), (y, _FIRST_OF_Y)):
         if table is None:

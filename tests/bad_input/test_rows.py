@@ -57,37 +57,37 @@ def bad_rows():
     yield "late nan", planted(np.nan, shape=(300_000, 4), at=(299_999, 3)), ValueError, nothing
     yield "list nan", planted(np.nan).tolist(), ValueError, nothing
     yield "none", planted(None, object), ValueError, nothing
-    yield "huge int", planted(10**400, object), ValueError, text
+    yield "huge int", planted(10**400, object), ValueError, nothing
     yield "huge decimal", planted(decimal.Decimal("1e999"), object), ValueError, nothing
-    yield "strings", np.full((40, 4), WORD), ValueError, text
-    yield "one string", planted(WORD, object), ValueError, text
-    yield "late string", planted(WORD, object, (40_000, 4), (39_999, 0)), ValueError, text
-    yield "bytes", np.full((40, 4), WORD.encode()), ValueError, text
-    yield "list string", planted(WORD, object).tolist(), ValueError, text
+    yield "strings", np.full((40, 4), WORD), TypeError, text
+    yield "one string", planted(WORD, object), TypeError, text
+    yield "late string", planted(WORD, object, (40_000, 4), (39_999, 0)), TypeError, text
+    yield "bytes", np.full((40, 4), WORD.encode()), TypeError, text
+    yield "list string", planted(WORD, object).tolist(), TypeError, text
     yield "objects", planted(object(), object), TypeError, text
     yield "dicts", planted({WORD: NUMBER}, object), TypeError, text
-    yield "lists", planted([WORD], object), (TypeError, ValueError), text
+    yield "lists", planted([WORD], object), TypeError, text
     yield "complex", planted(1j, complex), ValueError, "[Cc]omplex"
-    yield "complex object", planted(1j, object), (TypeError, ValueError), "[Cc]omplex|numeric"
+    yield "complex object", planted(1j, object), TypeError, text
     yield "dates", np.full((4, 4), "2020-01-01", "datetime64[D]"), TypeError, text
     yield "durations", np.ones((4, 4), "timedelta64[s]"), TypeError, text
     yield "pandas nan", frame([1.0, np.nan, 2.0]), ValueError, nothing
     yield "pandas na", frame(pd.array([1, None, 2], "Int64")), ValueError, nothing
-    yield "pandas strings", frame([WORD, WORD, "x"]), ValueError, text
-    yield "pandas objects", frame([1, WORD, {}]), (TypeError, ValueError), text
-    yield "pandas category", frame(pd.Categorical([WORD, "b", WORD])), ValueError, text
+    yield "pandas strings", frame([WORD, WORD, "x"]), TypeError, text
+    yield "pandas objects", frame([1, WORD, {}]), TypeError, text
+    yield "pandas category", frame(pd.Categorical([WORD, "b", WORD])), TypeError, text
     yield "pandas dates", frame(pd.to_datetime(["2020-01-01"] * 3)), TypeError, text
     yield "pandas durations", frame(pd.to_timedelta([1, 2, 3], "s")), TypeError, text
     yield "polars null", pl.DataFrame({"a": [NUMBER, None], "b": [1.0, 2.0]}), ValueError, nothing
-    yield "polars strings", pl.DataFrame({"a": [WORD, "b"], "b": [1.0, 2.0]}), ValueError, text
+    yield "polars strings", pl.DataFrame({"a": [WORD, "b"], "b": [1.0, 2.0]}), TypeError, text
     yield (
         "polars dates",
         pl.DataFrame({"a": [datetime.date(2020, 1, 1)] * 2}),
-        (TypeError, ValueError),
+        TypeError,
         text,
     )
     yield "pyarrow null", pa.table({"a": [NUMBER, None], "b": [1.0, 2.0]}), ValueError, nothing
-    yield "pyarrow strings", pa.table({"a": [WORD, "b"], "b": [1.0, 2.0]}), ValueError, text
+    yield "pyarrow strings", pa.table({"a": [WORD, "b"], "b": [1.0, 2.0]}), TypeError, text
     names = ["a", "b", "a", "c"]
     same = [pa.array([NUMBER, 1.0])] * 4
     yield "pandas names", pd.DataFrame(planted(1.0), columns=names), ValueError, "same name"

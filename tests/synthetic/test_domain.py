@@ -69,7 +69,7 @@ CELLS = [
     (np.float64("nan"), (0, True), (2, False)),
     ("a", (0, True), (0, False)),
     (np.str_("a"), (0, True), (0, False)),
-    ("1", (1, False), (2, True)),  # text that reads as a number is one
+    ("1", (0, True), (2, True)),  # text that reads as a number is none, in any container
     ("b", (0, True), (2, True)),
     (b"a", (0, True), (2, True)),
     ([], (0, True), (2, True)),
