@@ -14,6 +14,7 @@ from skdp.exceptions import (
     SealedBudgetError,
     SeededNoiseWarning,
 )
+from skdp.model_selection import check_pipeline
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
@@ -63,6 +64,7 @@ __all__ = [
     "SealedBudgetError",
     "SeededNoiseWarning",
     "SmallDBReleaser",
+    "check_pipeline",
     "config_context",
     "conjunctions",
     "get_config",

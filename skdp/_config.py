@@ -93,6 +93,10 @@ def config_context(*, noise: str) -> Iterator[None]:
         With "seeded", fits whose ``random_state`` is not None draw reproducible noise. "system"
         takes it back for a block inside.
 
+    Yields
+    ------
+    None
+
     Notes
     -----
     **Privacy.** Nothing is released. *What is fitted under "seeded" is no release*: whoever knows

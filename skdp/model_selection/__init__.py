@@ -6,6 +6,7 @@ What is released here, under which guarantee:
   private score of a search will charge, so that `PrivacyBudget.reserve` can refuse a search
   that cannot be paid before any row is read. scikit-learn turns an exception in ``fit`` into
   a NaN score, so without it a search would run on with a part of its candidates.
+- `check_pipeline` releases nothing: it reads parameters and names what no ledger can see.
 - `private_scorer` releases one noisy mean of clipped per-row scores a call, ε-DP.
 - `PerRecordKFold` releases nothing: it assigns each record to a fold by a keyed hash of its
   content, so that the folds of neighbouring tables are neighbouring tables.
@@ -16,14 +17,18 @@ scorer is (`private_scorer`); a search whose scorer is not has released them for
 ledger shows it.
 """
 
+from skdp.model_selection._check import Finding, PipelineCheck, check_pipeline
 from skdp.model_selection._cost import SearchCost, cross_val_cost, search_cost
 from skdp.model_selection._folds import PerRecordKFold
 from skdp.model_selection._scorer import PrivateScorer, private_scorer
 
 __all__ = [
+    "Finding",
     "PerRecordKFold",
+    "PipelineCheck",
     "PrivateScorer",
     "SearchCost",
+    "check_pipeline",
     "cross_val_cost",
     "private_scorer",
     "search_cost",

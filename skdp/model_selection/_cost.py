@@ -14,71 +14,46 @@ into the ledger.
 
 from __future__ import annotations
 
-import copy
-import math
+import html
 import numbers
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.ensemble import VotingClassifier, VotingRegressor
+from sklearn.base import is_classifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import (
-    KFold,
-    LeaveOneOut,
-    LeavePOut,
-    ParameterGrid,
-    ParameterSampler,
-    PredefinedSplit,
-    RepeatedKFold,
-    ShuffleSplit,
-    TimeSeriesSplit,
-    check_cv,
-)
-from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.utils import check_random_state
+from sklearn.pipeline import Pipeline
 
 from skdp.budget import Cost, PrivacyBudget, pure_mu
-from skdp.model_selection._folds import PerRecordKFold
+from skdp.model_selection._check import Finding, PipelineCheck, check_pipeline
+from skdp.model_selection._searches import (
+    candidates_of,
+    halving_fits,
+    has_price,
+    is_halving,
+    is_search,
+    scorers_in,
+    steps_of,
+    what_it_does,
+)
+from skdp.model_selection._splits import (
+    check_halving,
+    check_splits,
+    fold_notes,
+    number_of_splits,
+    splitter_of,
+)
 
 __all__ = ["SearchCost", "cross_val_cost", "search_cost"]
 
-_PER_ROW_NOTE = (
-    "folds of PerRecordKFold differ in size between tables that differ in one replaced record: "
-    "they are neighbouring under adjacency='add_or_remove_one' only"
-)
-_INDEX_NOTE = (
-    "under adjacency='add_or_remove_one' only PerRecordKFold gives neighbouring folds: with "
-    "another splitter one record moves others between folds, and the sum of the charges is not "
-    "a guarantee for the search"
-)
-_LABEL_NOTE = (
-    "folds drawn from labels or groups (scikit-learn stratifies classifiers by default) are "
-    "neighbouring only where those are public; KFold splits by position"
-)
 _SCORE_NOTE = (
     "the ledger covers the fits, not the choice: the scores come from private folds and the "
     "scorer is not private (see private_scorer)"
 )
 _HALVING_NOTE = "an upper bound: halving may stop after fewer rounds"
 _MEMORY_NOTE = "an upper bound: steps that Pipeline(memory=...) takes from its cache charge nothing"
-
-_MOST_CHOICES = 1000  # candidates that are priced one by one where the draw is not known
-
-# Splitters whose folds are a function of the positions alone (n is public under replace_one).
-_BY_POSITION = (
-    KFold,
-    LeaveOneOut,
-    LeavePOut,
-    PredefinedSplit,
-    RepeatedKFold,
-    ShuffleSplit,
-    TimeSeriesSplit,
-)
 
 
 class SearchCost(Cost):
@@ -95,19 +70,39 @@ class SearchCost(Cost):
     note : str, default=""
         What the price does not cover. ``budget.reserve(cost, note=cost.note)`` writes it into the
         ledger.
+    findings : PipelineCheck, default=()
+        What `check_pipeline` found in the search.
     """
 
-    def __init__(self, cost: Cost, *, n_fits: int = 0, n_scores: int = 0, note: str = "") -> None:
+    def __init__(
+        self,
+        cost: Cost,
+        *,
+        n_fits: int = 0,
+        n_scores: int = 0,
+        note: str = "",
+        findings: Sequence[Finding] = (),
+    ) -> None:
         set_ = object.__setattr__  # a Cost is frozen
         for name, value in vars(cost).items():
             set_(self, name, value)
         set_(self, "n_fits", n_fits)
         set_(self, "n_scores", n_scores)
         set_(self, "note", note)
+        set_(self, "findings", PipelineCheck(findings))
 
     n_fits: int
     n_scores: int
     note: str
+    findings: PipelineCheck
+
+    def _repr_html_(self) -> str:
+        """Return the price, what it does not cover, and what was found, for notebooks."""
+        note = f"<p>Not covered: {html.escape(self.note)}.</p>" if self.note else ""
+        return (
+            f"<div><p><strong>({self.epsilon:g}, {self.delta:g})</strong> for {self.n_fits} fits "
+            f"and {self.n_scores} private scores.</p>{note}{self.findings.to_html()}</div>"
+        )
 
     def __repr__(self) -> str:
         return (
@@ -125,7 +120,7 @@ class _Bill:
     n_fits: int = 0
     n_scores: int = 0
 
-    def total(self, more_notes: Sequence[str] = ()) -> SearchCost:
+    def total(self, of: Any, more_notes: Sequence[str] = ()) -> SearchCost:
         """Add the lines up."""
         total = _sum([times * cost for times, cost in self.lines if times])
         if total is None:
@@ -134,58 +129,45 @@ class _Bill:
                 "a privacy_cost method (or none charges the given budget)"
             )
         note = "; ".join(dict.fromkeys((*self.notes, *more_notes)))
-        return SearchCost(total, n_fits=self.n_fits, n_scores=self.n_scores, note=note)
-
-
-def _is_search(estimator: Any) -> bool:
-    """Say whether this is one of scikit-learn's searches (by its parameters)."""
-    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
-        return False
-    names = estimator.get_params(deep=False)
-    return {"estimator", "cv", "refit", "scoring"} <= names.keys() and (
-        "param_grid" in names or "param_distributions" in names
-    )
-
-
-def _steps(estimator: Any) -> list[Any] | None:
-    """Return what a container fits once each, or None if it is not a container known to do so."""
-    if isinstance(estimator, Pipeline):
-        return [step for _, step in estimator.steps]
-    if isinstance(estimator, FeatureUnion):
-        return [step for _, step in estimator.transformer_list]
-    if isinstance(estimator, ColumnTransformer):
-        return [step for _, step, _ in estimator.transformers] + [estimator.remainder]
-    if isinstance(estimator, TransformedTargetRegressor):
-        return [estimator.regressor, estimator.transformer]
-    if isinstance(estimator, VotingClassifier | VotingRegressor):
-        return [step for _, step in estimator.estimators]
-    return None
+        return SearchCost(
+            total,
+            n_fits=self.n_fits,
+            n_scores=self.n_scores,
+            note=note,
+            findings=check_pipeline(of),
+        )
 
 
 def _is_private(name: str, value: Any) -> bool:
     """Say whether this parameter tells of charges: a private part, a search or a ledger."""
-    if hasattr(value, "privacy_cost") or _is_search(value) or isinstance(value, PrivacyBudget):
+    if has_price(value) or is_search(value) or isinstance(value, PrivacyBudget):
         return True
     return name.rpartition("__")[2] == "budget" and value is None
 
 
-def _priced_parts(estimator: Any) -> list[Any]:
-    """Return the estimators and searches that one fit of `estimator` fits, each once."""
+def _priced_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
+    """Return the estimators and searches that one fit of `estimator` fits, each once, by name."""
     if isinstance(estimator, FrozenEstimator):
         return []  # never fitted again; it passes on the attributes of what it holds
-    if hasattr(estimator, "privacy_cost") or _is_search(estimator):
-        return [estimator]
+    if has_price(estimator) or is_search(estimator):
+        return [(path, estimator)]
     if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         return []  # "drop", "passthrough", None, a function
-    steps = _steps(estimator)
+    steps = steps_of(estimator)
     if steps is not None:
-        return [part for step in steps for part in _priced_parts(step)]
+        return [
+            part
+            for name, step, _ in steps
+            for part in _priced_parts(step, f"{path}__{name}" if path else name)
+        ]
     inside = estimator.get_params(deep=True)
     if any(_is_private(name, value) for name, value in inside.items()):
+        name, does = type(estimator).__name__, what_it_does(estimator)
         raise TypeError(
-            f"cannot tell how often {type(estimator).__name__} fits the private estimators "
-            "inside it or charges its budget: give it a privacy_cost(n_samples=None, "
-            "n_features=None) method"
+            f"cannot tell how often {name} fits the private estimators inside it or charges its "
+            f"budget{f': it {does}' if does else ''}. Give it a privacy_cost(n_samples=None, "
+            "n_features=None) method, or put it, with estimators that are not private, into "
+            "DPSubsampleAggregate"
         )
     return []
 
@@ -195,15 +177,6 @@ def _adjacency(part: Any) -> str:
     return getattr(getattr(part, "budget", None), "adjacency", "replace_one")
 
 
-def _scorers(scoring: Any) -> list[Any]:
-    """Return the scorers of a ``scoring`` argument, names and None included."""
-    if isinstance(scoring, Mapping):
-        return list(scoring.values())
-    if isinstance(scoring, list | tuple | set):
-        return list(scoring)
-    return [scoring]
-
-
 def _scorer_lists(estimator: Any, scoring: Any) -> list[list[Any]]:
     """Return what may score `estimator`: lists of scorers, of which each score calls one list.
 
@@ -211,57 +184,19 @@ def _scorer_lists(estimator: Any, scoring: Any) -> list[list[Any]]:
     and a search from its own ``scoring``, or else from its best candidate.
     """
     if scoring is not None:
-        return [_scorers(scoring)]
+        return [scorers_in(scoring)]
     if isinstance(estimator, FrozenEstimator):
         return _scorer_lists(estimator.estimator, None)
     if isinstance(estimator, Pipeline) and estimator.steps:
         return _scorer_lists(estimator.steps[-1][1], None)
-    if not _is_search(estimator):
+    if not is_search(estimator):
         return [[None]]
     if isinstance(estimator.scoring, Mapping) and isinstance(estimator.refit, str):
         return [[estimator.scoring.get(estimator.refit)]]
     if estimator.scoring is not None:
-        return [_scorers(estimator.scoring)]
-    candidates, _ = _candidates(estimator)
+        return [scorers_in(estimator.scoring)]
+    candidates, _ = candidates_of(estimator)
     return [scorers for candidate in candidates for scorers in _scorer_lists(candidate, None)]
-
-
-def _splitter(cv: Any) -> Any:
-    """Return the splitter that scikit-learn would make of ``cv``."""
-    if isinstance(cv, Iterator):
-        raise ValueError(
-            "cv is an iterator, which pricing the search would exhaust: pass a list of splits"
-        )
-    return check_cv(cv)
-
-
-def _n_splits(splitter: Any, n_samples: int | None, groups: Any) -> int:
-    """Return the number of splits, from the number of rows at most."""
-    if n_samples is None:
-        if isinstance(splitter, LeaveOneOut | LeavePOut):
-            raise ValueError(
-                f"n_samples must be given for {type(splitter).__name__}, whose number of splits "
-                "depends on it"
-            )
-        return int(splitter.get_n_splits(None, None, groups))
-    stand_in = np.broadcast_to(np.float64(0.0), (n_samples, 1))
-    return int(splitter.get_n_splits(stand_in, None, groups))
-
-
-def _fold_notes(cv: Any, splitter: Any, estimator: Any, adjacencies: set[str]) -> list[str]:
-    """Say where the folds of neighbouring tables are not neighbouring tables."""
-    per_record = isinstance(splitter, PerRecordKFold)
-    notes = []
-    if "add_or_remove_one" in adjacencies and not per_record:
-        notes.append(_INDEX_NOTE)
-    if "replace_one" in adjacencies:
-        given = not hasattr(cv, "split") and not (cv is None or isinstance(cv, numbers.Integral))
-        stratified = (cv is None or isinstance(cv, numbers.Integral)) and is_classifier(estimator)
-        if per_record:
-            notes.append(_PER_ROW_NOTE)
-        elif stratified or not (given or isinstance(splitter, _BY_POSITION)):
-            notes.append(_LABEL_NOTE)
-    return notes
 
 
 class _Pricer:
@@ -283,26 +218,39 @@ class _Pricer:
         """Say whether the charges of this part are asked for."""
         return self.budget is None or getattr(part, "budget", None) is self.budget
 
+    def charges(self, scorer: Any) -> bool:
+        """Say whether a scorer charges what is asked for."""
+        return has_price(scorer) and self.mine(scorer)
+
+    def price(self, path: str, part: Any) -> Cost | None:
+        """Return the price of a part; an error of its parameters names the step."""
+        try:
+            return part.privacy_cost(n_samples=self.n_samples)
+        except (TypeError, ValueError) as error:
+            if not path:
+                raise
+            raise type(error)(f"step {path} ({type(part).__name__}): {error}") from None
+
     def one_fit(self, estimator: Any) -> Cost | None:
         """Return the price of one fit of `estimator`; None if it charges nothing."""
         costs: list[Cost] = []
-        for part in _priced_parts(estimator):
-            if _is_search(part):
+        for path, part in _priced_parts(estimator):
+            if is_search(part):
                 bill = self.search(part)
                 self.notes += bill.notes
                 costs += [times * cost for times, cost in bill.lines if times]
             elif self.mine(part):
-                cost = part.privacy_cost(n_samples=self.n_samples)
+                cost = self.price(path, part)
                 costs += [] if cost is None else [cost]  # None: it releases nothing
         return _sum(costs)
 
     def leaves(self, estimator: Any) -> list[Any]:
         """Return the private estimators that a fit of `estimator` reaches, in any depth."""
         found = []
-        for part in _priced_parts(estimator):
-            if _is_search(part):
+        for path, part in _priced_parts(estimator):
+            if is_search(part):
                 found += self.leaves(part.estimator)
-            elif part.privacy_cost(n_samples=self.n_samples) is not None:
+            elif self.price(path, part) is not None:
                 found.append(part)
         return [part for part in found if self.mine(part)]
 
@@ -313,15 +261,24 @@ class _Pricer:
         scoring: Any,
         return_train_score: bool,
         fits: Sequence[tuple[int, Cost | None, Sequence[Any]]],
+        search: Any = None,
     ) -> _Bill:
         """Price `fits` on every split, with their scores.
 
         A fit is (times, cost, what may be fitted).
         """
-        splitter = _splitter(cv)
-        n_splits = _n_splits(splitter, self.n_samples, self.groups)
-        bill = _Bill([], [])
+        splitter = splitter_of(cv)
         parts = self.leaves(estimator)
+        for _, _, candidates in fits:
+            parts += [leaf for candidate in candidates for leaf in self.leaves(candidate)]
+            lists = [list_ for c in candidates for list_ in _scorer_lists(c, scoring)]
+            parts += [s for list_ in lists for s in list_ if self.charges(s)]
+        adjacencies = {_adjacency(part) for part in parts}
+        classifier = is_classifier(estimator)
+        check_splits(cv, splitter, adjacencies, self.n_samples)
+        halving = [] if search is None else check_halving(search, classifier, adjacencies)
+        n_splits = number_of_splits(splitter, self.n_samples, self.groups)
+        bill = _Bill([], [])
         private = True
         for times, cost, candidates in fits:
             n_fits = times * n_splits
@@ -329,19 +286,15 @@ class _Pricer:
             if cost is not None:
                 bill.lines.append((n_fits, cost))
             lists = [list_ for c in candidates for list_ in _scorer_lists(c, scoring)]
-            private &= all(hasattr(s, "privacy_cost") for list_ in lists for s in list_)
-            lists = [
-                [s for s in list_ if hasattr(s, "privacy_cost") and self.mine(s)] for list_ in lists
-            ]
+            private &= all(has_price(s) for list_ in lists for s in list_)
+            lists = [[s for s in list_ if self.charges(s)] for list_ in lists]
             calls = n_fits * (2 if return_train_score else 1)
             sums = [_sum([s.privacy_cost() for s in list_]) for list_ in lists if list_]
             dearest = _cover([cost for cost in sums if cost is not None])
             if dearest is not None:
                 bill.lines.append((calls, dearest))
             bill.n_scores += calls * max(len(list_) for list_ in lists)
-            parts += [leaf for c in candidates for leaf in self.leaves(c)]
-            parts += [s for list_ in lists for s in list_]
-        bill.notes += _fold_notes(cv, splitter, estimator, {_adjacency(part) for part in parts})
+        bill.notes += [*fold_notes(cv, splitter, classifier, adjacencies), *halving]
         if not private:
             bill.notes.append(_SCORE_NOTE)
         pipelines = [estimator, *estimator.get_params(deep=True).values()]
@@ -352,18 +305,18 @@ class _Pricer:
     def search(self, search: Any) -> _Bill:
         """Price a whole search: every candidate on every split, scores, and the refit."""
         params = search.get_params(deep=False)
-        candidates, n_iter = _candidates(search)
+        candidates, n_iter = candidates_of(search)
         costs = [self.one_fit(candidate) for candidate in candidates]
         dearest = _cover([cost for cost in costs if cost is not None])
-        halving = "aggressive_elimination" in params
+        halving = is_halving(search)
         if halving:
-            n_iter = _halving_fits(len(costs), params["factor"])
+            n_iter = halving_fits(len(costs), params["factor"])
         if n_iter is None:
             fits = [(1, cost, [c]) for cost, c in zip(costs, candidates, strict=True)]
         else:
             fits = [(n_iter, dearest, candidates)]
         bill = self.folds(
-            search.estimator, search.cv, search.scoring, search.return_train_score, fits
+            search.estimator, search.cv, search.scoring, search.return_train_score, fits, search
         )
         if search.refit:
             bill.n_fits += 1
@@ -372,58 +325,6 @@ class _Pricer:
         if halving:
             bill.notes.append(_HALVING_NOTE)
         return bill
-
-
-def _candidates(search: Any) -> tuple[list[Any], int | None]:
-    """Return the candidates of a search, or (what they may be, how many) if they are random."""
-    chosen, n_iter = _choices(search.get_params(deep=False))
-    made = [clone(search.estimator).set_params(**clone(choice, safe=False)) for choice in chosen]
-    return made, n_iter
-
-
-def _choices(params: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the parameters of the candidates, or (what they may be, how many) if random."""
-    if "param_grid" in params:
-        candidates = list(ParameterGrid(params["param_grid"]))
-        if params.get("resource", "n_samples") != "n_samples":
-            # The resource grows from round to round; no round uses more than max_resources.
-            for candidate in candidates:
-                candidate[params["resource"]] = params["max_resources"]
-        return candidates, None
-    if "n_iter" not in params:
-        raise TypeError(
-            "the number of candidates of this search depends on the number of rows: use "
-            "HalvingGridSearchCV, GridSearchCV or RandomizedSearchCV"
-        )
-    random_state = check_random_state(params["random_state"])
-    distributions, n_iter = params["param_distributions"], int(params["n_iter"])
-    if random_state is not check_random_state(None):
-        sampler = ParameterSampler(distributions, n_iter, random_state=copy.deepcopy(random_state))
-        return list(sampler), None
-    # Any parameter may change the price, so all that may be drawn are priced.
-    grids = [distributions] if isinstance(distributions, Mapping) else list(distributions)
-    drawn = [name for grid in grids for name, values in grid.items() if hasattr(values, "rvs")]
-    if drawn:
-        raise ValueError(
-            f"random_state must be an int to price a search that draws {drawn[0]} from a "
-            "distribution"
-        )
-    grid = ParameterGrid(grids)
-    if len(grid) > _MOST_CHOICES:
-        raise ValueError(
-            f"random_state must be an int to price a search with more than {_MOST_CHOICES} "
-            "candidates to draw from"
-        )
-    return list(grid), n_iter
-
-
-def _halving_fits(n_candidates: int, factor: float) -> int:
-    """Return an upper bound of the candidates that successive halving fits, over all rounds."""
-    fits, left = 0, n_candidates
-    for _ in range(1 + math.floor(math.log(n_candidates, factor))):
-        fits += left
-        left = math.ceil(left / factor)
-    return fits
 
 
 def _cover(costs: Sequence[Cost]) -> Cost | None:
@@ -504,7 +405,8 @@ def search_cost(
     Returns
     -------
     cost : SearchCost
-        To be set aside by ``budget.reserve(cost, note=cost.note)``.
+        To be set aside by ``budget.reserve(cost, note=cost.note)``. Its `findings` are those of
+        `check_pipeline`.
 
     Raises
     ------
@@ -531,13 +433,13 @@ def search_cost(
     >>> cost.epsilon, cost.n_fits, cost.n_scores, cost.note
     (2.95, 10, 9, '')
     """
-    if not _is_search(search):
+    if not is_search(search):
         raise TypeError(
             "search must be a GridSearchCV, RandomizedSearchCV or HalvingGridSearchCV, got "
             f"{type(search).__name__}; for cross_val_score use cross_val_cost"
         )
     pricer = _Pricer(n_samples, groups, budget)
-    return pricer.search(search).total(pricer.notes)
+    return pricer.search(search).total(search, pricer.notes)
 
 
 def cross_val_cost(
@@ -592,4 +494,4 @@ def cross_val_cost(
     pricer = _Pricer(n_samples, groups, budget)
     fit = pricer.one_fit(estimator)
     bill = pricer.folds(estimator, cv, scoring, return_train_score, [(1, fit, [estimator])])
-    return bill.total(pricer.notes)
+    return bill.total(estimator, pricer.notes)

@@ -15,6 +15,7 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import (
+    FixedThresholdClassifier,
     GridSearchCV,
     GroupKFold,
     HalvingGridSearchCV,
@@ -22,10 +23,15 @@ from sklearn.model_selection import (
     KFold,
     LeaveOneGroupOut,
     LeaveOneOut,
+    LeavePOut,
+    PredefinedSplit,
     RandomizedSearchCV,
     RepeatedKFold,
+    RepeatedStratifiedKFold,
     ShuffleSplit,
     StratifiedKFold,
+    StratifiedShuffleSplit,
+    TimeSeriesSplit,
     cross_val_score,
     cross_validate,
 )
@@ -423,6 +429,10 @@ def test_the_score_of_a_search_in_a_search(train):
 # --- what the price does not cover ------------------------------------------------------------
 
 
+class ByLength(KFold):
+    """May draw its folds in any way."""
+
+
 @pytest.mark.parametrize(
     ("adjacency", "cv", "word"),
     [
@@ -432,10 +442,20 @@ def test_the_score_of_a_search_in_a_search(train):
         ("replace_one", [(np.arange(9), np.arange(9, 20))], ""),
         ("replace_one", StratifiedKFold(3), "labels"),
         ("replace_one", GroupKFold(3), "labels"),
+        ("replace_one", PredefinedSplit(np.arange(20) % 3), ""),
+        ("replace_one", LeaveOneOut(), ""),
+        ("replace_one", TimeSeriesSplit(3), "order of time"),
+        ("replace_one", RepeatedStratifiedKFold(n_splits=2), "labels"),
+        ("replace_one", StratifiedShuffleSplit(2), "labels"),
+        ("replace_one", ByLength(3), "not known how ByLength"),
         ("replace_one", PerRecordKFold(3, random_state=0), "PerRecordKFold"),
         ("add_or_remove_one", None, "only PerRecordKFold"),
         ("add_or_remove_one", KFold(3, shuffle=True), "only PerRecordKFold"),
         ("add_or_remove_one", StratifiedKFold(3), "only PerRecordKFold"),
+        ("add_or_remove_one", TimeSeriesSplit(3), "with TimeSeriesSplit"),
+        ("add_or_remove_one", ShuffleSplit(3), "with ShuffleSplit"),
+        ("add_or_remove_one", PredefinedSplit(np.arange(20) % 3), "that row alone"),
+        ("add_or_remove_one", [(np.arange(9), np.arange(9, 20))], "that row alone"),
         ("add_or_remove_one", PerRecordKFold(3, random_state=0), ""),
     ],
 )
@@ -448,6 +468,87 @@ def test_the_note_names_folds_that_are_not_neighbouring(adjacency, cv, word):
     note = search_cost(search, 20).note
     assert word in note
     assert bool(word) == bool(note)
+
+
+REMOVE = "add_or_remove_one"
+
+
+@pytest.mark.parametrize("resource", ["n_samples", "k"])
+@pytest.mark.parametrize("where", ["alone", "pipeline", "scorer", "nested", "cross_validation"])
+def test_halving_on_rows_is_refused_where_their_number_is_private(where, resource):
+    """It makes 43 charges for 240 rows and 37 for 239, and resamples by position."""
+    budget = PrivacyBudget(99.0, adjacency=REMOVE)
+    own = {"max_resources": 4} if resource == "k" else {}
+    toy = Toy(budget=None if where == "scorer" else budget)
+    scorer = private_scorer("neg_inertia", epsilon=1.0, bounds=1.0, budget=budget)
+    search = HalvingGridSearchCV(
+        make_pipeline(StandardScaler(), toy) if where == "pipeline" else toy,
+        {"toy__delta" if where == "pipeline" else "delta": [0.0, 0]},
+        resource="toy__k" if (resource, where) == ("k", "pipeline") else resource,
+        scoring=scorer,
+        cv=PerRecordKFold(2, random_state=0),
+        **own,
+    )
+
+    def price():
+        if where == "nested":
+            return search_cost(
+                GridSearchCV(make_pipeline(search), {}, cv=PerRecordKFold(2), scoring=scorer)
+            )
+        return cross_val_cost(search, 2) if where == "cross_validation" else search_cost(search)
+
+    if resource == "n_samples":
+        with pytest.raises(ValueError, match="PerRecordKFold, another resource="):
+            price()
+    else:
+        assert price().epsilon > 0
+    assert budget.charges == []
+
+
+def test_halving_that_counts_classes_is_named():
+    class ToyClassifier(DummyClassifier):
+        def privacy_cost(self, n_samples=None, n_features=None):
+            return Cost(1.0)
+
+    def note(**more):
+        search = HalvingGridSearchCV(ToyClassifier(), {"strategy": ["prior"]}, cv=KFold(2), **more)
+        return search_cost(search, 200).note
+
+    assert "counts the classes in y" in note()
+    assert "counts the classes in y" in note(min_resources="smallest")
+    assert "classes" not in note(min_resources=20)
+
+
+@pytest.mark.parametrize("cv", [LeaveOneOut(), LeavePOut(2)])
+def test_what_fits_once_a_row_is_refused_where_their_number_is_private(cv):
+    budget = PrivacyBudget(99.0, adjacency=REMOVE)
+    with pytest.raises(ValueError, match=r"tell the number of rows.*PerRecordKFold"):
+        cross_val_cost(Toy(budget=budget), cv, n_samples=20)
+    with pytest.raises(ValueError, match=r"tell the number of rows.*PerRecordKFold"):
+        search_cost(GridSearchCV(Toy(budget=budget), {"k": [1]}, cv=cv))
+    assert cross_val_cost(Toy(), cv, n_samples=20).epsilon == cv.get_n_splits(X)
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        ([0, 1, 1], [2]),
+        ([0, 1], [2, 2]),
+        (np.random.default_rng(0).integers(20, size=20), [0]),
+        ([0, -20], [2]),  # one row by two names
+    ],
+)
+def test_a_row_that_comes_twice_in_a_split_is_refused(split):
+    for adjacency in ("replace_one", REMOVE):
+        toy = Toy(budget=PrivacyBudget(9.0, adjacency=adjacency))
+        with pytest.raises(ValueError, match=r"split 1 names a row more than once.*no bootstrap"):
+            cross_val_cost(toy, [([0, 1], [2]), split], n_samples=20)
+    masks = [(np.arange(20) < 9, np.arange(20) >= 9)]
+    assert cross_val_cost(Toy(), masks, n_samples=20).n_fits == 1
+
+
+def test_a_threshold_that_is_fixed_is_one_fit():
+    assert cross_val_cost(FixedThresholdClassifier(Toy(0.5)), 2).epsilon == 1.0
 
 
 def test_the_note_is_written_into_the_ledger():

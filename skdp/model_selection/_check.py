@@ -1,0 +1,503 @@
+"""What is wrong with a pipeline or a search, seen from its parameters: `check_pipeline`.
+
+Nothing is released here, no row is read and nothing is charged. The ledger counts what private
+steps charge. It cannot see that another step learns from the same rows without noise, that a row
+comes several times, or that a fold moves with a private value; most of that stands in the
+parameters, and is found here.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.ensemble import VotingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+
+from skdp._config import noise_is_seeded
+from skdp.budget import PrivacyBudget
+from skdp.model_selection._searches import (
+    candidates_of,
+    has_price,
+    is_search,
+    scorers_in,
+    steps_of,
+    what_it_does,
+)
+from skdp.model_selection._splits import (
+    WAY_OUT,
+    check_halving,
+    check_splits,
+    fold_notes,
+    splitter_of,
+)
+
+__all__ = ["Finding", "PipelineCheck", "check_pipeline"]
+
+HIGH, MEDIUM, LOW = "high", "medium", "low"
+_ORDER = (HIGH, MEDIUM, LOW)
+
+_UNKNOWN = "fits what is inside it as often, and on such rows, as it alone knows"
+
+_MOST_CANDIDATES = 100  # of a search that are looked at one by one
+
+_ANY = "DPSubsampleAggregate makes any estimator private"
+_INSTEAD = {
+    "KBinsDiscretizer": "DPQuantile for its edges, or edges that you state",
+    "KMeans": "DPKMeans",
+    "KernelDensity": "DPKernelDensity",
+    "MaxAbsScaler": "DPMinMaxScaler",
+    "MinMaxScaler": "DPMinMaxScaler",
+    "MiniBatchKMeans": "DPKMeans",
+    "OneHotEncoder": "categories= that you state",
+    "OrdinalEncoder": "categories= that you state",
+    "PCA": "DPPCA",
+    "QuantileTransformer": "DPQuantileTransformer",
+    "RobustScaler": "DPRobustScaler",
+    "SimpleImputer": "strategy='constant' with a fill_value that you state",
+    "StandardScaler": "DPStandardScaler",
+    "TruncatedSVD": "DPPCA",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that `check_pipeline` found.
+
+    Parameters
+    ----------
+    severity : {"high", "medium", "low"}
+        As in the guide's sharp edges: the guarantee is gone silently; something else leaks, or
+        utility does; a surprise.
+    where : str
+        The step, by the name that ``set_params`` takes, its class, and columns where there are any.
+    what : str
+        What is wrong.
+    way_out : str
+        What to do instead.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> import skdp
+    >>> skdp.check_pipeline(StandardScaler())[0].way_out
+    'DPStandardScaler'
+    """
+
+    severity: str
+    where: str
+    what: str
+    way_out: str
+
+    def __str__(self) -> str:
+        return f"[{self.severity}] {self.where}: {self.what}. Instead: {self.way_out}."
+
+
+class PipelineCheck(Sequence[Finding]):
+    """The findings of `check_pipeline`, worst first; empty, so false, if there are none.
+
+    Parameters
+    ----------
+    findings : iterable of Finding
+
+    Examples
+    --------
+    >>> from skdp import DPKMeans, PrivacyBudget, check_pipeline
+    >>> check_pipeline(DPKMeans(budget=PrivacyBudget(1.0)))
+    check_pipeline: nothing found
+    """
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        unique = dict.fromkeys(findings)
+        self.findings = tuple(sorted(unique, key=lambda one: _ORDER.index(one.severity)))
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.findings[item]
+
+    def __repr__(self) -> str:
+        if not self.findings:
+            return "check_pipeline: nothing found"
+        number = f"{len(self)} finding{'s' if len(self) > 1 else ''}"
+        return "\n".join([f"check_pipeline: {number}", *(f"  {one}" for one in self.findings)])
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """Return the findings as a table for notebooks.
+
+        Returns
+        -------
+        page : str
+        """
+        if not self.findings:
+            return "<p>check_pipeline: nothing found</p>"
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align:left">{html.escape(cell)}</td>'
+                for cell in (one.severity, one.where, one.what, one.way_out)
+            )
+            + "</tr>"
+            for one in self.findings
+        )
+        head = "".join(
+            f'<th scope="col">{n}</th>' for n in ("severity", "where", "what", "instead")
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def check_pipeline(estimator: Any) -> PipelineCheck:
+    """Look for what the ledger of a pipeline or a search cannot see, before anything is fitted.
+
+    It walks through `Pipeline`, `FeatureUnion`, `ColumnTransformer`, `TransformedTargetRegressor`,
+    voting and other meta-estimators, and searches with their candidates, in any depth, and names
+
+    - steps that are fitted on private rows and are not private;
+    - splitters whose folds of neighbouring tables are not neighbouring, and searches that tell
+      the number of rows where it is private;
+    - scorers that read private folds;
+    - resampling (SMOTE, bootstrap), by which one row counts several times;
+    - steps without the budget beside steps with it, with different budgets, or without any;
+    - parameters that no fit accepts (a wrong ``epsilon``), by step, and parameters that mean
+      something else than in scikit-learn;
+    - seeds, memory caches, and meta-estimators whose fits no price can know.
+
+    Parameters
+    ----------
+    estimator : estimator or search
+        Not fitted and not changed.
+
+    Returns
+    -------
+    findings : PipelineCheck
+        A sequence of `Finding`, worst first; empty if nothing was found.
+
+    Notes
+    -----
+    **Privacy.** Nothing is released: parameters are read, rows are not. *No finding is no proof*:
+    what happens outside of the estimator (how rows were chosen, filtered and sorted before, what is
+    done with scores and predictions afterwards), inside functions, and in classes that behave
+    otherwise than their parameters say, is not seen.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skdp import DPKMeans, PrivacyBudget, check_pipeline
+    >>> budget = PrivacyBudget(1.0)
+    >>> for one in check_pipeline(make_pipeline(StandardScaler(), DPKMeans(budget=budget))):
+    ...     print(one.where, "->", one.way_out)
+    standardscaler (StandardScaler) -> DPStandardScaler
+    """
+    known = hasattr(estimator, "fit") or hasattr(estimator, "get_params")
+    if isinstance(estimator, type) or not known:
+        raise TypeError(
+            f"estimator must be an estimator or a search, got {type(estimator).__name__}"
+        )
+    walk = _Walk()
+    walk.visit(estimator, "")
+    walk.compare_budgets()
+    return PipelineCheck(walk.findings)
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}__{name}" if path else name
+
+
+def _public(columns: Any) -> str:
+    """Return columns of a `ColumnTransformer` as text: names are public."""
+    if callable(columns):
+        return f"columns chosen by {type(columns).__name__}"
+    text = repr(columns.tolist() if isinstance(columns, np.ndarray) else columns)
+    return f"columns {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def _learns_nothing(estimator: Any) -> bool:
+    """Say whether what a public transformer does with one row depends on that row only."""
+    kind, params = type(estimator).__name__, estimator.get_params(deep=False)
+    if kind in ("OneHotEncoder", "OrdinalEncoder"):
+        rare = [params.get(name) for name in ("min_frequency", "max_categories")]
+        stated = params["categories"]
+        return rare == [None, None] and not (isinstance(stated, str) and stated == "auto")
+    if kind == "SimpleImputer":
+        return params["strategy"] == "constant" and not params["add_indicator"]
+    if kind == "PolynomialFeatures":
+        return True
+    if hasattr(estimator, "predict") or kind == "PatchExtractor":
+        return False  # a Gaussian process predicts before it is fitted, and learns all the same
+    tagged = hasattr(type(estimator), "__sklearn_tags__")
+    return tagged and not get_tags(estimator).requires_fit
+
+
+def _nested(estimator: Any) -> list[tuple[str, Any]]:
+    """Return the estimators among the parameters of a meta-estimator."""
+    found = []
+    for name, value in estimator.get_params(deep=False).items():
+        several = value if isinstance(value, list | tuple) else [value]
+        for one in several:
+            named = isinstance(one, tuple) and len(one) >= 2 and isinstance(one[0], str)
+            label, inner = one[:2] if named else (name, one)
+            if hasattr(inner, "fit") and not isinstance(inner, type):
+                found.append((label, inner))
+    return found
+
+
+class _Walk:
+    """What `check_pipeline` has seen so far."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.parts: list[tuple[str, Any]] = []  # all that charges, with where it stands
+
+    def add(self, severity: str, where: str, what: str, way_out: str) -> None:
+        self.findings.append(Finding(severity, where, what, way_out))
+
+    def visit(self, estimator: Any, path: str, columns: Any = None) -> None:
+        """Look at an estimator and at everything inside it."""
+        if estimator is None or isinstance(estimator, str | type):
+            return  # "drop", "passthrough"
+        if isinstance(estimator, FrozenEstimator):
+            return  # never fitted again
+        name = type(estimator).__name__
+        where = f"{path} ({name})" if path else name
+        if columns is not None:
+            where += f", {_public(columns)}"
+        if is_search(estimator):
+            self.search(estimator, path, where)
+        elif has_price(estimator):
+            self.private(estimator, where)
+        elif steps_of(estimator) is not None:
+            self.container(estimator, path, where)
+        elif hasattr(estimator, "fit_resample"):
+            self.add(
+                HIGH,
+                where,
+                "makes new rows of private ones or leaves some out, by looking at others: one row "
+                "counts several times in the steps behind it, while the ledger says epsilon once",
+                "class_weight= in the estimator, or no resampling",
+            )
+        elif hasattr(estimator, "fit"):
+            self.other(estimator, path, where)
+
+    def container(self, estimator: Any, path: str, where: str) -> None:
+        """Look at what fits each of its steps once."""
+        for name, step, columns in steps_of(estimator) or []:
+            self.visit(step, _below(path, name), columns)
+        if isinstance(estimator, Pipeline) and estimator.memory is not None:
+            self.add(
+                MEDIUM,
+                where,
+                "memory= writes transformed private rows to disk",
+                "memory=None, or a folder that is kept as the table is",
+            )
+        if isinstance(estimator, VotingClassifier):
+            self.add(
+                MEDIUM,
+                where,
+                "classes_ are those that occur in y, without noise",
+                "nothing, where the set of classes is public and each occurs",
+            )
+
+    def other(self, estimator: Any, path: str, where: str) -> None:
+        """Look at what is not private itself."""
+        if not hasattr(estimator, "get_params"):
+            self.add(HIGH, where, "is fitted on private rows and is not private", _ANY)
+            return
+        nested = _nested(estimator)
+        before = len(self.parts)
+        seen = len(self.findings)
+        for name, inner in nested:
+            self.visit(inner, _below(path, name))
+        if len(self.parts) > before:
+            does = what_it_does(estimator) or _UNKNOWN
+            self.add(HIGH, where, does, f"{_ANY}: {type(estimator).__name__} inside it, as a whole")
+            return
+        del self.findings[seen:]  # nothing inside is private: the whole is what is not
+        name = type(estimator).__name__
+        if name == "FunctionTransformer":
+            functions = (estimator.func, estimator.inverse_func)
+            if any(not (f is None or isinstance(f, np.ufunc)) for f in functions):
+                self.add(
+                    LOW,
+                    where,
+                    "its function is not looked into",
+                    "see that it treats each row by itself, and keeps their number and order",
+                )
+            return
+        if _learns_nothing(estimator):
+            return
+        kinds = [kind.__name__ for kind in type(estimator).__mro__]
+        self.add(
+            HIGH,
+            where,
+            "learns from private rows without noise, and keeps what it learned in the fitted model",
+            next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), _ANY),
+        )
+
+    # --- what charges ---------------------------------------------------------------------------
+
+    def private(self, estimator: Any, where: str) -> None:
+        """Look at the parameters of a private step, or of a private scorer."""
+        self.parts.append((where, estimator))
+        try:
+            estimator.privacy_cost()
+        except (TypeError, ValueError) as error:
+            self.add(HIGH, where, str(error).rstrip("."), "a value that it may take")
+        if getattr(estimator, "random_state", None) is not None:
+            if noise_is_seeded():
+                self.add(
+                    HIGH,
+                    where,
+                    "random_state seeds its noise here: whoever knows it can subtract the noise",
+                    "leave config_context(noise='seeded')",
+                )
+            else:
+                self.add(
+                    LOW,
+                    where,
+                    "random_state seeds post-processing only: its noise is fresh in every fit",
+                    "nothing; config_context(noise='seeded') is for tests and teaching",
+                )
+        for look in _MEANINGS.get(type(estimator).__name__, ()):
+            found = look(estimator)
+            if found is not None:
+                self.add(found[0], where, *found[1:])
+
+    def compare_budgets(self) -> None:
+        """Look for steps that charge another ledger than the others, or none."""
+        stated: list[PrivacyBudget] = []
+        for _, part in self.parts:
+            budget = getattr(part, "budget", None)
+            if isinstance(budget, PrivacyBudget) and all(budget is not one for one in stated):
+                stated.append(budget)
+        charging = [(where, part) for where, part in self.parts if hasattr(part, "budget")]
+        for where, part in charging:
+            if part.budget is not None:
+                continue
+            if stated:
+                self.add(
+                    HIGH,
+                    where,
+                    "has no budget beside steps that have one: the ledger does not count it",
+                    "the same budget=",
+                )
+            else:
+                self.add(LOW, where, "has no budget: no ledger counts its fits", "budget=")
+        if len(stated) > 1:
+            relations = {one.adjacency for one in stated}
+            where = ", ".join(
+                dict.fromkeys(where for where, part in charging if part.budget is not None)
+            )
+            if len(relations) > 1:
+                what = "steps under two neighbouring relations have no guarantee together"
+                self.add(HIGH, where, what, "one budget= for all steps")
+            else:
+                self.add(
+                    MEDIUM,
+                    where,
+                    f"{len(stated)} different budgets: no ledger has the sum for these rows",
+                    "one budget= for all steps",
+                )
+
+    # --- searches -------------------------------------------------------------------------------
+
+    def search(self, search: Any, path: str, where: str) -> None:
+        """Look at a search: its candidates, its splitter and its scorers."""
+        before = len(self.parts)
+        inside = _below(path, "estimator")
+        self.visit(search.estimator, inside)
+        try:
+            candidates, _ = candidates_of(search)
+        except (TypeError, ValueError) as error:
+            self.add(MEDIUM, where, f"its candidates are not known: {error}", "state them")
+            candidates = []
+        for candidate in candidates[:_MOST_CANDIDATES]:
+            self.visit(candidate, inside)
+        scorers = scorers_in(search.scoring)
+        for scorer in scorers:
+            if has_price(scorer):
+                self.private(scorer, f"{_below(path, 'scoring')} ({type(scorer).__name__})")
+        if not all(has_price(scorer) for scorer in scorers):
+            self.add(
+                MEDIUM,
+                where,
+                "its scores are exact functions of private folds, and so is the choice: "
+                "best_params_, best_score_ and cv_results_ are not private",
+                "scoring=private_scorer(...)",
+            )
+        self.splits(search, where, [part for _, part in self.parts[before:]])
+
+    def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
+        """Look at the splitter of a search, under the relations of what it fits."""
+        relations = {
+            getattr(getattr(part, "budget", None), "adjacency", "replace_one") for part in parts
+        }
+        classifier = is_classifier(search.estimator)
+        try:
+            splitter = splitter_of(search.cv)
+            notes = fold_notes(search.cv, splitter, classifier, relations)
+            check_splits(search.cv, splitter, relations, None)
+            notes += check_halving(search, classifier, relations)
+        except (TypeError, ValueError) as error:
+            what, _, way_out = str(error).partition(WAY_OUT)
+            self.add(HIGH, where, what, way_out or "another cv=")
+            return
+        relation = "PerRecordKFold" if "add_or_remove_one" in relations else "KFold"
+        for note in notes:
+            self.add(MEDIUM, where, note, f"cv={relation}(...)")
+
+
+# --- parameters that mean something else here ---------------------------------------------------
+
+Meaning = Callable[[Any], tuple[str, str, str] | None]
+
+
+def _lloyd(kmeans: Any) -> tuple[str, str, str] | None:
+    if not isinstance(kmeans.max_iter, int | np.integer) or kmeans.max_iter <= 10:
+        return None
+    if kmeans.algorithm != "lloyd":
+        what = f"max_iter={kmeans.max_iter} is for algorithm='lloyd'; 'tree' does not read it"
+        return LOW, what, "leave it out"
+    what = (
+        f"algorithm='lloyd' runs all of max_iter={kmeans.max_iter} iterations and splits its "
+        "allowance between them, where scikit-learn stops when centres rest: each has "
+        f"1/{kmeans.max_iter} of it"
+    )
+    return MEDIUM, what, "algorithm='tree', or max_iter=5"
+
+
+def _levels(transformer: Any) -> tuple[str, str, str] | None:
+    n = transformer.n_quantiles
+    if not isinstance(n, int | np.integer) or n <= 129:
+        return None
+    rounds = int(n - 2).bit_length()
+    what = f"n_quantiles={n} takes {rounds} rounds, which share the allowance (5 for 33)"
+    return LOW, what, "the default, 33"
+
+
+def _components(pca: Any) -> tuple[str, str, str] | None:
+    n = pca.n_components
+    if n is None or (isinstance(n, int | np.integer) and not isinstance(n, bool)):
+        return None
+    what = (
+        "n_components must be an integer or None: a share of the variance, or 'mle', would choose "
+        "their number by private rows"
+    )
+    return HIGH, what, "an integer"
+
+
+_MEANINGS: dict[str, tuple[Meaning, ...]] = {
+    "DPKMeans": (_lloyd,),
+    "DPPCA": (_components,),
+    "DPQuantileTransformer": (_levels,),
+}
