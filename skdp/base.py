@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import numbers
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,8 +71,57 @@ def check_step(step: Any) -> float | None:
     return value
 
 
-def check_bounds(bounds: Any, n_features: int) -> tuple[NDArray, NDArray] | None:
+_BOUNDS = (
+    "bounds must be 'private', a pair (low, high) of numbers, a pair (lows, highs) of two lists or "
+    "arrays with one number per feature, or a mapping from column name to (low, high)"
+)
+
+
+def _has_pairs(bounds: Any) -> bool:
+    """Say whether bounds look like one pair a column, which could be taken for (lows, highs).
+
+    A list or array of anything but numbers, or a tuple of tuples: of two columns nobody could tell
+    which is meant.
+    """
+    if isinstance(bounds, list | np.ndarray):
+        return any(np.ndim(side) > 0 for side in bounds)
+    return isinstance(bounds, tuple) and any(isinstance(side, tuple) for side in bounds)
+
+
+def _by_name(
+    bounds: Mapping[Any, Any], n_features: int, names: Sequence[Any] | None
+) -> tuple[list[Any], list[Any]]:
+    """Return lows and highs in the order of the columns."""
+    if names is None and set(bounds) <= set(range(n_features)):
+        names = range(n_features)
+    if names is None:
+        raise TypeError(
+            "bounds by column name need a table with column names, got rows without; of an array "
+            "the names are 0, 1, ..."
+        )
+    if missing := [name for name in names if name not in bounds]:
+        raise ValueError(f"bounds must state every column; there are none for {missing}")
+    if unknown := [name for name in bounds if name not in names]:
+        raise ValueError(f"bounds name columns that X does not have: {unknown}")
+    for name in names:
+        pair = bounds[name]
+        if isinstance(pair, str) or np.ndim(pair) != 1 or len(pair) != 2:
+            raise TypeError(
+                f"bounds of column {name!r} must be a pair (low, high) of numbers; learned and "
+                "stated bounds do not mix"
+            )
+    return [bounds[name][0] for name in names], [bounds[name][1] for name in names]
+
+
+def check_bounds(
+    bounds: Any, n_features: int, names: Sequence[Any] | None = None
+) -> tuple[NDArray, NDArray] | None:
     """Return (low, high) as arrays of length n_features, or None for ``"private"``.
+
+    Parameters
+    ----------
+    names : sequence, default=None
+        Of the columns, as far as they have any; for bounds by column name.
 
     Raises
     ------
@@ -83,6 +132,13 @@ def check_bounds(bounds: Any, n_features: int) -> tuple[NDArray, NDArray] | None
         if bounds == PRIVATE:
             return None
         raise ValueError(f"bounds must be 'private' or a pair (low, high), got {bounds!r}")
+    if isinstance(bounds, Mapping):
+        bounds = _by_name(bounds, n_features, names)
+    elif _has_pairs(bounds):
+        raise TypeError(
+            f"{_BOUNDS}. A list of pairs is none of these: for columns a and b with bounds (0, 1) "
+            "and (0, 9) write ([0, 0], [1, 9]) or {'a': (0, 1), 'b': (0, 9)}"
+        )
     try:
         low, high = bounds
         sides = [np.asarray(low), np.asarray(high)]
@@ -92,9 +148,7 @@ def check_bounds(bounds: Any, n_features: int) -> tuple[NDArray, NDArray] | None
     except OverflowError:
         raise ValueError("bounds: low and high must be finite") from None
     except (TypeError, ValueError):
-        raise TypeError(
-            "bounds must be 'private' or a pair (low, high) of numbers or of one number per feature"
-        ) from None
+        raise TypeError(_BOUNDS) from None
     for side, name in zip(pair, ("low", "high"), strict=True):
         if side.ndim > 1 or (side.ndim == 1 and side.size != n_features):
             raise ValueError(
@@ -208,6 +262,14 @@ class PrivateMixin:
         values = kernel.check_public_array(X, estimator=name, allow_empty=self._allow_empty)
         validate_data(self, X, reset=False, skip_check_array=True)
         return values
+
+    def _names(self) -> Sequence[Any] | None:
+        """Return the names of the columns; before a fit those of bounds, in their own order."""
+        if not hasattr(self, "n_features_in_") and isinstance(
+            bounds := getattr(self, "bounds", None), Mapping
+        ):
+            return list(bounds)
+        return getattr(self, "feature_names_in_", None)
 
     def _sizes(self, n_samples: int, n_features: int | None) -> tuple[int, int]:
         """Check the arguments of `expected_error`; an earlier fit knows the number of columns."""

@@ -10,6 +10,7 @@ from these releases and from public parameters.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
@@ -458,7 +459,7 @@ class DPKMeans(
         with self._all_or_nothing():
             n_clusters, max_iter = self._check_parameters()
             rows = self._open(X)
-            bounds = _checked_bounds(self.bounds, rows.n_features)
+            bounds = _checked_bounds(self.bounds, rows.n_features, self._names())
             with self._session(rows) as session:
                 if bounds is None:
                     bounds = session.learn_bounds(LEARNING_SHARE)
@@ -631,7 +632,7 @@ class DPKMeans(
         if n_features is None:
             n_features = self._features_of_bounds()
         n, d = self._sizes(n_samples, n_features)
-        bounds = _checked_bounds(self.bounds, d)
+        bounds = _checked_bounds(self.bounds, d, self._names())
         half_diagonal = 1.0
         if bounds is not None:
             half_diagonal = float(np.linalg.norm(bounds[1] / 2 - bounds[0] / 2))
@@ -663,6 +664,8 @@ class DPKMeans(
         """Return the number of features that stated bounds have, if they say one."""
         if isinstance(self.bounds, str):
             return None
+        if isinstance(self.bounds, Mapping):
+            return len(self.bounds)
         try:
             sizes = [np.size(side) for side in self.bounds if np.ndim(side) == 1]
         except TypeError:
@@ -670,9 +673,11 @@ class DPKMeans(
         return int(sizes[0]) if sizes else None
 
 
-def _checked_bounds(bounds: Any, n_features: int) -> tuple[Floats, Floats] | None:
+def _checked_bounds(
+    bounds: Any, n_features: int, names: Sequence[Any] | None
+) -> tuple[Floats, Floats] | None:
     """Return (low, high), or None for ``"private"``; refuse what float64 cannot square."""
-    pair = check_bounds(bounds, n_features)
+    pair = check_bounds(bounds, n_features, names)
     if pair is not None and max(np.abs(pair[0]).max(), np.abs(pair[1]).max()) > _LARGEST_BOUND:
         raise ValueError("bounds: low and high must lie within -1e100 and 1e100")
     return pair

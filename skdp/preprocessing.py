@@ -191,7 +191,7 @@ class DPStandardScaler(Scaler):
         with self._all_or_nothing():
             free = self._is_free()
             rows = self._open(X)
-            stated = check_bounds(self.bounds, rows.n_features)
+            stated = check_bounds(self.bounds, rows.n_features, self._names())
             self.mean_ = self.var_ = self.scale_ = None
             self.mean_std_error_ = self.var_std_error_ = None
             if free:
@@ -285,7 +285,7 @@ class DPStandardScaler(Scaler):
         0.0017
         """
         n, d = self._sizes(n_samples, n_features)
-        private = check_bounds(self.bounds, d) is None
+        private = check_bounds(self.bounds, d, self._names()) is None
         cost = self.privacy_cost()
         if cost is None:
             return 0.0
@@ -474,7 +474,7 @@ class DPMinMaxScaler(Scaler):
             check_flag(self.clip, "clip")
             q = _check_q(self.q)
             rows = self._open(X)
-            stated = check_bounds(self.bounds, rows.n_features)
+            stated = check_bounds(self.bounds, rows.n_features, self._names())
             if stated is not None:
                 self.bounds_, self.q_ = stated, None
                 self.data_min_, self.data_max_ = stated[0].copy(), stated[1].copy()
@@ -572,7 +572,7 @@ class DPMinMaxScaler(Scaler):
         0.0046
         """
         n, d = self._sizes(n_samples, n_features)
-        if check_bounds(self.bounds, d) is not None:
+        if check_bounds(self.bounds, d, self._names()) is not None:
             return 0.0
         cost = self.privacy_cost()
         q = _check_q(self.q)

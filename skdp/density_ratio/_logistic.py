@@ -238,7 +238,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
                     f"bounds must be 'public' or a pair (low, high), got {self.bounds!r}"
                 )
             return kernel.Box(public.min(axis=0), public.max(axis=0), per_feature=True)
-        stated = check_bounds(self.bounds, public.shape[1])
+        stated = check_bounds(self.bounds, public.shape[1], self._names())
         assert stated is not None
         return kernel.Box(*stated, per_feature=True)
 

@@ -387,7 +387,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if isinstance(self.bounds, str):
             far = 1e100  # the noise has a scale of its own beyond
             return public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
-        stated = check_bounds(self.bounds, public.shape[1])
+        stated = check_bounds(self.bounds, public.shape[1], self._names())
         if stated is None or max(np.abs(side).max() for side in stated) > 1e100:
             raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
         return stated

@@ -287,8 +287,9 @@ class Domain:
     Parameters
     ----------
     columns : mapping from column name to column, or sequence of columns
-        A column is a list of categories, `Bins`, or an int k for the whole numbers 0 to k - 1. With
-        names, tables must have these columns in this order.
+        A column is a list of categories, `Bins`, or an int k for the whole numbers 0 to k - 1; a
+        tuple of two numbers, which might be a range, is refused. With names, tables must have these
+        columns in this order.
     outside : {"clip", "refuse"}, default="clip"
         What to do with a cell that is not in the domain. ``"clip"``: with `Bins`, a number goes to
         the nearest cell, and what is missing or no number to the column's `other`; with categories,
@@ -542,6 +543,13 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
         if not 1 <= spec <= MAX_CODES:
             raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} values, got {spec}")
         spec = list(range(int(spec)))
+    numeric = (numbers.Real, np.number)
+    if isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(v, numeric) for v in spec):
+        raise TypeError(
+            f"domain: column {name} is a pair of numbers, which may mean a range or two categories:"
+            f" state Bins.regular({spec[0]!r}, {spec[1]!r}, n_cells) for a range, a list for "
+            "categories"
+        )
     if isinstance(spec, str | bytes | Mapping) or not hasattr(spec, "__iter__"):
         raise TypeError(
             f"domain: column {name} must be a list of categories, Bins or an int, got "

@@ -191,6 +191,8 @@ class Rows:
         else:
             self._n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
+        # Of the columns of a table, which are public; None for an array.
+        self.names = column_names(X) if is_frame(X) or is_sliced_table(X) else None
 
     def __repr__(self) -> str:
         return f"Rows(n_features={self.n_features})"

@@ -92,7 +92,7 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
 
     def _stated_bounds(self, n_features: int) -> Pair | None:
         """Return the bounds that the user states, or None; a flat box gets a volume."""
-        stated = check_bounds(self.bounds, n_features)
+        stated = check_bounds(self.bounds, n_features, self._names())
         if stated is None:
             return None
         if max(np.abs(side).max() for side in stated) > _FAR:

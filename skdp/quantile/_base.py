@@ -82,7 +82,7 @@ class QuantileFit(Scaler):
         mechanism = self._check_mechanism()
         step = _check_step(self.step, self.prior)
         rows = self._open(X)
-        stated = check_bounds(self.bounds, rows.n_features)
+        stated = check_bounds(self.bounds, rows.n_features, self._names())
         _check_multiples(step, stated)
         self._check_release(rows.n_features, stated)
         if not levels:
@@ -144,7 +144,7 @@ class QuantileFit(Scaler):
         if cost is None or not levels:
             return 0.0
         step = _check_step(self.step, self.prior)
-        stated = check_bounds(self.bounds, d)
+        stated = check_bounds(self.bounds, d, self._names())
         if stated is None:
             raise ValueError(
                 "bounds must be stated for expected_error: learned ones may miss any part of the "

@@ -7,7 +7,7 @@ session, which charges once, under the function's name.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -149,7 +149,7 @@ class Call:
         self, rows: kernel.Rows, bounds: Any, public: Any
     ) -> Iterator[tuple[kernel.Session, Floats, Floats]]:
         """Yield a session with bounds, learned at a tenth of the allowance if not stated."""
-        stated = self.stated(bounds, rows.n_features)
+        stated = self.stated(bounds, rows.n_features, rows.names)
         with self.opened(rows, (bounds, public)) as session:
             if stated is None:
                 low, high = widened(*session.learn_bounds(LEARNING_SHARE))
@@ -158,9 +158,9 @@ class Call:
             yield session, low, high
 
     @staticmethod
-    def stated(bounds: Any, n_features: int) -> Pair | None:
+    def stated(bounds: Any, n_features: int, names: Sequence[Any] | None = None) -> Pair | None:
         """Return stated bounds, or None for ``"private"``."""
-        stated = check_bounds(bounds, n_features)
+        stated = check_bounds(bounds, n_features, names)
         if stated is not None and max(np.abs(stated[0]).max(), np.abs(stated[1]).max()) > (
             LARGEST_BOUND
         ):

@@ -74,7 +74,7 @@ def _counted(
     sizes = [b if isinstance(b, int) else b.size - 1 for b in each]
     if math.prod(sizes) > kernel.MAX_CELLS:
         raise ValueError(f"bins: there must be at most {kernel.MAX_CELLS} cells")
-    stated = call.stated(bounds, d)
+    stated = call.stated(bounds, d, rows.names)
     if all(not isinstance(b, int) for b in each):
         bounds = stated = np.zeros(d), np.zeros(d)  # not used, so none need be learned
     if stated is not None:  # refuse bounds that are too close before the charge

@@ -241,7 +241,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
             rows = self._open(X)
             d = rows.n_features
             grid, n_points, size = self._check_grid_and_size()
-            stated = check_bounds(self.bounds, d)
+            stated = check_bounds(self.bounds, d, self._names())
             with self._session(rows) as session:
                 n = 0.0
                 if self._counts():
@@ -352,7 +352,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         if not 0.0 < float(beta) < 1.0:
             raise ValueError(f"beta must be in (0, 1), got {float(beta)}")
         _, n_points, size = self._check_grid_and_size()
-        check_bounds(self.bounds, d)
+        check_bounds(self.bounds, d, self._names())
         if self._learns_bounds() and self._clear(d, MOST_LEARNING) > _SEEN * n:
             return 1.0
         if size is None:

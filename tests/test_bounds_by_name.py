@@ -1,0 +1,142 @@
+"""Bounds by column name, and what is refused because it could be taken for something else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+
+from skdp import (
+    DPKMeans,
+    DPMinMaxScaler,
+    DPStandardScaler,
+    PrivacyBudget,
+    statistics,
+)
+from skdp.base import check_bounds
+from skdp.density_ratio import DPLogisticRatio, DPuLSIF
+from skdp.neighbors import DPHistogramDensity, DPKernelDensity
+from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
+from skdp.synthetic import Bins, Domain, DPEmpiricalCDF
+
+NAMED = {"age": (18, 90), "income": [0.0, 2e5]}
+TURNED = {"income": (0.0, 2e5), "age": (18, 90)}
+FRAME = pd.DataFrame({"age": np.linspace(20, 80, 200), "income": np.linspace(1e4, 1e5, 200)})
+TABLES = [FRAME, pl.from_pandas(FRAME), pa.Table.from_pandas(FRAME)]
+ESTIMATORS = [
+    DPStandardScaler(),
+    DPMinMaxScaler(),
+    DPKMeans(2),
+    DPKMeans(2, algorithm="lloyd", max_iter=2),
+    DPMedian(),
+    DPQuantile(),
+    DPRobustScaler(),
+    DPQuantileTransformer(n_quantiles=3),
+    DPEmpiricalCDF(n_cells=20),
+    DPKernelDensity(bandwidth=5e4),
+    DPHistogramDensity(),
+    DPLogisticRatio(),
+    DPuLSIF("noisy", n_centers=5),
+]
+FUNCTIONS = [
+    statistics.mean,
+    statistics.sum,
+    statistics.var,
+    statistics.std,
+    statistics.median,
+    statistics.covariance,
+    statistics.correlation,
+]
+
+
+def fit(estimator, X):
+    if isinstance(estimator, DPLogisticRatio | DPuLSIF):
+        return estimator.fit(X, np.arange(len(X)) % 2)
+    return estimator.fit(X)
+
+
+@pytest.mark.parametrize(
+    "names", [["age", "income"], ("age", "income"), np.array(["age", "income"])]
+)
+@pytest.mark.parametrize("bounds", [NAMED, TURNED])
+def test_names_stand_for_their_columns_in_any_order(bounds, names):
+    low, high = check_bounds(bounds, 2, names)
+    assert low.tolist() == [18, 0]
+    assert high.tolist() == [90, 2e5]
+
+
+def test_an_array_has_positions():
+    low, high = check_bounds({1: (0, 2e5), 0: (18, 90)}, 2)
+    assert (low.tolist(), high.tolist()) == ([18, 0], [90, 2e5])
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_every_estimator_takes_bounds_by_name(estimator):
+    for X in TABLES:
+        made = fit(clone(estimator).set_params(bounds=TURNED), X)
+        assert made.get_params()["bounds"] == TURNED
+        if hasattr(made, "bounds_") and made.bounds_ is not None:
+            assert made.bounds_[1].tolist() == [90, 2e5]
+    if isinstance(estimator, DPKMeans | DPStandardScaler):
+        assert clone(estimator).set_params(bounds=TURNED).expected_error(200, 2) > 0
+    budget = PrivacyBudget(10.0)
+    e = clone(estimator).set_params(budget=budget)
+    with pytest.raises(ValueError, match=r"none for \['income'\]"):
+        fit(e.set_params(bounds={"age": (18, 90)}), FRAME)
+    with pytest.raises(ValueError, match=r"does not have: \['height'\]"):
+        fit(e.set_params(bounds={**NAMED, "height": (0, 3)}), FRAME)
+    with pytest.raises(TypeError, match=r"column 'age' must be a pair"):
+        fit(e.set_params(bounds={**NAMED, "age": "private"}), FRAME)
+    with pytest.raises(TypeError, match="table with column names"):
+        fit(e.set_params(bounds=NAMED), FRAME.to_numpy())
+    with pytest.raises(TypeError, match="list of pairs is none of these"):
+        fit(e.set_params(bounds=[(0, 120), (0, 2e5)]), FRAME)
+    assert budget.spent.epsilon == 0
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_every_function_takes_bounds_by_name(function):
+    for X in TABLES:
+        assert np.isfinite(function(X, bounds=TURNED).value).all()
+    budget = PrivacyBudget(10.0)
+    with pytest.raises(ValueError, match=r"none for \['income'\]"):
+        function(FRAME, bounds={"age": (18, 90)}, budget=budget)
+    with pytest.raises(TypeError, match="list of pairs is none of these"):
+        function(FRAME, bounds=[(0, 120), (0, 2e5)], budget=budget)
+    assert budget.spent.epsilon == 0
+
+
+def test_a_mean_by_name_is_that_of_its_column():
+    answer = statistics.mean(pa.Table.from_pandas(FRAME), bounds=TURNED, epsilon=1e6)
+    np.testing.assert_allclose(answer.value, FRAME.mean().to_numpy(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 3])
+def test_pairs_are_refused_for_any_number_of_columns(n_features):
+    pairs = [(0, 120)] * n_features
+    for bounds in (pairs, tuple(pairs), [list(p) for p in pairs], np.array(pairs)):
+        with pytest.raises(TypeError, match="list of pairs is none of these"):
+            check_bounds(bounds, n_features)
+    for bounds in (
+        ([0] * n_features, [120] * n_features),
+        (np.zeros(n_features), np.full(n_features, 120)),
+        (0, [120] * n_features),
+        [0, 120],
+        np.array([0, 120]),
+    ):
+        low, high = check_bounds(bounds, n_features)
+        assert low.tolist() == [0] * n_features
+        assert high.tolist() == [120] * n_features
+
+
+def test_a_pair_of_numbers_is_no_column_of_a_domain():
+    for pair in ((18, 90), (0.5, 1.5), (np.int64(0), True)):
+        for columns in ({"age": pair}, [pair]):
+            with pytest.raises(TypeError, match=r"Bins\.regular.*a list for"):
+                Domain(columns)
+    assert Domain({"age": [18, 90]}).sizes == (2,)
+    assert Domain({"sex": ("f", "m")}).sizes == (2,)
+    assert Domain({"age": Bins([18, 90])}).sizes == (1,)
