@@ -204,8 +204,7 @@ class DPStandardScaler(Scaler):
                 mean, square, self.n_samples_ = session.moments(box)
                 replace = session.adjacency == "replace_one"
                 self.privacy_ = session.certificate()
-            # Of the box on the kernel's grid: zero where the bounds are equal.
-            half_width = box.half * box.grid
+            half_width = box.half_width
             mean_error, variance_error = moment_errors(
                 mean.value, square.value, float(mean.std), replace=replace
             )

@@ -280,9 +280,8 @@ def test_noise_level_is_the_edge_of_the_noise(adjacency, noise, delta):
         model = dppca(60, **params).fit(X)
     entry = tape.entries[-1]
     noise_matrix = (entry.released - entry.exact)[:60, :60].astype(float)
-    unit = model.norm_bound_ / 2 ** np.floor(np.log2(model.norm_bound_))
-    step = model.norm_bound_ / (unit * 2**17)
-    top = np.linalg.eigvalsh(noise_matrix)[-1] * step**2 / model.n_samples_
+    unit = model.privacy_.releases[-1].sensitivity / entry.sensitivity
+    top = np.linalg.eigvalsh(noise_matrix)[-1] * unit / model.n_samples_
     assert 0.85 < top / model.noise_level_ < 1.15
     assert model.n_resolved_ <= 3
     expected = dppca(**params).expected_error(100, 60)

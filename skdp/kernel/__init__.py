@@ -21,9 +21,9 @@ from skdp.kernel.features import KernelMap, LinearImage
 from skdp.kernel.gaps import open_session_with_gaps
 from skdp.kernel.isolation import quiet
 from skdp.kernel.order import smooth_sensitivity
-from skdp.kernel.protect import Ball, Box, Projection
+from skdp.kernel.protect import Ball, Box, Projection, ScaledBox
 from skdp.kernel.quantiles import check_levels, multiples, rank_scale
-from skdp.kernel.queries import MAX_CELLS, ScaledBall, check_labelled_table, check_table
+from skdp.kernel.queries import MAX_CELLS, check_labelled_table, check_table
 from skdp.kernel.release import Release
 from skdp.kernel.rows import (
     Rows,
@@ -87,7 +87,7 @@ __all__ = [
     "Release",
     "ReleaseRecord",
     "Rows",
-    "ScaledBall",
+    "ScaledBox",
     "Schema",
     "Session",
     "Tree",

@@ -37,7 +37,7 @@ from skdp.kernel.cells import plain
 from skdp.kernel.containers import is_frame, is_listed, reading, take, to_float
 from skdp.kernel.doors import released
 from skdp.kernel.isolation import attempt, interruptible, no_restart, quiet
-from skdp.kernel.protect import Box, Floats, isqrt_up
+from skdp.kernel.protect import SUM_BITS, Box, Floats, isqrt_up
 from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import Rows, check_rows
 from skdp.kernel.smooth import Ladder, SmoothDoors, quantile_log_smooth
@@ -546,6 +546,7 @@ class BlockDoors(SmoothDoors):
             The std is of the noise before the mean is clipped to the box.
         """
         self._check_share(share, name)
+        view = view.at(SUM_BITS)
         q = self._clipped(task, n_blocks, view, n_jobs, progress)
         exact = q.astype(np.int64).sum(axis=0)
         size = max(1, 2 * view.norm)

@@ -99,6 +99,8 @@ class Doors(Mechanisms):
         if self._replace:
             noisy, std = self.vector(name, exact, sensitivity, share, unit=unit)
             return noisy.astype(np.float64), std, max(1.0, float(n))
-        both = np.concatenate([exact, np.array([weight * n], dtype=exact.dtype)])
+        # Of Python integers where weight * n could overflow.
+        dtype = exact.dtype if weight * n < 2**62 else object
+        both = np.concatenate([exact, np.array([weight * n], dtype=dtype)])
         noisy, std = self.vector(name, both, sensitivity, share, unit=unit)
         return noisy[:-1].astype(np.float64), std, max(1.0, float(noisy[-1]) / weight)

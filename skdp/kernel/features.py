@@ -26,7 +26,7 @@ from skdp.kernel import statistics as stats
 from skdp.kernel.containers import to_float
 from skdp.kernel.doors import Doors, released
 from skdp.kernel.isolation import attempt
-from skdp.kernel.protect import Ball, Box, Floats, isqrt_up, power_of_two_grid
+from skdp.kernel.protect import SUM_BITS, Ball, Box, Floats, isqrt_up, power_of_two_grid
 from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import MAX_FEATURES, Rows
 
@@ -618,6 +618,7 @@ class FeatureDoors(Doors):
             Number of rows: exact under replace-one, noisy otherwise; at least 1.
         """
         rows = self._rows
+        view = view.at(SUM_BITS)
         dtype = stats.total_dtype(rows, int(view.half.max(initial=0.0)))
         total: NDArray = np.zeros(view.n_dims, dtype=dtype)
         width = max(self.n_features, view.n_dims)

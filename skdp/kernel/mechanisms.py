@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from skdp.budget.amounts import round_up
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import calibration, sampling
+from skdp.kernel.protect import isqrt_up
 from skdp.kernel.release import Meter, Share
 
 __all__ = ["Mechanisms", "l1", "l2", "nuclear", "upper_l1"]
@@ -50,6 +51,44 @@ def upper_l1(a: NDArray, b: NDArray) -> float:
     return l1(np.asarray(a)[keep], np.asarray(b)[keep])
 
 
+_FINE_BITS = 40  # of the noise: finer steps would only cost time
+_SIZE_BITS = 36  # of a sensitivity: rounding adds at most a few steps to it
+_NOISE_BITS = 50  # the most, so that entries stay below what the samplers draw exactly
+
+
+def _coarse_bits(sensitivity: int, level: float, spread: float = 1.0) -> int:
+    """Return by how many bits a statistic is shortened, from public numbers only.
+
+    Parameters
+    ----------
+    sensitivity : int
+    level : float
+        Epsilon or mu of the release.
+    spread : float
+        How much larger than sensitivity / level noise is.
+    """
+    noise = math.log2(sensitivity) - math.log2(level)
+    fine = min(math.floor(noise) - _FINE_BITS, sensitivity.bit_length() - _SIZE_BITS)
+    return max(fine, math.ceil(noise + math.log2(spread)) - _NOISE_BITS, 0)
+
+
+def _shortened(exact: NDArray, bits: int) -> NDArray:
+    """Return the nearest integers to exact / 2**bits."""
+    if not bits:
+        return exact
+    return (exact.astype(object) + (1 << (bits - 1))) >> bits
+
+
+def _lengthened(released: NDArray, bits: int) -> NDArray:
+    """Return released integers in the steps of the statistic again."""
+    return released.astype(object) << bits if bits else released
+
+
+def _after(sensitivity: int, bits: int, moved: int) -> int:
+    """Return the sensitivity of a shortened statistic, whose rounding may add `moved` steps."""
+    return -(-sensitivity >> bits) + moved if bits else sensitivity
+
+
 def _symmetric(values: NDArray, upper: tuple[NDArray, NDArray], dims: int) -> NDArray:
     """Fill a symmetric matrix from its upper triangle."""
     matrix = np.zeros((dims, dims), dtype=values.dtype)
@@ -75,17 +114,21 @@ class Mechanisms(Meter):
             Of one coordinate, in steps.
         """
         fraction, epsilon = self._take(share, name)
+        bits = _coarse_bits(sensitivity, self.level(fraction), math.sqrt(exact.size + 1))
+        size = _after(sensitivity, bits, isqrt_up(exact.size))
+        short, unit = _shortened(exact, bits), unit * 2.0**bits
         if self.mu is not None:
-            return self._gaussian(name, exact, sensitivity, fraction, unit)
-        scale = sensitivity / epsilon
+            released, std = self._gaussian(name, short, size, fraction, unit)
+            return _lengthened(released, bits), std * 2.0**bits
+        scale = size / epsilon
         released = self._emit(
-            name, exact, sensitivity, l2,
+            name, short, size, l2,
             lambda: np.asarray(
                 sampling.k_norm(exact.size, scale, entropy=self._entropy)
             ).reshape(exact.shape),
         )  # fmt: skip
-        self._record(name, "K-norm", "L2", sensitivity * unit, float(scale) * unit, fraction)
-        return released, float(scale) * math.sqrt(exact.size + 1)
+        self._record(name, "K-norm", "L2", size * unit, float(scale) * unit, fraction)
+        return _lengthened(released, bits), float(scale) * math.sqrt(exact.size + 1) * 2.0**bits
 
     def scalars(
         self,
@@ -105,17 +148,23 @@ class Mechanisms(Meter):
         std : float
         """
         fraction, epsilon = self._take(share, name)
+        largest = isqrt_up(l2_sensitivity_squared) if self.mu is not None else l1_sensitivity
+        bits = _coarse_bits(largest, self.level(fraction))
+        short, unit = _shortened(exact, bits), unit * 2.0**bits
         if self.mu is not None:
             size = math.sqrt(l2_sensitivity_squared) * (1 + 2**-50)
-            return self._gaussian(name, exact, size, fraction, unit)
-        scale = l1_sensitivity / epsilon
+            if bits:
+                size = float(_after(largest, bits, isqrt_up(exact.size)))
+            released, std = self._gaussian(name, short, size, fraction, unit)
+            return _lengthened(released, bits), std * 2.0**bits
+        moved = _after(l1_sensitivity, bits, exact.size)
+        scale = moved / epsilon
         released = self._emit(
-            name, exact, l1_sensitivity, l1,
+            name, short, moved, l1,
             lambda: sampling.discrete_laplace(scale, exact.shape, entropy=self._entropy),
         )  # fmt: skip
-        size = l1_sensitivity * unit
-        self._record(name, "discrete Laplace", "L1", size, float(scale) * unit, fraction)
-        return released, calibration.laplace_std(float(scale))
+        self._record(name, "discrete Laplace", "L1", moved * unit, float(scale) * unit, fraction)
+        return _lengthened(released, bits), calibration.laplace_std(float(scale)) * 2.0**bits
 
     def _gaussian(
         self, name: str, exact: NDArray, sensitivity: float, share: Fraction, unit: float
@@ -161,11 +210,23 @@ class Mechanisms(Meter):
         if noise == "gaussian" and self.mu is None:
             raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
         fraction, epsilon = self._take(share, name)
+        dims = len(exact)
+        # Rounding moves an entry of a difference by less than one step: norms of such a matrix.
+        geometry, moved = {
+            "gaussian": ("frobenius", dims),
+            "wishart": ("nuclear", isqrt_up(dims**3)),
+            "laplace": ("upper_l1", dims * (dims + 1) // 2),
+        }[noise]
+        bits = _coarse_bits(sensitivity(geometry), self.level(fraction), dims + 1.0)
+        size = _after(sensitivity(geometry), bits, moved)
+        short, unit = _shortened(exact, bits), unit * 2.0**bits
         if noise == "gaussian":
-            return self._isotropic(name, exact, sensitivity("frobenius"), fraction, unit)
-        if noise == "wishart":
-            return self._wishart(name, exact, sensitivity("nuclear"), epsilon, fraction, unit)
-        return self._triangle(name, exact, sensitivity("upper_l1"), epsilon, fraction, unit)
+            released, std = self._isotropic(name, short, size, fraction, unit)
+        elif noise == "wishart":
+            released, std = self._wishart(name, short, size, epsilon, fraction, unit)
+        else:
+            released, std = self._triangle(name, short, size, epsilon, fraction, unit)
+        return _lengthened(released, bits), std * 2.0**bits
 
     def _isotropic(
         self, name: str, exact: NDArray, size: int, share: Fraction, unit: float

@@ -10,8 +10,11 @@ Two means, used throughout: elementwise ufuncs (IEEE operations on one number at
 products of integers that are exact in float64, so that no summation order matters. ``np.linalg.
 norm`` or a floating-point matrix product has neither property.
 
-Edge cases: huge rows saturate before anything can overflow; a zero-width box maps to 0; rounding
-is towards zero, so it never pushes a row out of its bound.
+Rounding is to the nearest step, which has no direction: truncation would move a sum by half a step
+a row. A bound is a whole number of steps and the clip comes before the rounding, so rounding
+cannot leave a box; a norm is checked after it, in integers.
+
+Edge cases: huge rows saturate before anything can overflow; a zero-width box maps to 0.
 """
 
 from __future__ import annotations
@@ -23,9 +26,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "GRID_BITS",
+    "NORM_BITS",
+    "SUM_BITS",
     "Ball",
     "Box",
     "Projection",
+    "ScalableView",
+    "ScaledBox",
     "View",
     "clip_to_norm",
     "isqrt_up",
@@ -35,12 +43,18 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-# The bound of a row is at least 2**17 grid steps (and less than 2**18): quantisation is far
-# below any noise, and sums of products over 2**16 rows stay below 2**53.
+# The bound of a row is at least 2**17 grid steps (and less than 2**18): sums of products over
+# 2**16 rows stay below 2**53. For geometry: trees, nearest centres, features.
 GRID_BITS = 17
+# For what is added up. Half a step of all rows together stays below a tenth of the noise up to
+# n epsilon = 10**8; sums over 2**16 rows stay below 2**48.
+SUM_BITS = 31
+NORM_BITS = 30  # the same for a norm: squares of it are below 2**62
 
 
 _NO_WIDTH = 2.0**-1000
+# Relative error of a sum of at most 8192 squares, in any order, is below 8194 * 2**-53 < 1e-12.
+_NORM_MARGIN = 4e-12
 
 
 def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:
@@ -71,31 +85,68 @@ class View(Protocol):
         ...
 
 
+class ScalableView(View, Protocol):
+    """A view whose number of steps can be chosen; a door takes as many as its statistic needs."""
+
+    def at(self, bits: int) -> ScalableView:
+        """Return the same map with another number of steps."""
+        ...
+
+
 def _norm2(q: Floats) -> Floats:
-    """Return exact squared norms of integer-valued rows with |q_j| <= 2**20."""
+    """Return squared norms of integer-valued rows; exact up to 2**53, and larger where inexact."""
     return np.einsum("ij,ij->i", q, q)
 
 
-def _scaled(x: Floats) -> tuple[Floats, Floats, NDArray[np.int32]]:
-    """Write each row as 2**e * 2**-20 * y (y integers, at most 2**20) and return y, sum y**2, e.
+def _square_parts(q: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return a, b, c with sum q_j**2 = 2**32 a + 2**17 b + c, exactly, for integers up to 2**32.
 
-    The largest coordinate and its exponent are the same in any order, the squares are exact
-    integers: the result depends on the row only.
+    With |q| = 2**16 high + low all three are sums of at most 8192 integers up to 2**32.
+    """
+    magnitude = np.abs(q)
+    high = np.floor(magnitude * 2.0**-16)
+    low = magnitude - high * 2.0**16
+    return _norm2(high), np.einsum("ij,ij->i", high, low), _norm2(low)
+
+
+def _outside(q: Floats, radius: int) -> NDArray[np.intp]:
+    """Return which integer-valued rows have sum q_j**2 > radius**2, exactly; radius < 2**31."""
+    limit = float(radius) ** 2
+    total = _norm2(q)
+    if radius < 2**26:
+        # Squares are at least 0, so a sum that is not exact (above 2**53, or inf) is above it.
+        return np.flatnonzero(total > limit)
+    out = total > limit * (1.0 + _NORM_MARGIN)
+    near = np.flatnonzero(~out & (total > limit * (1.0 - _NORM_MARGIN)))
+    if near.size:
+        # Close to the limit, so all three terms are below 2**63.
+        a, b, c = (part.astype(np.int64) for part in _square_parts(q[near]))
+        out[near] = (a << 32) + (b << 17) + c > radius**2
+    return np.flatnonzero(out)
+
+
+def _scaled(x: Floats) -> tuple[Floats, Floats]:
+    """Write each row as a power of two times y (integers, at most 2**31); return y and its norm.
+
+    The largest coordinate and its exponent are the same in any order, and the parts of the
+    squared norm are exact integers: the result depends on the row only.
     """
     largest = np.maximum(x.max(axis=1, initial=0.0), -x.min(axis=1, initial=0.0))
     # Multiplying by a power of two is exact; below 2**-980 the power itself would overflow, and
     # y then has fewer bits.
     e = np.maximum(np.frexp(largest)[1], -980)
-    y = x * np.ldexp(1.0, 20 - e)[:, None]
-    np.trunc(y, out=y)
-    return y, _norm2(y), e
+    y = x * np.ldexp(1.0, 31 - e)[:, None]
+    np.rint(y, out=y)
+    a, b, c = _square_parts(y)
+    return y, np.sqrt(np.maximum(a * 2.0**32 + b * 2.0**17 + c, 1.0))
 
 
 def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
     """Quantise rows to integers on a grid with sum of squares at most radius**2.
 
-    Rows inside are truncated towards zero; rows outside are scaled onto the sphere first. The
-    bound is verified in integers and a row that still exceeds it by rounding is shrunk.
+    Rows are rounded to the nearest step; those that are outside then are scaled onto the sphere
+    and rounded again, and where that leaves it, onto a sphere that rounding cannot leave. The
+    bound is verified in integers.
 
     Parameters
     ----------
@@ -104,37 +155,30 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
     grid : float
         Power of two.
     radius : int
-        Bound in steps, below 2**18.
+        Bound in steps, below 2**31.
 
     Returns
     -------
     q : ndarray of shape (m, d)
         Integer-valued float64.
     """
-    limit = float(radius) ** 2
     # grid is a power of two, so this is the exact quotient; then in place, block by block.
     q = np.multiply(x, 1.0 / grid)
-    np.trunc(q, out=q)
-    # Squares are at least 0, so a sum that is not exact (above 2**53, or inf) is above the limit.
-    outside = np.flatnonzero(_norm2(q) > limit)
+    np.rint(q, out=q)
+    outside = _outside(q, radius)
     if outside.size:
         # ±inf can arise from a finite row minus a centre; the largest float stands for it.
         far = np.clip(x[outside], -np.finfo(float).max, np.finfo(float).max)
-        y, y2, _ = _scaled(far)
-        # sqrt and the quotient are single IEEE operations on one number each.
-        y *= (radius / np.sqrt(y2))[:, None]
-        np.trunc(y, out=y)
-        over = np.flatnonzero(_norm2(y) > limit)
-        # |y| <= radius * (1 + 2**-50) in norm, so one step less a coordinate is inside.
-        y[over] -= np.sign(y[over])
-        still = np.flatnonzero(_norm2(y) > limit)
-        y[still] = 0.0
-        q[outside] = y
+        y, norm = _scaled(far)
+        # The quotient is a single IEEE operation on one number each.
+        z = np.rint(y * (radius / norm)[:, None])
+        over = _outside(z, radius)
+        # Rounding adds at most sqrt(d) / 2 steps to a norm, and the operations less than one.
+        inner = max(radius - math.ceil(math.sqrt(x.shape[1]) / 2) - 1, 0)
+        z[over] = np.rint(y[over] * (inner / norm[over])[:, None])
+        z[_outside(z, radius)] = 0.0
+        q[outside] = z
     return q
-
-
-# Relative error of a sum of at most 8192 squares, in any order, is below 8194 * 2**-53 < 1e-12.
-_NORM_MARGIN = 4e-12
 
 
 def norm_codes(x: Floats) -> NDArray[np.int64]:
@@ -182,29 +226,91 @@ class Box:
     low, high : array-like of shape (d,)
         Public bounds in user units.
     per_feature : bool, default=False
-        One grid a feature (each half width is 2**17 to 2**18 steps) instead of one for all.
+        One grid a feature (each half width has as many steps) instead of one for all.
         The common grid keeps Euclidean geometry; the other keeps every feature's precision.
+    bits : int, default=17
+        The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
     """
 
-    def __init__(self, low: ArrayLike, high: ArrayLike, *, per_feature: bool = False) -> None:
+    def __init__(
+        self,
+        low: ArrayLike,
+        high: ArrayLike,
+        *,
+        per_feature: bool = False,
+        bits: int = GRID_BITS,
+    ) -> None:
+        self._per_feature = per_feature
         self.low = np.array(low, dtype=np.float64)
         self.high = np.array(high, dtype=np.float64)
         self.n_dims = self.low.size
         # Halves first: the sum or the difference of two huge bounds may overflow.
         self.center = self.low / 2 + self.high / 2
-        half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)
-        widest = half_width if per_feature else np.full(self.n_dims, half_width.max())
+        self.half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)
+        widest = self.half_width
+        if not per_feature:
+            widest = np.full(self.n_dims, self.half_width.max())
         # A feature without width is its centre: the noise on its 0 steps weighs nothing.
-        self.grid = np.array([power_of_two_grid(float(w)) if w > 0 else _NO_WIDTH for w in widest])
-        self.half = np.floor(half_width / self.grid)
+        self.grid = np.array(
+            [power_of_two_grid(float(w), bits) if w > 0 else _NO_WIDTH for w in widest]
+        )
+        self.half = np.floor(self.half_width / self.grid)
         self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
+
+    def at(self, bits: int) -> Box:
+        """Return the same box with another number of steps."""
+        return Box(self.low, self.high, per_feature=self._per_feature, bits=bits)
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
         q = block - self.center
-        q /= self.grid
+        q *= 1.0 / self.grid  # a power of two: the exact quotient
         np.clip(q, -self.half, self.half, out=q)
-        return np.trunc(q, out=q)
+        return np.rint(q, out=q)
+
+
+class ScaledBox:
+    """Rows clipped to a box and scaled to half width 1: |q_j| <= 2**bits for every coordinate.
+
+    All columns have the same number of steps, so noise is the same part of each column's width. As
+    rows of a ball they have norm at most sqrt(d) times that.
+
+    Parameters
+    ----------
+    low, high : array-like of shape (d,)
+        Public bounds in user units; a feature without width maps to 0.
+    bits : int, default=30
+        At most 31.
+    """
+
+    def __init__(self, low: ArrayLike, high: ArrayLike, bits: int = NORM_BITS) -> None:
+        self.low = np.array(low, dtype=np.float64)
+        self.high = np.array(high, dtype=np.float64)
+        self.n_dims = self.low.size
+        self.middle = self.low / 2 + self.high / 2
+        self.half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)
+        self._flat = self.half_width <= 0
+        self._divisor = np.where(self._flat, 1.0, self.half_width)
+        # Of what rows are mapped to, in half widths.
+        self.center = np.zeros(self.n_dims)
+        self.steps = 2**bits
+        self.grid = np.full(self.n_dims, 1.0 / self.steps)
+        self.half = np.full(self.n_dims, float(self.steps))
+        self.norm = isqrt_up(self.n_dims * self.steps**2)
+
+    def at(self, bits: int) -> ScaledBox:
+        """Return the same view with another number of steps."""
+        return ScaledBox(self.low, self.high, bits)
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= steps."""
+        q = block - self.middle
+        q /= self._divisor
+        np.clip(q, -1.0, 1.0, out=q)
+        if self._flat.any():
+            q[:, self._flat] = 0.0
+        q *= float(self.steps)
+        return np.rint(q, out=q)
 
 
 class Ball:
@@ -217,7 +323,7 @@ class Ball:
     radius : float
         Bound on the norm in user units, positive.
     bits : int, default=17
-        The radius has 2**bits to 2**(bits + 1) grid steps.
+        The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
     """
 
     def __init__(self, center: ArrayLike, radius: float, *, bits: int = GRID_BITS) -> None:
@@ -229,9 +335,9 @@ class Ball:
         self.norm = math.floor(self.radius / step)
         self.half = np.full(self.n_dims, float(self.norm))
 
-    def coarser(self, bits: int) -> Ball:
+    def at(self, bits: int) -> Ball:
         """Return the same ball with another number of steps."""
-        return Ball(self.center, self.radius, bits=bits)
+        return Ball(self.center, self.radius, bits=min(bits, NORM_BITS))
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with sum q_j**2 <= norm**2."""
@@ -252,11 +358,15 @@ class Projection:
         Public or released.
     radius : float or array-like of shape (k,)
         Half width of the box around the projected centre, in user units.
+    bits : int, default=17
+        The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
     """
 
     _BITS = 16
 
-    def __init__(self, base: View, components: ArrayLike, radius: ArrayLike) -> None:
+    def __init__(
+        self, base: View, components: ArrayLike, radius: ArrayLike, bits: int = GRID_BITS
+    ) -> None:
         self.base = base
         scaled = np.rint(np.asarray(components, dtype=np.float64) * 2**self._BITS)
         self._weights = np.clip(scaled, -(2.0**self._BITS), 2.0**self._BITS)
@@ -265,15 +375,19 @@ class Projection:
         self.center = np.zeros(self.n_dims)
         half_width = np.broadcast_to(np.asarray(radius, dtype=np.float64), (self.n_dims,))
         self.low, self.high = -half_width, half_width.copy()
-        self.grid = np.full(self.n_dims, power_of_two_grid(float(half_width.max())))
+        self.grid = np.full(self.n_dims, power_of_two_grid(float(half_width.max()), bits))
         self.half = np.floor(half_width / self.grid)
         self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
         # A quotient of powers of two: multiplying by it is exact.
         self._rescale = float(base.grid[0]) / 2**self._BITS / float(self.grid[0])
+
+    def at(self, bits: int) -> Projection:
+        """Return the same projection with another number of steps; the base keeps its own."""
+        return Projection(self.base, self.components, self.high, bits)
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
         exact = self.base.map(block) @ self._weights.T
         exact *= self._rescale
         np.clip(exact, -self.half, self.half, out=exact)
-        return np.trunc(exact, out=exact)
+        return np.rint(exact, out=exact)

@@ -30,11 +30,11 @@ from skdp.kernel.blocks import LabelledRows, check_labels
 from skdp.kernel.containers import is_listed, to_float
 from skdp.kernel.doors import Doors, released
 from skdp.kernel.isolation import attempt
-from skdp.kernel.protect import Ball, Box, Floats, View, isqrt_up, power_of_two_grid
+from skdp.kernel.protect import SUM_BITS, Box, Floats, View, isqrt_up, power_of_two_grid
 from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import _NO_ROWS, Rows, _no_table, _numeric_container, _raise, check_rows
 
-__all__ = ["MAX_CELLS", "QueryDoors", "ScaledBall", "check_labelled_table", "check_table"]
+__all__ = ["MAX_CELLS", "QueryDoors", "check_labelled_table", "check_table"]
 
 MAX_CELLS = 2**20  # of a histogram: public, and every block of rows adds that many
 
@@ -144,20 +144,20 @@ class AboutZero:
         self.center = np.zeros(self.n_dims)
         largest = np.maximum(np.abs(self.low), np.abs(self.high))
         widest = largest if per_feature else np.full(self.n_dims, largest.max())
-        self.grid = np.array([power_of_two_grid(float(w)) for w in widest])
-        self.half = np.floor(largest / self.grid)
+        self.grid = np.array([power_of_two_grid(float(w), SUM_BITS) for w in widest])
+        self.half = np.rint(largest / self.grid)
         self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
         q = np.clip(block, self.low, self.high)
-        q /= self.grid
-        np.clip(q, -self.half, self.half, out=q)
-        return np.trunc(q, out=q)
+        q *= 1.0 / self.grid  # a power of two: the exact quotient
+        # Rounding ascends, so |q_j| <= half_j, which is rounded like a cell.
+        return np.rint(q, out=q)
 
     def widths(self) -> list[int]:
         """Return by how many steps each coordinate may change, at most."""
-        ends = [np.trunc(end / self.grid) for end in (self.low, self.high)]
+        ends = [np.rint(end / self.grid) for end in (self.low, self.high)]
         return [int(b) - int(a) for a, b in zip(*ends, strict=True)]
 
 
@@ -177,54 +177,25 @@ class NonZero:
 class Total:
     """The sum of the coordinates of a view with one common grid, as one coordinate.
 
-    A sum of at most 8192 integers below 2**18 is exact in any order, and so is its quotient by the
-    power of two that brings the bound below 2**18 again.
+    A sum of at most 8192 integers up to 2**32 is exact in any order, and so is its quotient by the
+    power of two that brings the bound below 2**36, so that blocks of rows add up exactly.
     """
 
     def __init__(self, base: View) -> None:
         self._base = base
         bound = int(base.half.sum())
-        self._shrink = 2.0 ** max(bound.bit_length() - 18, 0)
+        self._shrink = 2.0 ** max(bound.bit_length() - 36, 0)
         self.n_dims = 1
         self.grid = base.grid[:1] * self._shrink
         self.center = np.array([base.center.sum()])
-        self.half = np.floor(np.array([float(bound)]) / self._shrink)
+        self.half = np.rint(np.array([float(bound)]) / self._shrink)
         self.norm = int(self.half[0])
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to one integer each."""
         total: Floats = self._base.map(block).sum(axis=1, keepdims=True)
         total /= self._shrink
-        return np.trunc(total, out=total)
-
-
-class ScaledBall(Ball):
-    """Rows clipped to a box and scaled to half width 1, as a ball of radius sqrt(d).
-
-    Parameters
-    ----------
-    low, high : array-like of shape (d,)
-        Public bounds in user units; a feature without width maps to 0.
-    """
-
-    def __init__(self, low: ArrayLike, high: ArrayLike, bits: int = 17) -> None:
-        self.low = np.array(low, dtype=np.float64)
-        self.high = np.array(high, dtype=np.float64)
-        self.middle = self.low / 2 + self.high / 2
-        self.scale = self.high / 2 - self.low / 2
-        super().__init__(np.zeros(self.low.size), math.sqrt(self.low.size), bits=bits)
-
-    def coarser(self, bits: int) -> ScaledBall:
-        """Return the same view with another number of steps."""
-        return ScaledBall(self.low, self.high, bits)
-
-    def map(self, block: Floats) -> Floats:
-        """Map float rows to integers with sum q_j**2 <= norm**2."""
-        u = block - self.middle
-        u /= np.where(self.scale > 0, self.scale, 1.0)
-        np.clip(u, -1.0, 1.0, out=u)
-        u *= self.scale > 0
-        return super().map(u)
+        return np.rint(total, out=total)
 
 
 # --- exact statistics ---------------------------------------------------------------------------
@@ -302,8 +273,11 @@ class QueryDoors(Doors):
         if nonzero:
             low, high = 0.0, 1.0
         a, b = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
-        kind: Any = AboutZero if about_zero else Box
-        view: View = kind(a, b, per_feature=not across)
+        view: Any = (
+            AboutZero(a, b, per_feature=not across)
+            if about_zero
+            else Box(a, b, per_feature=not across, bits=SUM_BITS)
+        )
         if nonzero:
             view = NonZero(view)
         return Total(view) if across else view
@@ -381,7 +355,7 @@ class QueryDoors(Doors):
         row to another. Guarantee: the sum moves by at most 1 (A and R); as `clipped_mean` of a box
         from 0 to 1.
         """
-        view = Box([0.0], [1.0])
+        view = Box([0.0], [1.0], bits=SUM_BITS)
         total = 0
         self._check_share(share, name)
         with self._foreign(), sampling.lent_generators() as restart:

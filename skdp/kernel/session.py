@@ -27,10 +27,15 @@ from skdp.kernel.doors import released
 from skdp.kernel.features import FeatureDoors
 from skdp.kernel.isolation import attempt
 from skdp.kernel.protect import (
+    GRID_BITS,
+    NORM_BITS,
+    SUM_BITS,
     Ball,
     Box,
     Floats,
     Projection,
+    ScalableView,
+    ScaledBox,
     View,
 )
 from skdp.kernel.quantiles import QuantileDoors
@@ -59,20 +64,6 @@ def learnable_count(d: int, level: float, adjacency: str, *, pure: bool) -> floa
     size = stats.histogram_sensitivity(d, adjacency) * (1 if d <= _FEW_FEATURES else 2)
     std = calibration.laplace_std(size / level) if pure else math.sqrt(size) / level
     return _bounds.clear_level(std, d * stats.exponent_edges()[0].size)
-
-
-def _coarsened(view: Ball, level: float, pure: bool) -> Ball:
-    """Return the view on a coarser grid where products on the usual one would need huge noise.
-
-    Noise on products has a scale of up to 2**36 (d + 2) / level steps; the samplers draw up to
-    2**52. Two bits of scale cost one bit of the grid, which stays far finer than the noise. All
-    of it is public.
-    """
-    dims = view.n_dims + 2 if pure else 4
-    excess = math.log2(2.0**37 * dims / min(level, calibration.pure_epsilon_from_mu(level))) - 50
-    if excess <= 0:
-        return view
-    return view.coarser(max(17 - math.ceil(excess / 2), 4))
 
 
 @dataclass(frozen=True)
@@ -150,7 +141,7 @@ class Session(
         return released(float(noisy[0]), std)
 
     def sum(
-        self, view: View, share: Share = None, *, norm: str = "l2", name: str = "sum"
+        self, view: ScalableView, share: Share = None, *, norm: str = "l2", name: str = "sum"
     ) -> Release:
         """Release the sum of x - view.center over the rows.
 
@@ -158,6 +149,7 @@ class Session(
         half widths, twice that under R. L2: rounded Gaussian, or K-norm if pure; L1: discrete
         Laplace (pure sessions only; Gaussian sessions use L2).
         """
+        view = view.at(SUM_BITS)
         exact, _ = stats.exact_sum(self._rows, view)
         unit = float(view.grid.max())
         if norm == "l1":
@@ -169,13 +161,14 @@ class Session(
             noisy, std = self.vector(name, exact, size, share, unit=unit)
         return released(noisy.astype(np.float64) * view.grid, std * view.grid)
 
-    def mean(self, view: View, share: Share = None, *, name: str = "mean") -> Release:
+    def mean(self, view: ScalableView, share: Share = None, *, name: str = "mean") -> Release:
         """Release the mean of the clipped rows, in user units.
 
         Guarantee: R: the sum at sensitivity 2 norm over the public n. A: (w n, sum) in one
         release at sensitivity sqrt(w**2 + norm**2), w = norm / 3, then their quotient, clipped to
         the view's box. Never noise of scale 1/n with a private n.
         """
+        view = view.at(SUM_BITS)
         exact, n = stats.exact_sum(self._rows, view)
         return self._mean_of(name, view, exact, n, max(1, view.norm // 3), share)
 
@@ -187,7 +180,7 @@ class Session(
         With u = (x - centre) / half width in [-1, 1], each row contributes (u, u**2 - 1/2) per
         feature. Guarantee: A: squared L2 sensitivity d (1 + 1/4), and w**2 more for the count;
         R: 2 sqrt(d) (u = 1 against u = -1). In integers: u = q / Q with one grid a feature, u**2 as
-        floor(q**2 / Q) / Q; proof for the rounded map in kernel/README.md, "Moments".
+        round(q**2 / Q) / Q; proof for the rounded map in kernel/README.md, "Moments".
 
         Returns
         -------
@@ -195,7 +188,8 @@ class Session(
             Of u, in [-1, 1] and [0, 1].
         n : float
         """
-        total, scale, n = stats.exact_moments(self._rows, view)
+        scaled = ScaledBox(view.low, view.high)
+        total, scale, n = stats.exact_moments(self._rows, scaled)
         d = view.n_dims
         size = stats.moments_sensitivity(d, scale, self.adjacency, weight=scale)
         sums, std, count = self._with_count(name, total, n, scale, size, share, 1 / scale)
@@ -261,7 +255,7 @@ class Session(
 
     def gram(
         self,
-        view: Ball,
+        view: Ball | ScaledBox,
         share: Share = None,
         *,
         tau: float = 0.25,
@@ -283,13 +277,11 @@ class Session(
         """
         if noise == "auto":
             noise = "wishart" if self.pure else "gaussian"
-        view = _coarsened(view, self.level(share), self.pure)
+        view = view.at(self._gram_bits(view, share, noise))
         second, first, n = stats.exact_gram(self._rows, view)
         t = int(min(max(round(tau * view.norm), 1), view.norm))
         d = view.n_dims
-        augmented = np.zeros(
-            (d + 1, d + 1), dtype=object if n * view.norm**2 >= 2**61 else np.int64
-        )
+        augmented = np.zeros((d + 1, d + 1), dtype=object)
         augmented[:d, :d] = second
         augmented[:d, d] = augmented[d, :d] = t * first
         augmented[d, d] = n * t * t
@@ -319,6 +311,20 @@ class Session(
             n_std=0.0 if self._replace else diagonal * std / t**2,
             noise=noise,
         )
+
+    def _gram_bits(self, view: Ball | ScaledBox, share: Share, noise: str) -> int:
+        """Return how many bits a bound of `gram` has: rounding is then below a tenth of the noise.
+
+        Half a step in a row moves a mean product by one step of the bound at most. A public number:
+        where the number of rows is private, as many as n epsilon = 10**8 needs.
+        """
+        if not self._replace:
+            return NORM_BITS
+        # Noise of a mean product, in squares of the bound of a coordinate.
+        spread = math.sqrt(2 * view.n_dims) if noise == "wishart" else 1.0
+        per_row = spread * (view.norm / float(view.half[0])) ** 2 / self.level(share)
+        needed = math.ceil(math.log2(max(self._rows._n, 1) / per_row)) + 4
+        return min(max(needed, GRID_BITS), NORM_BITS)
 
     # --- bounds and quantiles ------------------------------------------------------------------
 
@@ -406,7 +412,7 @@ class Session(
         and a row that makes a block fail would change the last bits of its neighbours). Guarantee:
         as `mean` of a one-dimensional box.
         """
-        view = Box([low], [high])
+        view = Box([low], [high], bits=SUM_BITS)
         step = 4096 if exact_blocks else 1
         total, n = 0, self._rows._n
         self._check_share(share, name)

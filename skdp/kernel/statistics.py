@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.kernel.protect import Box, Floats, View, clip_to_norm, isqrt_up, norm_codes
+from skdp.kernel.protect import Floats, ScaledBox, View, clip_to_norm, isqrt_up, norm_codes
 from skdp.kernel.rows import Rows
 
 __all__ = [
@@ -117,24 +117,24 @@ def exact_sum(rows: Rows, view: View) -> tuple[NDArray, int]:
     return total, rows._n
 
 
-def exact_moments(rows: Rows, view: Box) -> tuple[NDArray, int, int]:
-    """Return (sums of q and of p = floor(q**2 / Q) - Q/2 for every feature, Q, n), exactly.
+def exact_moments(rows: Rows, view: ScaledBox) -> tuple[NDArray, int, int]:
+    """Return (sums of q and of p = round(q**2 / Q) - Q/2 for every feature, Q, n), exactly.
 
     q in [-Q, Q] is the row in units of each feature's half width; see kernel/README.md, "Moments".
     """
-    scale = 2**17
+    scale = view.steps
     d = view.n_dims
     dtype = total_dtype(rows, scale)
-    safe = np.where(view.half > 0, view.half, 1.0)  # a feature of zero width maps to 0
 
     def add(block: Floats, totals: list[NDArray]) -> None:
         q = view.map(block)
-        q *= scale
-        q /= safe
-        np.trunc(q, out=q)
-        square = np.floor(q * q / scale) - scale // 2
-        totals[0][:d] += as_total(q.sum(axis=0), dtype)
-        totals[0][d:] += as_total(square.sum(axis=0), dtype)
+        ones = np.ones(len(q))
+        totals[0][:d] += as_total(ones @ q, dtype)
+        # q**2 is above 2**53, so it is rounded: one operation on one number.
+        q *= q
+        q *= 1.0 / scale
+        np.rint(q, out=q)
+        totals[0][d:] += as_total(ones @ q, dtype) - len(q) * (scale // 2)
 
     (total,) = fold(rows, add, lambda: [np.zeros(2 * d, dtype=dtype)], width=2 * d)
     return total, scale, rows._n
@@ -161,31 +161,59 @@ def moments_sensitivity(n_dims: int, scale: int, adjacency: str, *, weight: int 
     """Return the L2 sensitivity of (weight * n, `exact_moments`), in steps, rounded up.
 
     Squared: 5/4 d scale**2 + weight**2 (A), 4 d scale**2 (R, where the count does not move).
+    Holds for the rounded integers: kernel/README.md, "Moments".
     """
     if adjacency == REPLACE_ONE:
         return isqrt_up(4 * n_dims * scale**2)
     return isqrt_up(-(-5 * n_dims * scale**2 // 4) + weight**2)
 
 
-def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
-    """Return (sum of q q', sum of q, n), exactly; the products are BLAS on integers.
+_GRAM_BITS = 24  # of integers whose products are added up over few rows; longer ones are split
 
-    An entry of a block's product is at most 2**16 rows * (2**18)**2 = 2**52 < 2**53.
+
+def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
+    """Return (sum of q q', sum of q, n), exactly, as Python integers.
+
+    Products are BLAS on integers. That of r rows of integers up to 2**b is at most r 2**(2b), which
+    must be at most 2**53: 2**16 rows up to 18 bits, fewer up to 24. Longer ones are split, q =
+    2**15 high + low with |high| <= 2**16 and 0 <= low < 2**15, and three products are added up.
     """
-    dtype = total_dtype(rows, view.norm**2)
     d = view.n_dims
+    bits = int(view.half.max(initial=0.0)).bit_length()
+    long = bits > _GRAM_BITS
+    # Products of so many rows are exact in float64, and in int64.
+    batch, most = (2 ** min(max(room - 2 * bits, 0), 16) for room in (53, 62))
+    dtype = total_dtype(rows, 2**32 if long else 4**bits)
 
     def add(block: Floats, totals: list[NDArray]) -> None:
         q = view.map(block)
-        totals[0] += as_total(q.T @ q, dtype)
-        totals[1] += as_total(np.ones(len(q)) @ q, dtype)
+        totals[0] += as_total(np.ones(len(q)) @ q, dtype)
+        if long:
+            high = q * 2.0**-15
+            np.floor(high, out=high)
+            q -= high * 2.0**15
+            for k, (a, b) in enumerate(((high, high), (high, q), (q, q))):
+                totals[1][k] += as_total(a.T @ b, dtype)
+            return
+        for start in range(0, len(q), most):
+            part = q[start : start + most]
+            whole = len(part) - len(part) % batch if len(part) > batch else 0
+            total = (part[whole:].T @ part[whole:]).astype(np.int64)
+            if whole:
+                stack = part[:whole].reshape(-1, batch, d)
+                total += (stack.transpose(0, 2, 1) @ stack).astype(np.int64).sum(axis=0)
+            totals[1][0] += total.astype(dtype)
 
     def fresh() -> list[NDArray]:
-        return [np.zeros((d, d), dtype=dtype), np.zeros(d, dtype=dtype)]
+        return [np.zeros(d, dtype=dtype), np.zeros((3 if long else 1, d, d), dtype=dtype)]
 
-    # Every block adds a d x d product: it should have more rows than that costs.
-    second, first = fold(rows, add, fresh, least=4 * d)
-    return second, first, rows._n
+    # Every block adds a matrix of products: it should have more rows than that costs.
+    first, products = fold(rows, add, fresh, least=4 * d)
+    second = products[0].astype(object)
+    if long:
+        cross, low = products[1].astype(object), products[2].astype(object)
+        second = (second << 30) + ((cross + cross.T) << 15) + low
+    return second, first.astype(object), rows._n
 
 
 def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry: str) -> int:

@@ -41,8 +41,7 @@ def _variance(
     """Return variances, their standard errors, the certificate, and whether X is flat."""
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
-        view = session.box(low, high, per_feature=True)
-        first, second, n = session.moments(view)
+        first, second, n = session.moments(session.box(low, high, per_feature=True))
         replace = session.adjacency == "replace_one"
         privacy = session.certificate()
     _, error = moment_errors(first.value, second.value, float(np.max(first.std)), replace=replace)
@@ -248,7 +247,7 @@ def _moments(call: Call, X: ArrayLike, bounds: Any, ddof: int) -> _Moments:
     """Release the second moment of the clipped columns."""
     rows, _ = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
-        gram = session.gram(kernel.ScaledBall(low, high))
+        gram = session.gram(kernel.ScaledBox(low, high))
         privacy = session.certificate()
     center = gram.total / gram.n
     values, vectors = np.linalg.eigh(gram.second_moment / gram.n - np.outer(center, center))

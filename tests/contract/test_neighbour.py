@@ -494,13 +494,17 @@ def test_a_box_that_does_not_clip_is_found(monkeypatch, delta, relation):
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_a_ball_clipped_in_floats_is_found(monkeypatch, delta, relation):
-    """Rounding to nearest after a float clip leaves the sphere by a fraction of a step."""
+    """Rounding to nearest after a float clip leaves the sphere by a fraction of a step.
+
+    On a coarse grid, where that is more than the rounding of distances.
+    """
 
     def rounded(x, grid, radius):
         norms = np.maximum(np.linalg.norm(x, axis=1), 1e-300)[:, None]
         return np.rint(x * np.minimum(1.0, radius * grid / norms) / grid)
 
     monkeypatch.setattr(protect, "clip_to_norm", rounded)
+    monkeypatch.setattr(protect, "NORM_BITS", 17)
     sphere = np.random.default_rng(0).normal(size=(500, D))
     sphere /= np.linalg.norm(sphere, axis=1)[:, None]
     longest = max(sphere, key=lambda u: np.linalg.norm(np.rint(u * 2**17)))

@@ -595,7 +595,7 @@ def test_rows_that_turn_into_nan_after_the_check_count_as_zero():
     session = kernel.open_session(rows, estimator="T", epsilon=1.0)
     with tape.record() as t:
         session.sum(session.box(-2, 2), 1.0)
-    assert t.entries[0].exact.tolist() == [4 * 2**16] * 2
+    assert t.entries[0].exact.tolist() == [4 * 2**30] * 2
 
 
 def test_a_box_without_width_is_released_with_noise():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from skdp import kernel
-from skdp.kernel import protect, statistics
+from skdp.kernel import mechanisms, protect, statistics
 from skdp.kernel import rows as rows_module
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -53,16 +53,38 @@ def test_every_view_keeps_its_bound_and_maps_each_row_alone(X, which):
 
 @settings(max_examples=200, deadline=None)
 @given(x=arrays(float, 4, elements=MODERATE), radius=st.floats(1e-3, 20))
-def test_rows_inside_a_ball_are_truncated_towards_zero(x, radius):
-    ball = kernel.Ball(np.zeros(4), radius)
-    q = ball.map(x[None])[0]
+@pytest.mark.parametrize("bits", [17, 30])
+def test_rows_inside_a_ball_are_rounded_and_others_moved_to_its_sphere(bits, x, radius):
+    ball = kernel.Ball(np.zeros(4), radius, bits=bits)
+    q = [int(v) for v in ball.map(x[None])[0]]
     step = Fraction(float(ball.grid[0]))
     exact = [Fraction(float(v)) / step for v in x]
-    if sum(math.trunc(e) ** 2 for e in exact) <= ball.norm**2:
-        assert [int(v) for v in q] == [math.trunc(e) for e in exact]
+    nearest = [round(e) for e in exact]
+    assert sum(v**2 for v in q) <= ball.norm**2
+    if sum(v**2 for v in nearest) <= ball.norm**2:
+        assert q == nearest
     else:
-        # On the sphere up to one step a coordinate and the 20 bits of the scaled row.
-        assert np.linalg.norm(q) >= ball.norm * (1 - 2**-16) - 2 * math.sqrt(4)
+        length = math.sqrt(sum(float(e) ** 2 for e in exact))
+        ideal = [float(e) * ball.norm / length for e in exact]
+        assert max(abs(a - b) for a, b in zip(q, ideal, strict=True)) <= 2.6
+
+
+def test_norms_are_compared_exactly_at_the_sphere():
+    """At 30 bits a square is above 2**53: the last bit of a norm decides nonetheless."""
+    rng = np.random.default_rng(5)
+    q = rng.integers(0, 2**30, size=(4000, 3)).astype(float)
+    norms = [sum(int(v) ** 2 for v in row) for row in q]
+    radii = [math.isqrt(v) + (math.isqrt(v) ** 2 < v) for v in norms]
+    for row, norm, radius in zip(q[:1000], norms, radii, strict=False):
+        for r in (radius - 1, radius):
+            assert (protect._outside(row[None], r).size == 1) == (norm > r**2)
+    # Near one radius, and beside rows far away.
+    radius = 2**30 + 12345
+    q[:, 2] = [math.isqrt(max(radius**2 - int(a) ** 2 - int(b) ** 2, 0)) for a, b, _ in q]
+    q[::2, 2] += 1
+    expected = [i for i, row in enumerate(q) if sum(int(v) ** 2 for v in row) > radius**2]
+    assert 1000 < len(expected) < 3000
+    assert protect._outside(q, radius).tolist() == expected
 
 
 def test_the_largest_float_rows_stay_finite_and_bounded():
@@ -92,7 +114,10 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
         parts = [
             *statistics.exact_sum(rows, view),
             *statistics.exact_gram(rows, view),
-            *statistics.exact_moments(rows, box),
+            *statistics.exact_gram(rows, view.at(22)),
+            *statistics.exact_gram(rows, view.at(30)),
+            *statistics.exact_sum(rows, box.at(31)),
+            *statistics.exact_moments(rows, kernel.ScaledBox(box.low, box.high)),
             *statistics.center_sums(rows, view, centers, 50_000)[:2],
             *statistics.exponent_histograms(rows),
             statistics.norm_histogram(rows, np.zeros(3)),
@@ -111,8 +136,9 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
         np.testing.assert_array_equal(a, b)
 
 
-def test_sum_and_gram_equal_python_integers(sample):
-    view = kernel.Ball([0.1, 0.0, -0.2], 2.0)
+@pytest.mark.parametrize("bits", [6, 17, 18, 20, 22, 23, 24, 30])
+def test_sum_and_gram_equal_python_integers(sample, bits):
+    view = kernel.Ball([0.1, 0.0, -0.2], 1.999, bits=bits)
     q = [[int(v) for v in row] for row in view.map(sample)]
     total, n = statistics.exact_sum(rows_of(sample), view)
     second, first, _ = statistics.exact_gram(rows_of(sample), view)
@@ -301,10 +327,51 @@ def test_moments_map_stays_within_its_sensitivities_by_brute_force():
     """The proof for the rounded square map, checked over every pair at a small scale."""
     for scale in (8, 16, 32):
         q = np.arange(-scale, scale + 1)
-        p = np.floor(q * q / scale) - scale // 2
+        p = np.rint(q * q / scale) - scale // 2
         assert (q**2 + p**2).max() == 5 * scale**2 // 4  # A
         distance = (q[:, None] - q) ** 2 + (p[:, None] - p) ** 2
         assert distance.max() == 4 * scale**2  # R
+
+
+def test_the_moments_of_extreme_rows_are_within_their_sensitivities():
+    """The same for the map itself, at its own scale, in integers."""
+    view = kernel.ScaledBox([-3.0], [4.0])
+    ends = np.array([-3.0, 4.0])
+    near = np.nextafter(ends, [0.0, 0.0])
+    rng = np.random.default_rng(0)
+    x = np.concatenate(
+        [ends, near, [0.5], ends[0] + 7 * rng.random(40), 4.0 - 2.0 ** -rng.random(9)]
+    )
+    images = []
+    for value in x:
+        total, scale, _ = statistics.exact_moments(rows_of([[value]]), view)
+        images.append([int(v) for v in total])
+    assert all(a**2 + b**2 <= 5 * scale**2 // 4 for a, b in images)
+    pairs = [(u, v) for u in images for v in images]
+    assert max((a - c) ** 2 + (b - d) ** 2 for (a, b), (c, d) in pairs) == 4 * scale**2
+
+
+@pytest.mark.parametrize("geometry", ["vector", "scalars", "gaussian", "wishart", "laplace"])
+def test_a_shortened_statistic_stays_within_its_sensitivity(geometry):
+    """Rounding to fewer bits moves each entry of a difference by less than one step."""
+    rng = np.random.default_rng(1)
+    for bits in (1, 5, 20):
+        exact = rng.integers(-(2**40), 2**40, size=(200, 4, 4)).astype(object)
+        other = exact + rng.integers(-(2**24), 2**24, size=exact.shape)
+        matrix = geometry not in ("vector", "scalars")
+        for a, b in zip(exact, other, strict=True):
+            if matrix:
+                a, b = a + a.T, b + b.T
+            distance, moved = {
+                "vector": (mechanisms.l2, 4),
+                "scalars": (mechanisms.l1, 16),
+                "gaussian": (mechanisms.l2, 4),
+                "wishart": (mechanisms.nuclear, 8),
+                "laplace": (mechanisms.upper_l1, 10),
+            }[geometry]
+            size = math.ceil(distance(a, b) * (1 + 1e-12))
+            short = [mechanisms._shortened(m, bits) for m in (a, b)]
+            assert distance(*short) <= mechanisms._after(size, bits, moved)
 
 
 def test_gram_refuses_a_tau_for_which_the_bound_does_not_hold():
