@@ -1,6 +1,7 @@
 """skdp: scikit-learn-compatible estimators that are differentially private."""
 
 from skdp._config import config_context, get_config
+from skdp._version import __version__ as __version__
 from skdp.budget import PrivacyBudget, PrivacyLoss
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
@@ -32,8 +33,6 @@ from skdp.synthetic import (
     parities,
     thresholds,
 )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "DPPCA",

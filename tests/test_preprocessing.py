@@ -25,6 +25,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import PrivacyBudget
+from skdp.budget.stand_in import StandInBudget
 from skdp.kernel.tape import record, replay
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 
@@ -33,17 +34,7 @@ NOISELESS = 1e12
 LOW, HIGH = np.array([-60.0, 0.0, -1e-3, 1e6]), np.array([300.0, 24.0, 1e-3, 3e6])
 
 
-class Unmetered(PrivacyBudget):
-    """A budget that grants everything and writes nothing, for tests of thousands of fits."""
-
-    def charge(self, cost, **facts):
-        return None
-
-    def describe(self, charge, *facts, **more):
-        return None
-
-
-UNMETERED = {adjacency: Unmetered(1.0, adjacency=adjacency) for adjacency in ADJACENCIES}
+UNMETERED = {adjacency: StandInBudget(adjacency) for adjacency in ADJACENCIES}
 
 
 @pytest.fixture(scope="module")

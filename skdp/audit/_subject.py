@@ -2,73 +2,30 @@
 
 from __future__ import annotations
 
-import datetime
-import os
 import warnings
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from sklearn.base import clone
 
 from skdp._config import config_context
-from skdp.budget import Charge, Cost, PrivacyBudget
+from skdp.budget import PrivacyBudget
+from skdp.budget.stand_in import StandInBudget
 
 __all__ = ["Subject", "fitted_clone", "subject_of"]
 
 
-class _StandIn(PrivacyBudget):
-    """A budget for audits: grants every charge, writes none, and lists them in `asked`."""
-
-    __slots__ = ("asked",)
-
-    def __init__(self, adjacency: str) -> None:
-        super().__init__(1.0, adjacency=adjacency)
-        self.asked: list[Any] = []
-
-    def charge(
-        self,
-        cost: Cost,
-        *,
-        estimator: str,
-        seeded: bool = False,
-        releases: Sequence[Mapping[str, Any]] = (),
-        note: str = "",
-    ) -> Charge:
-        """Grant the charge and remember the parts of it that the ledger would publish."""
-        self.asked.append((cost, estimator, note))
-        return Charge(
-            number=len(self.asked),
-            when=datetime.datetime.now(datetime.UTC),
-            estimator=estimator,
-            epsilon=cost.epsilon,
-            delta=cost.delta,
-            mechanism=cost.mechanism,
-            mu=cost.mu,
-            adjacency=self.adjacency,
-            seeded=seeded,
-            releases=tuple(releases),
-            note=note,
-            pid=os.getpid(),
-            cost=cost,
-        )
-
-    def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
-        """Remember what the ledger would publish of the fit's releases."""
-        self.asked.append([dict(release) for release in releases])
-
-
 @cache
-def _stand_in(adjacency: str) -> _StandIn:
-    """Return the one stand-in of a relation: making a budget makes a file."""
-    return _StandIn(adjacency)
+def _stand_in(adjacency: str) -> StandInBudget:
+    """Return the one stand-in of a relation."""
+    return StandInBudget(adjacency)
 
 
 class Subject(NamedTuple):
     """An unfitted clone whose budgets are stand-ins."""
 
     estimator: Any
-    budgets: dict[str, _StandIn]  # by adjacency
+    budgets: dict[str, StandInBudget]  # by adjacency
     adjacency: str
 
 
@@ -81,7 +38,7 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
         Leave random states that are already set.
     """
     made = clone(estimator)
-    budgets: dict[str, _StandIn] = {}
+    budgets: dict[str, StandInBudget] = {}
     changes: dict[str, Any] = {}
     unstated = False
     for name, value in made.get_params(deep=True).items():

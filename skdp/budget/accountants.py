@@ -266,8 +266,9 @@ class Accountant(ABC):
 
     def price(self, cost: Cost) -> Amount:
         """Return what `cost`, single or a sum, adds to the sums."""
-        total = Amount()
-        for single, times in cost.components:
+        (first, often), *others = cost.components
+        total = self.price_one(first) if often == 1 else often * self.price_one(first)
+        for single, times in others:
             total = total + times * self.price_one(single)
         return total
 

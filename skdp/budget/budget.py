@@ -8,13 +8,19 @@ every clone, thread, process and pickled copy shares.
 from __future__ import annotations
 
 import contextlib
+import json
+import numbers
 import os
+import uuid
 import weakref
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from types import TracebackType
 from typing import Any
 
+from joblib.hashing import Hasher
+
+from skdp.budget import locks
 from skdp.budget.accountants import ACCOUNTANTS, Accountant
 from skdp.budget.amounts import (
     Amount,
@@ -25,10 +31,14 @@ from skdp.budget.amounts import (
 )
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.html import budget_html
-from skdp.budget.ledger import Ledger, TemporaryFile, Terms, releases_json
+from skdp.budget.ledger import Ledger, Terms, releases_json
+from skdp.budget.row_counts import RowCounts
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 
 __all__ = ["PrivacyBudget", "Reservation"]
+
+# The module of the one other class: a stand-in for audits, which says that it charges nothing.
+_MAY_DERIVE = ("skdp.budget.stand_in",)
 
 _ADJACENCIES = ("replace_one", "add_or_remove_one")
 
@@ -36,16 +46,23 @@ _ADJACENCIES = ("replace_one", "add_or_remove_one")
 _LIVE: weakref.WeakValueDictionary[tuple[str, str], PrivacyBudget] = weakref.WeakValueDictionary()
 
 
-def _ledger_path(ledger: object) -> str:
-    """Return the absolute path of the ledger that the user named, or raise."""
+def _path_of(ledger: object) -> str:
+    """Return the absolute path of a file that the user named, or raise."""
     if not isinstance(ledger, str | os.PathLike) or isinstance(os.fspath(ledger), bytes):
         raise TypeError("ledger must be None, a str or an os.PathLike of str: a file's path.")
     name = os.fspath(ledger)
     if not name or "\0" in name:
         raise ValueError("ledger must be None or the path of a file; got an empty or odd name.")
-    path = os.path.realpath(name)
+    return os.path.realpath(name)
+
+
+def _ledger_path(ledger: object, must_exist: bool) -> str:
+    """Return the absolute path of the ledger that the user named, or raise."""
+    path = _path_of(ledger)
     if os.path.exists(path) and not os.path.isfile(path):
         raise LedgerError(f"ledger must be the path of a file; {path} is a directory or device.")
+    if must_exist and not os.path.exists(path):
+        raise LedgerError(f"ledger must be there, as must_exist=True says; {path} is not.")
     if not os.path.isdir(os.path.dirname(path)):
         raise LedgerError(f"ledger must lie in a directory that exists; {path} does not.")
     return path
@@ -56,6 +73,19 @@ def _check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
         words = ", ".join(repr(one) for one in allowed)
         raise ValueError(f"{name} must be one of {words}; got {value!r}.")
     return value
+
+
+def _check_n_rows(value: object) -> tuple[int, ...]:
+    """Return the numbers of rows that a user states, in order, each once."""
+    numbers_ = (value,) if isinstance(value, numbers.Integral) else value
+    if numbers_ is None:
+        return ()
+    if not isinstance(numbers_, list | tuple | set | frozenset) or not numbers_:
+        raise TypeError("n_rows must be None, an integer of at least 1, or a list of such.")
+    for number in numbers_:
+        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
+            raise ValueError("n_rows must be None, an integer of at least 1, or a list of such.")
+    return tuple(sorted({int(number) for number in numbers_}))
 
 
 def _check_cost(cost: object) -> Cost:
@@ -84,10 +114,35 @@ def _differences(stored: Mapping[str, str], terms: Terms) -> list[str]:
     ]
 
 
-def _unpickle(path: str, ledger_id: str, *terms: Any) -> PrivacyBudget:
+def _unpickle(
+    path: str,
+    ledger_id: str,
+    epsilon: float,
+    delta: float,
+    adjacency: str,
+    accountant: str,
+    delta_apart: float,
+    temporary: bool = False,  # pickles of 0.1 have neither this nor tokens
+    tokens: tuple[str, ...] = (),
+) -> PrivacyBudget:
     """Return the live budget of this ledger, or connect to its file, or return a sealed one."""
-    live = _LIVE.get((path, ledger_id))
-    return live if live is not None else PrivacyBudget._attach(path, ledger_id, Terms(*terms))
+    budget = _LIVE.get((path, ledger_id))
+    if budget is None:
+        terms = Terms(epsilon, delta, adjacency, accountant, delta_apart)
+        budget = PrivacyBudget._attach(path, ledger_id, terms, temporary)
+    for token in tokens:
+        budget._tokens.setdefault(token)
+    return budget
+
+
+def _refuse_second(path: str, dataset: str) -> None:
+    """Raise if another ledger of the same data set lies in the folder."""
+    others = Ledger.others_of(path, dataset)
+    if others:
+        raise LedgerError(
+            f"One table has one ledger, and that of dataset={dataset!r} is {others[0]}; {path} "
+            "would be a second one."
+        )
 
 
 class PrivacyBudget:
@@ -104,10 +159,11 @@ class PrivacyBudget:
     delta : float, default=0.0
         Total delta, in [0, 1). With 0 only purely private fits are granted.
     ledger : str or os.PathLike or None, default=None
-        File that records the charges. It is created if it is not there, and reopened with what
-        was spent if it is; the other parameters must then be those it was made with. None: a
-        temporary file, which this process removes when it ends, or earlier when nothing refers
-        to it any more.
+        File that records the charges, on a local disk. It is created if it is not there, and
+        reopened with what was spent if it is; the other parameters must then be those it was made
+        with. None: the ledger ends with this process. It is kept in memory until the budget is
+        shared (pickled, or the process forks), then in a file of ``/dev/shm``, or of the
+        temporary folder where there is none.
     accountant : {"basic", "gdp", "zcdp"}, default="basic"
         How charges add up. "basic" adds epsilon and delta. "gdp" adds mu squared (tight for
         Gaussian noise) and "zcdp" adds rho; both need ``delta > 0``.
@@ -118,6 +174,17 @@ class PrivacyBudget:
         Under "gdp" and "zcdp", the part of `delta` for charges that are (epsilon, delta)-private
         without being Gaussian. It is fixed in advance because granting from whatever is left of
         delta is no valid filter (see :mod:`skdp.budget.accountants`).
+    must_exist : bool, default=False
+        Whether the ledger must be there already: a wrong path is refused, where it would silently
+        begin a new ledger with nothing spent.
+    dataset : str or None, default=None
+        A public name of the table. One table has one ledger: a second one of the same name in
+        the same folder is refused. None: the name that the ledger has, if any.
+    n_rows : int or list of int or None, default=None
+        The numbers of rows of the table that are public under ``"replace_one"``; written into
+        the ledger. None: the number of the first fit, which is written nowhere. A fit on another
+        number, that is no part of a cross-validation of it, warns once
+        (:class:`~skdp.exceptions.PublicRowCountWarning`).
 
     Attributes
     ----------
@@ -131,10 +198,16 @@ class PrivacyBudget:
     TypeError, ValueError
         For a parameter out of its range, or one that differs from what the ledger was made with.
     LedgerError
-        If the file is no ledger of skdp, is a directory, or cannot be read and written.
+        If the file is no ledger of skdp, is a directory, is damaged, lies on a network file
+        system, or cannot be read and written; if it must exist and does not; if another ledger
+        of the same `dataset` lies in the folder.
 
     Notes
     -----
+    **Ambient.** Inside ``with budget:`` every fit, statistic and score of this process that names
+    no budget is charged to this one, in whichever thread; estimators that are cloned or pickled
+    inside the block keep it.
+
     **Amounts are decimals.** ``0.1`` means one tenth, and sums are exact: ten charges of 0.1 fill
     a budget of 1.0, and nothing more is granted.
 
@@ -143,6 +216,9 @@ class PrivacyBudget:
     connects to the same file. Where the file is gone, or is another ledger, the budget is
     *sealed*: it can be shown and pickled, and charging raises
     :class:`~skdp.exceptions.SealedBudgetError`.
+
+    **Files.** Beside the ledger lies an empty file, ``<ledger>.lock``, whose lock every
+    transaction holds. Network file systems are refused. Copy a ledger with :meth:`backup`.
 
     **The ledger is a cooperative record.** It protects against mistakes, races and crashes, not
     against somebody who replaces the file by an older copy.
@@ -170,13 +246,33 @@ class PrivacyBudget:
     PrivacyBudget(epsilon=3.0, delta=1e-06)
     """
 
-    __slots__ = ("__weakref__", "_accountant", "_ledger", "_sealed", "_temporary", "_terms")
+    __slots__ = (
+        "__weakref__",
+        "_accountant",
+        "_dataset",
+        "_entered",
+        "_ledger",
+        "_n_rows",
+        "_sealed",
+        "_terms",
+        "_tokens",
+    )
 
     _accountant: Accountant
+    _dataset: str | None
+    _entered: list[Any]
     _ledger: Ledger
+    _n_rows: RowCounts
     _sealed: bool
-    _temporary: TemporaryFile | None
     _terms: Terms
+    _tokens: dict[str, None]  # of reservations, oldest first
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ not in _MAY_DERIVE:
+            raise TypeError(
+                "PrivacyBudget cannot be derived from: a budget whose class charges in another "
+                "way would be no promise."
+            )
 
     def __init__(
         self,
@@ -187,7 +283,14 @@ class PrivacyBudget:
         accountant: str = "basic",
         adjacency: str = "replace_one",
         delta_apart: float = 0.0,
+        must_exist: bool = False,
+        dataset: str | None = None,
+        n_rows: int | Sequence[int] | None = None,
     ) -> None:
+        if hasattr(self, "_ledger"):
+            raise RuntimeError(
+                "A budget is made once, and stays with its ledger; make another PrivacyBudget."
+            )
         terms = Terms(
             check_positive(epsilon, "epsilon"),
             check_delta(delta),
@@ -195,48 +298,93 @@ class PrivacyBudget:
             _check_choice(accountant, "accountant", tuple(ACCOUNTANTS)),
             check_delta(delta_apart, "delta_apart"),
         )
+        facts: dict[str, str] = {}
+        if dataset is not None:
+            facts["dataset"] = _check_text(dataset, "dataset")
+            if not dataset:
+                raise ValueError("dataset must be None or a name; got an empty one.")
+        counts = _check_n_rows(n_rows)
+        if counts:
+            if terms.adjacency != "replace_one":
+                raise ValueError(
+                    'n_rows must be None under adjacency="add_or_remove_one", where the number of '
+                    "rows is private."
+                )
+            facts["n_rows"] = json.dumps(counts)
+        if must_exist and ledger is None:
+            raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")
         self._set_up(terms)
-        self._temporary = None
         if ledger is None:
-            self._temporary = TemporaryFile()
-            self._ledger = Ledger.create(self._temporary.path, terms, private=True)
-            weakref.finalize(self, self._temporary.collect).atexit = False
+            opened, stored = Ledger.create_in_memory(terms, facts), dict[str, Any](facts)
         else:
-            self._ledger = self._open_or_create(_ledger_path(ledger), terms)
+            opened, stored = self._open_or_create(_ledger_path(ledger, must_exist), terms, facts)
+        self._take(stored, origin=True)
+        self._ledger = opened
         _LIVE.setdefault((self._ledger.path, self._ledger.id), self)
 
     def _set_up(self, terms: Terms) -> None:
-        self._terms, self._sealed = terms, False
+        self._terms, self._sealed, self._tokens, self._entered = terms, False, {}, []
         self._accountant = ACCOUNTANTS[terms.accountant](
             terms.epsilon, terms.delta, terms.delta_apart
         )
 
+    def _take(self, facts: Mapping[str, Any], *, origin: bool) -> None:
+        """Take over what the ledger says beside the terms."""
+        self._dataset = facts.get("dataset")
+        self._n_rows = RowCounts(tuple(json.loads(facts.get("n_rows") or "[]")), binds=origin)
+
     @staticmethod
-    def _open_or_create(path: str, terms: Terms) -> Ledger:
-        if not os.path.exists(path):
-            with contextlib.suppress(FileExistsError):  # another process was faster: open it
-                return Ledger.create(path, terms)
-        ledger, stored = Ledger.open(path)
-        wrong = _differences(stored, terms)
-        if wrong:
-            raise ValueError(f"The ledger {path} was made with " + "; ".join(wrong) + ".")
-        return ledger
+    def _open_or_create(
+        path: str, terms: Terms, facts: dict[str, str]
+    ) -> tuple[Ledger, dict[str, Any]]:
+        folder = os.path.dirname(path)
+        named = "dataset" in facts
+        with locks.folder_locked(folder, 10.0) if named else contextlib.nullcontext():
+            if named:
+                _refuse_second(path, facts["dataset"])
+            if not os.path.exists(path):
+                with contextlib.suppress(FileExistsError):  # another process was faster: open it
+                    return Ledger.create(path, terms, facts), facts
+            ledger, stored = Ledger.open(path)
+            wrong = _differences(stored, terms) + [
+                f"{name}={stored[name]}, not {value}"
+                for name, value in facts.items()
+                if stored[name] not in (None, value)
+            ]
+            if wrong:
+                raise ValueError(f"The ledger {path} was made with " + "; ".join(wrong) + ".")
+            if not named and stored["dataset"] is not None:
+                _refuse_second(path, stored["dataset"])
+            new: dict[str, Any] = {
+                name: value for name, value in facts.items() if stored[name] is None
+            }
+            original = stored["backup_of"]
+            if original is not None:
+                if original != path and Ledger.is_at(original, ledger.id):
+                    raise LedgerError(
+                        f"The ledger {path} is a backup of {original}, which is there: open that."
+                    )
+                new["backup_of"] = None
+            if new:
+                ledger.state(new)
+        return ledger, {**stored, **new}
 
     @classmethod
-    def _attach(cls, path: str, ledger_id: str, terms: Terms) -> PrivacyBudget:
+    def _attach(cls, path: str, ledger_id: str, terms: Terms, temporary: bool) -> PrivacyBudget:
         """Return a budget on an existing ledger file, sealed if it is not there any more."""
         self = cls.__new__(cls)
         self._set_up(terms)
-        self._ledger, self._temporary = Ledger(path, ledger_id), None
+        self._ledger = Ledger(path, ledger_id, temporary=temporary)
+        stored: Mapping[str, Any] = {}
         try:
-            stored = self._ledger.terms()
+            stored = self._ledger.stated()
         except (LedgerError, SealedBudgetError):  # gone, another kind of file, or unreadable
             self._sealed = True
         else:
             # The file decides what the budget is, not the pickle.
             if _differences(stored, terms):
                 raise LedgerError(f"The pickled budget and its ledger {path} disagree.")
-            self._sealed = False
+        self._take(stored, origin=False)
         return _LIVE.setdefault((path, ledger_id), self)
 
     # -- one object, everywhere ---------------------------------------------------------------
@@ -251,16 +399,22 @@ class PrivacyBudget:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Only what never changes, so that a hash of an estimator (joblib's cache) does not.
-        if self._temporary is not None:
-            self._temporary.pickled = True
-        t = self._terms
-        handle = (t.epsilon, t.delta, t.adjacency, t.accountant, t.delta_apart)
-        return _unpickle, (self._ledger.path, self._ledger.id, *handle)
+        self._ledger.share()
+        return _unpickle, (*self._handle(), tuple(self._tokens))
+
+    def _handle(self) -> tuple[Any, ...]:
+        """Return what never changes, so that a hash of an estimator (joblib's cache) does not."""
+        t, ledger = self._terms, self._ledger
+        terms = (t.epsilon, t.delta, t.adjacency, t.accountant, t.delta_apart)
+        return (ledger.path, ledger.id, *terms, ledger.temporary)
 
     def __repr__(self) -> str:
+        where = "" if self._ledger.temporary else f", ledger={self._ledger.path!r}"
         seal = ", sealed" if self._sealed else ""
-        return f"PrivacyBudget(epsilon={_short(self.epsilon)}, delta={_short(self.delta)}{seal})"
+        return (
+            f"PrivacyBudget(epsilon={_short(self.epsilon)}, delta={_short(self.delta)}"
+            f"{where}{seal})"
+        )
 
     def _repr_html_(self) -> str:
         return budget_html(self)
@@ -291,6 +445,21 @@ class PrivacyBudget:
     def delta_apart(self) -> float:
         """The part of delta kept for charges that are not Gaussian ("gdp" and "zcdp")."""
         return self._terms.delta_apart
+
+    @property
+    def ledger(self) -> str | None:
+        """The absolute path of the ledger; None if it ends with the process that made it."""
+        return None if self._ledger.temporary else self._ledger.path
+
+    @property
+    def dataset(self) -> str | None:
+        """The name of the table, if the ledger has one."""
+        return self._dataset
+
+    @property
+    def n_rows(self) -> tuple[int, ...]:
+        """The numbers of rows that were stated; none where none were."""
+        return self._n_rows.stated
 
     @property
     def sealed(self) -> bool:
@@ -364,8 +533,8 @@ class PrivacyBudget:
             If the ledger cannot be read.
         """
         price = self._accountant.price(_check_cost(cost))
-        charged, set_aside, cap = self._state()
-        room = cap - charged - set_aside + set_aside.overlap(price)
+        with self._noting_seal():
+            room = self._ledger.room(self._accountant.cap, price, tuple(self._tokens))
         if not price.fits(room):
             raise self._exceeded(cost, room)
 
@@ -418,7 +587,12 @@ class PrivacyBudget:
         }
         with self._noting_seal():
             charge, room = self._ledger.record(
-                cost, price, self._accountant.cap, adjacency=self.adjacency, **facts
+                cost,
+                price,
+                self._accountant.cap,
+                adjacency=self.adjacency,
+                tokens=tuple(self._tokens),
+                **facts,
             )
         if charge is None:
             raise self._exceeded(cost, room)
@@ -517,12 +691,15 @@ class PrivacyBudget:
                 search.fit(X)
 
         Entering the block checks and sets aside the whole price in one transaction. Until it is
-        left, every charge to this ledger, from whichever thread or process, draws first from
-        what is set aside (from the newest reservation first) and then from what is free. Leaving
-        the block frees what is unused. Reservations do not share: an inner or concurrent one
-        needs its whole price free beside the outer one. If the process that holds one is killed,
-        the price stays set aside (charges can still draw from it) until
-        :meth:`release_reservations`.
+        left, the charges of this budget draw first from what is set aside (from the newest
+        reservation first) and then from what is free: charges of every thread of this process,
+        of the processes that it forks inside the block, and of those that get a pickle made
+        inside the block (workers of joblib, loky, multiprocessing and dask do). A secret token in
+        the pickle says so, of which the ledger has a hash. Everyone else, such as another process
+        that opens the same ledger, draws from what is free only. Leaving the block frees what is
+        unused. Reservations do not share: an inner or concurrent one needs its whole price free
+        beside the outer one. If the process that holds one is killed, the price stays set aside
+        until :meth:`release_reservations`.
 
         Parameters
         ----------
@@ -551,6 +728,29 @@ class PrivacyBudget:
             raise self._exceeded(cost, room)
         return reservation
 
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the ledger to another file, whole and as of one moment, while others charge it.
+
+        The copy is no second ledger: while this one is there, it is refused by
+        :class:`PrivacyBudget`. Where this one is lost, rename the copy or open it where it lies.
+        Whatever was charged after the last backup is then lost, too: charge it again, or count it
+        as spent.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            A path where nothing is yet, or an earlier backup of this ledger, which is replaced.
+
+        Raises
+        ------
+        SealedBudgetError
+            If the ledger is gone.
+        LedgerError
+            If it cannot be read, or the copy cannot be written.
+        """
+        with self._noting_seal():
+            self._ledger.backup(_path_of(path))
+
     def release_reservations(self) -> int:
         """Free everything that is set aside, for example by a process that was killed.
 
@@ -564,6 +764,15 @@ class PrivacyBudget:
         """
         with self._noting_seal():
             return self._ledger.release(None)
+
+
+def _save_hash(hasher: Any, budget: PrivacyBudget) -> None:
+    """Hash what never changes: no token, and without making a file of a ledger in memory."""
+    hasher.save_reduce(_unpickle, budget._handle(), obj=budget)
+
+
+# joblib's cache tells estimators apart by their hashes, which its pickler makes of their state.
+Hasher.dispatch[PrivacyBudget] = _save_hash
 
 
 class Reservation:
@@ -582,6 +791,7 @@ class Reservation:
     def __init__(self, budget: PrivacyBudget, cost: Cost, note: str) -> None:
         self.budget, self.cost, self.note = budget, cost, note
         self._number = self._pid = 0
+        self._token = uuid.uuid4().hex  # secret: whoever has it draws from the reservation
 
     def __enter__(self) -> Reservation:
         if self._number:
@@ -589,11 +799,12 @@ class Reservation:
         accountant = self.budget._accountant
         with self.budget._noting_seal():
             number, room = self.budget._ledger.reserve(
-                self.cost, accountant.price(self.cost), accountant.cap, self.note
+                self.cost, accountant.price(self.cost), accountant.cap, self.note, self._token
             )
         if not number:
             raise self.budget._exceeded(self.cost, room)
         self._number, self._pid = number, os.getpid()
+        self.budget._tokens[self._token] = None
         return self
 
     def __exit__(
@@ -604,6 +815,7 @@ class Reservation:
     ) -> None:
         if os.getpid() != self._pid:
             return  # a forked child that leaves the block does not end its parent's reservation
+        self.budget._tokens.pop(self._token, None)
         try:
             self.budget._ledger.release(self._number)
         except (LedgerError, SealedBudgetError):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from skdp._version import __version__
 from skdp.budget.amounts import check_delta, check_positive, exact, round_up
 
 __all__ = ["Charge", "Cost", "PrivacyLoss", "ReservationRecord"]
@@ -179,6 +180,8 @@ class Charge:
         The process that charged.
     cost : Cost
         The price, with its components.
+    skdp_version : str
+        The version of skdp that charged.
     """
 
     number: int
@@ -194,6 +197,7 @@ class Charge:
     note: str
     pid: int
     cost: Cost = field(repr=False)
+    skdp_version: str = __version__
 
 
 @dataclass(frozen=True)

@@ -3,136 +3,66 @@
 Nothing is released here, and no row of data ever reaches this file. The ledger promises that
 
 - a charge is granted and written in one transaction, so that no interleaving of threads and
-  processes can grant more than the cap;
+  processes can grant more than the cap, whatever other code of these processes does with the file
+  (`skdp.budget.locks`);
 - when :meth:`Ledger.record` returns, the charge is on the disk, also after a power failure; a
   process killed before that may leave a charge for noise that was never drawn, and never noise
   without its charge;
-- amounts are decimal text, added as exact fractions.
+- amounts are decimal text, added as exact fractions, and a charge costs the same however many
+  there were (`skdp.budget.schema`).
 
-Journal mode: DELETE with ``synchronous=EXTRA``, not WAL. A ledger at rest is then one file, which
-can be copied and works on network file systems without shared memory. EXTRA also syncs the
-directory after the journal is removed; with FULL, a power failure just after the commit could
-bring the journal back and roll a paid charge back. While a transaction runs there is a
-``-journal`` file beside the ledger, from which the next user of the file rolls a dead process's
-unfinished transaction back.
+Journal mode: DELETE with ``synchronous=EXTRA``, not WAL. A ledger at rest is then one file that can
+be copied, and an empty sidecar that is locked. EXTRA also syncs the directory after the journal is
+removed; with FULL, a power failure just after the commit could bring the journal back and roll a
+paid charge back. While a transaction runs there is a ``-journal`` file beside the ledger, from
+which the next user of the file rolls a dead process's unfinished transaction back.
 
-Fork: SQLite keeps a process-wide table of file locks, and a child forked while another thread is
-inside a transaction would inherit its locks as its own. So every transaction, from open to close,
-runs under one lock of the process, and a fork waits for that lock.
+A ledger without a path is held in memory by the process that made it, until that process shares it
+(pickles it or forks): then it becomes a file, in a memory file system where there is one. It ends
+with its process, so nothing of it is ever synced to a disk.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import json
 import os
 import sqlite3
 import tempfile
-import threading
 import uuid
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
+from skdp._version import __version__
+from skdp.budget import locks, schema
 from skdp.budget.amounts import Amount, decimal_text
 from skdp.budget.charge import Charge, Cost, ReservationRecord
+from skdp.budget.schema import Terms, Totals
 from skdp.exceptions import LedgerError, SealedBudgetError
 
-__all__ = ["Ledger", "TemporaryFile", "Terms", "releases_json"]
+__all__ = ["Ledger", "Terms", "releases_json"]
 
-_APPLICATION_ID = 0x736B6470  # "skdp", in the header of the file
-_FORMAT = 1  # user_version of the file
 _TIMEOUT = 10.0  # seconds to wait for another process's transaction
+_MEMORY_FOLDER = "/dev/shm"  # a file system in memory, on Linux
 
-_SCHEMA = """
-CREATE TABLE ledger (
-    id TEXT NOT NULL, created TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
-    adjacency TEXT NOT NULL, accountant TEXT NOT NULL, delta_apart TEXT NOT NULL);
-CREATE TABLE charges (
-    number INTEGER PRIMARY KEY, at TEXT NOT NULL, pid INTEGER NOT NULL, estimator TEXT NOT NULL,
-    components TEXT NOT NULL, seeded INTEGER NOT NULL, releases TEXT NOT NULL, note TEXT NOT NULL,
-    main TEXT NOT NULL, apart TEXT NOT NULL);
-CREATE TABLE reservations (
-    number INTEGER PRIMARY KEY, at TEXT NOT NULL, pid INTEGER NOT NULL,
-    components TEXT NOT NULL, note TEXT NOT NULL,
-    unused_main TEXT NOT NULL, unused_apart TEXT NOT NULL, closed TEXT);
-"""
-
-# Held from the opening of a connection to its closing, and across every fork.
-_ONE_AT_A_TIME = threading.RLock()
-_FORKS = 0  # of this process and, before they forked it, its ancestors
+# The ledgers of this process that are in its memory alone; a fork makes files of them.
+_IN_MEMORY: weakref.WeakSet[Ledger] = weakref.WeakSet()
+# The files (and identities) whose totals this process has checked.
+_CHECKED: set[tuple[str, str]] = set()
 
 
-def _before_fork() -> None:
-    global _FORKS
-    _ONE_AT_A_TIME.acquire()
-    _FORKS += 1
+def _share_all() -> None:
+    for ledger in list(_IN_MEMORY):
+        with contextlib.suppress(LedgerError):  # then the child's copy is sealed
+            ledger.share()
 
 
-def _after_fork_in_child() -> None:
-    global _ONE_AT_A_TIME
-    _ONE_AT_A_TIME = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=lambda: _ONE_AT_A_TIME.release(),
-        after_in_child=_after_fork_in_child,
-    )
-
-
-class TemporaryFile:
-    """A ledger that nobody named: who removes it, and when.
-
-    The process that made it removes it at its end, and earlier only if the budget is collected
-    as garbage and no handle to it can be elsewhere: it was never pickled, and the process never
-    forked. No other process ever removes it.
-    """
-
-    def __init__(self) -> None:
-        folder = os.path.realpath(tempfile.gettempdir())
-        self.path = os.path.join(folder, f"skdp-{uuid.uuid4().hex}.budget")
-        self.pickled, self.forks = False, _FORKS
-        # Unlike atexit, Finalize also runs in children of multiprocessing, and here after the
-        # children of this process have ended. It does nothing in a forked child.
-        self.at_exit = Finalize(None, self.remove, exitpriority=-10)
-
-    def remove(self) -> None:
-        """Remove the file, with the journal that a killed process may have left."""
-        for name in (self.path, self.path + "-journal"):
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-
-    def collect(self) -> None:
-        """Remove the file if nobody else can hold a handle to it."""
-        if not self.pickled and self.forks == _FORKS:
-            self.at_exit()  # once
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a budget promises: public, fixed when its ledger is made."""
-
-    epsilon: float
-    delta: float
-    adjacency: str
-    accountant: str
-    delta_apart: float
-
-    def texts(self) -> dict[str, str]:
-        """Return the terms as the ledger stores them."""
-        return {
-            "epsilon": repr(self.epsilon),
-            "delta": repr(self.delta),
-            "adjacency": self.adjacency,
-            "accountant": self.accountant,
-            "delta_apart": repr(self.delta_apart),
-        }
+locks.at_fork(_share_all)
 
 
 def _now() -> str:
@@ -159,14 +89,24 @@ def releases_json(releases: Sequence[Mapping[str, Any]]) -> str:
     return text
 
 
-def _components_json(cost: Cost) -> str:
-    return json.dumps(
-        [[n, c.epsilon, c.delta, c.mu, c.delta_apart] for c, n in cost.components]
-    )  # json writes a float as its repr
+def _hidden(token: str) -> str:
+    """Return what the ledger keeps of a reservation's token: who reads it cannot draw."""
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _components_cost(text: str) -> Cost:
-    return sum(n * Cost(*numbers) for n, *numbers in json.loads(text))
+def _temporary_path() -> str:
+    """Return a name for a ledger that nobody named: in memory, or in the temporary folder."""
+    folder = _MEMORY_FOLDER
+    if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
+        folder = os.path.realpath(tempfile.gettempdir())
+    return os.path.join(folder, f"skdp-{uuid.uuid4().hex}.budget")
+
+
+def _remove(path: str) -> None:
+    """Remove a file, its sidecar, and the journal that a killed process may have left."""
+    for name in (path, path + "-journal", locks.sidecar(path)):
+        with contextlib.suppress(OSError):
+            os.unlink(name)
 
 
 class Ledger:
@@ -175,59 +115,101 @@ class Ledger:
     Parameters
     ----------
     path : str
-        Absolute path of the file, which exists.
+        Absolute path of the file.
     ledger_id : str
         The identity that the file must carry; a file with another one was replaced.
-    timeout : float or None, default=None
-        Seconds to wait while another process is inside a transaction; None means 10.
+    temporary : bool, default=False
+        Whether it ends with the process that made it; then nothing is synced to a disk.
     """
 
-    def __init__(self, path: str, ledger_id: str, timeout: float | None = None) -> None:
-        self.path, self.id = path, ledger_id
+    def __init__(self, path: str, ledger_id: str, *, temporary: bool = False) -> None:
+        self.path, self.id, self.temporary = path, ledger_id, temporary
         self.shown = path  # the name that messages use
-        self.timeout = _TIMEOUT if timeout is None else timeout
+        self.timeout = _TIMEOUT
+        self._memory: sqlite3.Connection | None = None
+        self._pid = 0  # of the process that has it in memory, or had
+        self._local = False  # whether its file system was found to be no network's
 
     # -- making and opening -------------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: str, terms: Terms, private: bool = False) -> Ledger:
+    def create(cls, path: str, terms: Terms, facts: Mapping[str, Any]) -> Ledger:
         """Make a new ledger at `path`, where no file may exist, and return it.
 
         The file is written under another name and then linked to `path`, so that nobody ever
         sees half a ledger and of two processes that create the same one, one gets
-        FileExistsError. `private` makes it readable by its owner only, whatever the umask.
+        FileExistsError. `facts` are what it says beside its terms.
         """
         draft = f"{path}.{uuid.uuid4().hex}.new"
         ledger = cls(draft, uuid.uuid4().hex)
         ledger.shown = path
+        ledger._check_file_system(path)
         try:
-            if private:
-                os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            ledger._write_new(terms)
+            with _errors(ledger), contextlib.closing(ledger._connect("rwc")) as connection:
+                connection.execute("PRAGMA synchronous = EXTRA")
+                ledger._write_new(connection, terms, facts)
             _publish(draft, path)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(draft)
         ledger.path = path
+        _CHECKED.add((path, ledger.id))
         return ledger
 
-    def _write_new(self, terms: Terms) -> None:
-        row = {"id": self.id, "created": _now(), **terms.texts()}
-        with _errors(self), contextlib.closing(self._connect("rwc")) as connection:
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_FORMAT}")
-            connection.executescript("BEGIN IMMEDIATE;" + _SCHEMA)
-            connection.execute(
-                f"INSERT INTO ledger ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
-                tuple(row.values()),
-            )
-            connection.execute("COMMIT")
+    @classmethod
+    def create_in_memory(cls, terms: Terms, facts: Mapping[str, Any]) -> Ledger:
+        """Make a ledger that ends with this process, and is a file only once it is shared."""
+        ledger = cls(_temporary_path(), uuid.uuid4().hex, temporary=True)
+        # Threads take turns by the lock of the process.
+        memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        memory.row_factory = sqlite3.Row
+        with _errors(ledger):
+            ledger._write_new(memory, terms, facts)
+        ledger._memory, ledger._pid = memory, os.getpid()
+        _CHECKED.add((ledger.path, ledger.id))
+        with locks.one_at_a_time():
+            _IN_MEMORY.add(ledger)
+        return ledger
+
+    def _write_new(
+        self, connection: sqlite3.Connection, terms: Terms, facts: Mapping[str, Any]
+    ) -> None:
+        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {schema.FORMAT}")
+        connection.executescript("BEGIN IMMEDIATE;" + schema.SCHEMA)
+        schema.insert(connection, "ledger", {**schema.new_row(self.id, _now(), terms), **facts})
+        connection.execute("COMMIT")
+
+    def share(self) -> None:
+        """Make a file of a ledger in memory, so that other processes can charge it."""
+        with locks.one_at_a_time():
+            memory = self._memory
+            if memory is None or os.getpid() != self._pid or memory.in_transaction:
+                return
+            with _errors(self):
+                try:
+                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                    with contextlib.closing(self._connect("rw")) as file:
+                        file.execute("PRAGMA synchronous = OFF")
+                        memory.backup(file)
+                except OSError:
+                    raise LedgerError(f"The ledger {self.path} cannot be made.") from None
+                except BaseException:
+                    _remove(self.path)
+                    raise
+            self._memory = None
+            memory.close()
+            _IN_MEMORY.discard(self)
+            # Unlike atexit, Finalize also runs in children of multiprocessing, and here after the
+            # children of this process have ended. It does nothing in a forked child.
+            Finalize(None, _remove, args=(self.path,), exitpriority=-10)
 
     @classmethod
-    def open(cls, path: str) -> tuple[Ledger, dict[str, str]]:
-        """Open the ledger at `path`; return it and its terms as texts. It must be writable."""
+    def open(cls, path: str) -> tuple[Ledger, dict[str, Any]]:
+        """Open the ledger at `path`; return it and what it says of itself. It must be writable."""
         ledger = cls(path, "")  # any identity will do
+        if not _may_be_ledger(path):
+            raise _other_file(ledger)  # before a sidecar is put beside it
         with ledger._transaction(write=True) as connection:
             row = connection.execute("SELECT * FROM ledger").fetchone()
             # A write that is rolled back finds read-only files and directories now, not later.
@@ -235,15 +217,23 @@ class Ledger:
             connection.execute("UPDATE ledger SET created = created || '.'")
             connection.execute("ROLLBACK")
         ledger.id = row["id"]
+        _CHECKED.add((path, ledger.id))
         return ledger, dict(row)
 
-    def terms(self) -> dict[str, str]:
-        """Return the terms as texts, as the file has them."""
+    def stated(self) -> dict[str, Any]:
+        """Return what the ledger says of itself."""
         with self._transaction(write=False) as connection:
             return dict(connection.execute("SELECT * FROM ledger").fetchone())
 
+    def state(self, facts: Mapping[str, Any]) -> None:
+        """Write down facts that the ledger does not hold yet."""
+        with self._transaction(write=True) as connection:
+            for name, value in facts.items():
+                connection.execute(f"UPDATE ledger SET {name} = ?", (value,))
+            self._commit(connection)
+
     def present(self) -> bool:
-        """Whether the file is there and still the same ledger."""
+        """Whether the ledger is there and still the same one."""
         try:
             with self._transaction(write=False):
                 return True
@@ -255,19 +245,54 @@ class Ledger:
     def sums(self) -> tuple[Amount, Amount]:
         """Return what was charged, and what is set aside and unused."""
         with self._transaction(write=False) as connection:
-            return _charged(connection), _set_aside(connection)
+            totals = Totals.read(connection)
+            return totals.charged, totals.aside
+
+    def room(self, cap: Amount, price: Amount, tokens: Sequence[str]) -> Amount:
+        """Return the room for a charge of this price by a holder of these tokens."""
+        with self._transaction(write=False) as connection:
+            totals = Totals.read(connection)
+            held = self._held(connection, tokens)
+        mine = sum((unused for _, unused in held), Amount())
+        return cap - totals.charged - totals.aside + mine.overlap(price)
 
     def charges(self, adjacency: str) -> list[Charge]:
         """Return every charge, oldest first."""
         with self._transaction(write=False) as connection:
             rows = connection.execute("SELECT * FROM charges ORDER BY number").fetchall()
-            return [_charge(row, adjacency) for row in rows]
+            return [schema.charge_of(row, adjacency) for row in rows]
 
     def reservations(self) -> list[ReservationRecord]:
         """Return every reservation, oldest first."""
         with self._transaction(write=False) as connection:
             rows = connection.execute("SELECT * FROM reservations ORDER BY number").fetchall()
-            return [_reservation(row) for row in rows]
+            return [schema.reservation_of(row) for row in rows]
+
+    def backup(self, path: str) -> None:
+        """Copy the ledger to `path`, marked as a copy of this one; see `PrivacyBudget.backup`."""
+        draft = f"{path}.{uuid.uuid4().hex}.new"
+        copy = Ledger(draft, self.id)
+        copy.shown = path
+        replaces = os.path.exists(path)
+        if replaces and Ledger(path, "")._look().get("id") != self.id:
+            raise LedgerError(f"A backup never replaces another file, and {path} is one.")
+        if replaces and os.path.samefile(path, self.path):
+            raise LedgerError(f"A ledger cannot be its own backup: {path}.")
+        try:
+            with _errors(copy), contextlib.closing(copy._connect("rwc")) as file:
+                with self._transaction(write=False) as connection:
+                    connection.backup(file)
+                file.execute("PRAGMA synchronous = EXTRA")
+                file.execute("UPDATE ledger SET backup_of = ?", (self.path,))
+            if replaces:
+                os.replace(draft, path)
+            else:
+                _publish(draft, path)
+        except FileExistsError:
+            raise LedgerError(f"A backup never replaces another file, and {path} is one.") from None
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -282,31 +307,42 @@ class Ledger:
         seeded: bool,
         releases: str,
         note: str,
+        tokens: Sequence[str] = (),
     ) -> tuple[Charge | None, Amount]:
         """Write a charge if it fits, and return it, or None and the room there is.
 
-        The charge draws from open reservations first, newest first, then from what is free.
+        The charge draws from the open reservations whose token it has, newest first, then from
+        what is free.
         """
         with self._transaction(write=True) as connection:
-            free = cap - _charged(connection) - _set_aside(connection)
-            uncovered = self._draw(connection, price)
-            if not uncovered.fits(free):
+            totals = Totals.read(connection)
+            free = cap - totals.charged - totals.aside
+            drawn = Amount()
+            for which, unused in self._held(connection, tokens):
+                part = unused.overlap(price - drawn)
+                drawn = drawn + part
+                self._set_unused(connection, which, unused - part)
+            if not (price - drawn).fits(free):
                 connection.execute("ROLLBACK")
-                return None, free + (price - uncovered)
-            row = {
+                return None, free + drawn
+            number = totals.charges + 1
+            row: dict[str, Any] = {
+                "number": number,
                 "at": _now(),
                 "pid": os.getpid(),
                 "estimator": estimator,
-                "components": _components_json(cost),
+                "components": schema.components_json(cost),
                 "seeded": int(seeded),
                 "releases": releases,
                 "note": note,
                 "main": decimal_text(price.main),
                 "apart": decimal_text(price.apart),
+                "skdp_version": __version__,
             }
-            number = self._insert(connection, "charges", row)
-            connection.execute("COMMIT")
-        return _charge({"number": number, **row}, adjacency), free
+            self._insert(connection, "charges", row)
+            Totals(number, totals.charged + price, totals.aside - drawn).write(connection)
+            self._commit(connection)
+        return schema.charge_of(row, adjacency, cost), free
 
     def describe(self, charge: Charge, releases: str) -> None:
         """Write down what a charge released, unless that was done; its price does not change."""
@@ -317,61 +353,77 @@ class Ledger:
         values = (releases, charge.number, charge.when.isoformat(), charge.pid)
         with self._transaction(write=True) as connection:
             connection.execute(query, values)
-            connection.execute("COMMIT")
+            self._commit(connection)
 
-    def reserve(self, cost: Cost, price: Amount, cap: Amount, note: str) -> tuple[int, Amount]:
+    def reserve(
+        self, cost: Cost, price: Amount, cap: Amount, note: str, token: str
+    ) -> tuple[int, Amount]:
         """Set a price aside if it fits into what is free; return its number or 0, and the room."""
         with self._transaction(write=True) as connection:
-            free = cap - _charged(connection) - _set_aside(connection)
+            totals = Totals.read(connection)
+            free = cap - totals.charged - totals.aside
             if not price.fits(free):
                 connection.execute("ROLLBACK")
                 return 0, free
             row = {
                 "at": _now(),
                 "pid": os.getpid(),
-                "components": _components_json(cost),
+                "components": schema.components_json(cost),
                 "note": note,
                 "unused_main": decimal_text(price.main),
                 "unused_apart": decimal_text(price.apart),
+                "token": _hidden(token),
             }
             number = self._insert(connection, "reservations", row)
-            connection.execute("COMMIT")
+            Totals(totals.charges, totals.charged, totals.aside + price).write(connection)
+            self._commit(connection)
         return number, free
 
     def release(self, number: int | None) -> int:
         """Free what is unused of one reservation, or of all open ones; return how many."""
-        query = "UPDATE reservations SET closed = ? WHERE closed IS NULL"
-        values: list[object] = [_now()]
+        which, values = "closed IS NULL", []
         if number is not None:
-            query += " AND number = ?"
-            values.append(number)
+            which, values = "closed IS NULL AND number = ?", [number]
         with self._transaction(write=True) as connection:
-            count = connection.execute(query, values).rowcount
-            connection.execute("COMMIT")
-        return count
+            totals = Totals.read(connection)
+            rows = connection.execute(
+                f"SELECT unused_main, unused_apart FROM reservations WHERE {which}", values
+            ).fetchall()
+            freed = sum((schema.amount_of(*row) for row in rows), Amount())
+            connection.execute(
+                f"UPDATE reservations SET closed = ? WHERE {which}", [_now(), *values]
+            )
+            Totals(totals.charges, totals.charged, totals.aside - freed).write(connection)
+            self._commit(connection)
+        return len(rows)
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _insert(self, connection: sqlite3.Connection, table: str, row: dict[str, object]) -> int:
-        names, marks = ", ".join(row), ", ".join("?" * len(row))
-        cursor = connection.execute(
-            f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values())
-        )
-        return cursor.lastrowid or 0
+    def _insert(self, connection: sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
+        return schema.insert(connection, table, row)
 
-    def _draw(self, connection: sqlite3.Connection, price: Amount) -> Amount:
-        """Take `price` from what reservations hold; return the part that none of them covers."""
-        for row in connection.execute(
-            "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number DESC"
-        ).fetchall():
-            unused = _amount(row["unused_main"], row["unused_apart"])
-            drawn = unused.overlap(price)
-            price, unused = price - drawn, unused - drawn
-            connection.execute(
-                "UPDATE reservations SET unused_main = ?, unused_apart = ? WHERE number = ?",
-                (decimal_text(unused.main), decimal_text(unused.apart), row["number"]),
-            )
-        return price
+    @staticmethod
+    def _held(connection: sqlite3.Connection, tokens: Sequence[str]) -> list[tuple[int, Amount]]:
+        """Return the open reservations with one of these tokens and what is unused of them.
+
+        The newest comes first.
+        """
+        if not tokens:
+            return []
+        rows = connection.execute(
+            "SELECT number, unused_main, unused_apart FROM reservations"
+            f" WHERE closed IS NULL AND token IN ({', '.join('?' * len(tokens))})"
+            " ORDER BY number DESC",
+            [_hidden(token) for token in tokens],
+        ).fetchall()
+        return [(number, schema.amount_of(main, apart)) for number, main, apart in rows]
+
+    @staticmethod
+    def _set_unused(connection: sqlite3.Connection, number: int, unused: Amount) -> None:
+        connection.execute(
+            "UPDATE reservations SET unused_main = ?, unused_apart = ? WHERE number = ?",
+            (decimal_text(unused.main), decimal_text(unused.apart), number),
+        )
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         uri = f"{Path(self.path).as_uri()}?mode={mode}"
@@ -379,98 +431,131 @@ class Ledger:
         connection.row_factory = sqlite3.Row
         return connection
 
+    def _check_file_system(self, path: str) -> None:
+        kind = locks.network_file_system(path)
+        if kind is not None:
+            raise LedgerError(
+                f"The ledger {path} lies on a network file system ({kind}), where locks can be "
+                "lost, and charges with them; put it on a local disk. Nothing was released."
+            )
+        self._local = True
+
     @contextlib.contextmanager
     def _transaction(self, write: bool) -> Iterator[sqlite3.Connection]:
-        """Open the file, check that it is this ledger, and close it, rolling back what is open."""
-        if not os.path.exists(self.path):
-            raise SealedBudgetError(
-                "The ledger file of this budget is not there, so nothing can be charged to it "
-                f"here: {self.path}"
-            )
-        with (
-            _ONE_AT_A_TIME,
-            _errors(self),
-            contextlib.closing(self._connect("rw")) as connection,
-        ):
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            self._check(connection)
-            yield connection
+        """Open the ledger, check that it is this one, and close it, rolling back what is open."""
+        with locks.one_at_a_time():
+            if self._memory is not None:
+                with self._in_memory(self._memory) as connection:
+                    yield connection
+                return
+            if not os.path.exists(self.path):
+                raise SealedBudgetError(
+                    "The ledger file of this budget is not there, so nothing can be charged to it "
+                    f"here: {self.path}"
+                )
+            if not self._local:
+                self._check_file_system(self.path)
+            with (
+                locks.FileLock(self.path, self.timeout) as lock,
+                _errors(self),
+                contextlib.closing(self._connect("rw")) as connection,
+            ):
+                connection.execute(f"PRAGMA synchronous = {'OFF' if self.temporary else 'EXTRA'}")
+                self._lock = lock
+                begin = "BEGIN IMMEDIATE" if write else "BEGIN"
+                connection.execute(begin)
+                if self._check(connection) == 1:  # a ledger of 0.1
+                    schema.upgrade(connection)
+                    self._commit(connection)
+                    connection.execute(begin)
+                if not self.id or (self.path, self.id) not in _CHECKED:
+                    schema.verify(connection)
+                    _CHECKED.add((self.path, self.id))
+                yield connection
 
-    def _check(self, connection: sqlite3.Connection) -> None:
-        """Raise unless the file is a ledger of this format and, if an id is known, this one."""
-        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-            raise _other_file(self)
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version != _FORMAT:
+    @contextlib.contextmanager
+    def _in_memory(self, memory: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+        if os.getpid() != self._pid:  # code forked that Python knows nothing of
+            raise SealedBudgetError(
+                "The ledger of this budget is in the memory of the process that made it, which "
+                "could not share it before it forked, so nothing can be charged to it here. Give "
+                "the budget a path: PrivacyBudget(..., ledger=...)."
+            )
+        with _errors(self):
+            memory.execute("BEGIN")
+            try:
+                yield memory
+            finally:
+                if memory.in_transaction:
+                    memory.execute("ROLLBACK")
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        """Commit, if the lock still counts: otherwise another process may be writing, too."""
+        if self._memory is None and not self._lock.holds():
+            connection.execute("ROLLBACK")
             raise LedgerError(
-                f"The ledger {self.path} has format {version}; this skdp reads {_FORMAT}."
+                f"The lock file of the ledger {self.path} was removed or replaced while it was "
+                "held. Nothing was released."
+            )
+        connection.execute("COMMIT")
+
+    def _check(self, connection: sqlite3.Connection) -> int:
+        """Return the format, or raise unless this is a ledger and, if an id is known, this one."""
+        if connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
+            raise _other_file(self)
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (1, schema.FORMAT):
+            raise LedgerError(
+                f"The ledger {self.path} has format {version}; this skdp reads {schema.FORMAT}."
             )
         ids = [row["id"] for row in connection.execute("SELECT id FROM ledger")]
         if len(ids) != 1:
             raise LedgerError(f"The ledger {self.path} is damaged.")
         if self.id and ids != [self.id]:
             raise _other_file(self)
+        return version
+
+    def _look(self) -> dict[str, Any]:
+        """Return what a file says of itself, without changing it; nothing if it is no ledger."""
+        with (
+            contextlib.suppress(sqlite3.Error, LedgerError),
+            locks.FileLock(self.path, self.timeout),
+            contextlib.closing(self._connect("rw")) as connection,
+        ):
+            if connection.execute("PRAGMA application_id").fetchone()[0] == schema.APPLICATION_ID:
+                return dict(connection.execute("SELECT * FROM ledger").fetchone())
+        return {}
+
+    @classmethod
+    def is_at(cls, path: str, ledger_id: str) -> bool:
+        """Whether the file at `path` is the ledger of this identity."""
+        return os.path.isfile(path) and cls(path, "")._look().get("id") == ledger_id
+
+    @classmethod
+    def others_of(cls, path: str, dataset: str) -> list[str]:
+        """Return the other ledgers of a data set in the folder of `path`, without backups."""
+        found = []
+        folder = os.path.dirname(path)
+        with locks.one_at_a_time():
+            for entry in os.scandir(folder):
+                if entry.path == path or not entry.is_file() or entry.name.endswith(".new"):
+                    continue
+                with contextlib.suppress(OSError):
+                    if os.path.exists(path) and os.path.samefile(entry.path, path):
+                        continue  # a second name of the same file
+                    if not _may_be_ledger(entry.path):
+                        continue
+                    stated = cls(entry.path, "")._look()
+                    if stated.get("dataset") == dataset and not stated["backup_of"]:
+                        found.append(entry.path)
+        return sorted(found)
 
 
-def _amount(main: str, apart: str) -> Amount:
-    """Read the texts of an amount; anything else than two numbers >= 0 was never written here."""
-    with contextlib.suppress(ValueError, TypeError, ZeroDivisionError):
-        amount = Amount(Fraction(main), Fraction(apart))
-        if amount == amount.positive():
-            return amount
-    raise LedgerError("The ledger is damaged: an amount in it is no number >= 0.")
-
-
-def _charged(connection: sqlite3.Connection) -> Amount:
-    """Return the exact sum of all charges; equal ones are counted by SQLite."""
-    total = Amount()
-    for main, apart, times in connection.execute(
-        "SELECT main, apart, COUNT(*) FROM charges GROUP BY main, apart"
-    ):
-        total = total + times * _amount(main, apart)
-    return total
-
-
-def _set_aside(connection: sqlite3.Connection) -> Amount:
-    """Return the exact sum of what open reservations hold and nobody used."""
-    total = Amount()
-    for main, apart in connection.execute(
-        "SELECT unused_main, unused_apart FROM reservations WHERE closed IS NULL"
-    ):
-        total = total + _amount(main, apart)
-    return total
-
-
-def _charge(row: Mapping[str, Any] | sqlite3.Row, adjacency: str) -> Charge:
-    cost = _components_cost(row["components"])
-    return Charge(
-        number=row["number"],
-        when=datetime.datetime.fromisoformat(row["at"]),
-        estimator=row["estimator"],
-        epsilon=cost.epsilon,
-        delta=cost.delta,
-        mechanism=cost.mechanism,
-        mu=cost.mu,
-        adjacency=adjacency,
-        seeded=bool(row["seeded"]),
-        releases=tuple(json.loads(row["releases"])),
-        note=row["note"],
-        pid=row["pid"],
-        cost=cost,
-    )
-
-
-def _reservation(row: sqlite3.Row) -> ReservationRecord:
-    cost = _components_cost(row["components"])
-    return ReservationRecord(
-        when=datetime.datetime.fromisoformat(row["at"]),
-        epsilon=cost.epsilon,
-        delta=cost.delta,
-        note=row["note"],
-        pid=row["pid"],
-        open=row["closed"] is None,
-    )
+def _may_be_ledger(path: str) -> bool:
+    """Whether the head of a file is that of a ledger; also where it cannot be read."""
+    with locks.one_at_a_time(), contextlib.suppress(OSError), open(path, "rb") as file:
+        return file.read(72)[68:] == schema.APPLICATION_ID.to_bytes(4, "big")
+    return True
 
 
 def _publish(draft: str, path: str) -> None:
@@ -498,6 +583,7 @@ _REASONS = {
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error or is full",
     sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_CONSTRAINT: "is damaged",
 }
 
 
@@ -516,7 +602,7 @@ def _other_file(ledger: Ledger) -> LedgerError | SealedBudgetError:
 
 @contextlib.contextmanager
 def _errors(ledger: Ledger) -> Iterator[None]:
-    """Turn SQLite's errors into LedgerError, with a text that says what to do."""
+    """Turn errors of SQLite and of the file into LedgerError, with a text that says what to do."""
     try:
         yield
     except sqlite3.Error as error:

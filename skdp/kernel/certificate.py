@@ -12,6 +12,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from skdp._version import __version__
+
 __all__ = ["PrivacyCertificate", "ReleaseRecord"]
 
 
@@ -57,7 +59,7 @@ class ReleaseRecord:
 
         The delta is left out where it is 0.
         """
-        plain = asdict(self)
+        plain = dict(vars(self))  # of plain types, all of them
         for name in ("sensitivity", "scale"):
             if not math.isfinite(plain[name]):
                 plain[name] = None
@@ -88,6 +90,8 @@ class PrivacyCertificate:
     charged : bool
         Whether a shared budget's ledger holds the charge.
     releases : tuple of ReleaseRecord
+    skdp_version : str
+        The version of skdp that made the fit.
     """
 
     estimator: str
@@ -99,6 +103,7 @@ class PrivacyCertificate:
     seeded: bool
     charged: bool
     releases: tuple[ReleaseRecord, ...]
+    skdp_version: str = __version__
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as plain types."""
@@ -125,11 +130,13 @@ class PrivacyCertificate:
             + "</tr>"
             for r in self.releases
         )
+        charged = "yes" if self.charged else "<strong>no</strong>: no budget counts this fit"
         seeded = " <strong>Seeded: the noise can be reproduced.</strong>" if self.seeded else ""
         return (
             f"<div><p><strong>{html.escape(self.estimator)}</strong>: "
             f"({self.epsilon:g}, {self.delta:g})-differentially private for one {self.unit}, "
-            f"relation {html.escape(self.adjacency)}.{seeded}</p>"
+            f"relation {html.escape(self.adjacency)}; charged: {charged}. "
+            f"skdp {html.escape(self.skdp_version)}.{seeded}</p>"
             "<table><thead><tr><th>release</th><th>mechanism</th><th>sensitivity</th>"
             f"<th>noise scale</th><th>share</th></tr></thead><tbody>{rows}</tbody></table></div>"
         )

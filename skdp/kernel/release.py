@@ -36,6 +36,7 @@ from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget import exact as as_charged
 from skdp.budget.amounts import check_delta, round_up
+from skdp.budget.stand_in import StandInBudget
 from skdp.exceptions import (
     LedgerError,
     PrivacyLeakError,
@@ -119,6 +120,9 @@ class Meter:
         random_state: Any = None,
         context: str = "",
     ) -> None:
+        if not (budget is None or type(budget) in (PrivacyBudget, StandInBudget)):
+            # A class of the caller's would decide by itself what it charges.
+            raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
         self.estimator = estimator
         self.epsilon = float(epsilon)
         # The noise pays with `delta`, a publication with `delta_apart`; the claim has their sum.
@@ -371,7 +375,7 @@ class Meter:
             delta=self.delta,
             mu=self.mu,
             seeded=self.seeded,
-            charged=self._budget is not None,
+            charged=type(self._budget) is PrivacyBudget,
             releases=tuple(self._described()),
         )
 

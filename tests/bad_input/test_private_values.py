@@ -8,21 +8,12 @@ from sklearn.base import clone
 from subjects import BOUNDED, ESTIMATORS, MARKED, VARIANTS, every_variant, takes_marks
 
 from skdp import PrivacyBudget
+from skdp.budget.stand_in import StandInBudget
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 
 
-class Unmetered(PrivacyBudget):
-    """A budget that grants everything and writes nothing."""
-
-    def charge(self, cost, **facts):
-        return None
-
-    def describe(self, charge, *facts, **more):
-        return None
-
-
-UNMETERED = {adjacency: Unmetered(1.0, adjacency=adjacency) for adjacency in ADJACENCIES}
+UNMETERED = {adjacency: StandInBudget(adjacency) for adjacency in ADJACENCIES}
 
 
 def private_tables():

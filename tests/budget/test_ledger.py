@@ -86,7 +86,7 @@ def test_spent_stays_spent(tmp_path):
         spend(again)
     spend(again, 0.5)
     assert budget.remaining.epsilon == 0
-    assert os.listdir(tmp_path) == [path.name]  # one file
+    assert sorted(os.listdir(tmp_path)) == [path.name, path.name + ".lock"]
 
 
 def test_a_relative_path_is_fixed_when_the_budget_is_made(tmp_path, monkeypatch):
@@ -95,6 +95,8 @@ def test_a_relative_path_is_fixed_when_the_budget_is_made(tmp_path, monkeypatch)
     monkeypatch.chdir("/")
     spend(budget)
     assert path_of(budget) == (tmp_path / "a.budget").resolve()
+    assert budget.ledger == str((tmp_path / "a.budget").resolve())
+    assert repr(budget.ledger) in repr(budget)
     assert PrivacyBudget(3.0, ledger=tmp_path / "a.budget").spent.epsilon == 1
 
 
@@ -126,17 +128,17 @@ def test_two_processes_that_create_the_same_ledger_share_it(tmp_path, monkeypatc
     path = tmp_path / "a.budget"
     create = ledger_module.Ledger.create
 
-    def slow(cls_path, terms, private=False):
+    def slow(cls_path, terms, facts):
         if not path.exists():  # another process is faster, between the look and the creation
-            other = create(str(path), terms)
+            other = create(str(path), terms, facts)
             assert other.present()
-        return create(cls_path, terms, private)
+        return create(cls_path, terms, facts)
 
     monkeypatch.setattr(ledger_module.Ledger, "create", slow)
     budget = PrivacyBudget(3.0, ledger=path)
     spend(budget)
     assert PrivacyBudget(3.0, ledger=path).spent.epsilon == 1
-    assert os.listdir(tmp_path) == [path.name]
+    assert sorted(os.listdir(tmp_path)) == [path.name, path.name + ".lock"]
 
 
 def test_a_file_system_without_hard_links(tmp_path, monkeypatch):
@@ -226,15 +228,21 @@ def test_a_damaged_ledger_grants_nothing(tmp_path, damage):
         PrivacyBudget(3.0, ledger=path)
 
 
-@pytest.mark.parametrize("amount", ["one", "-1", "1/0", b"1"])
-def test_a_damaged_amount_grants_nothing(tmp_path, amount):
+@pytest.mark.parametrize("column", ["charges.main", "totals.charged_main", "totals.aside_apart"])
+@pytest.mark.parametrize("amount", ["one", "-1", "1/0", "1e-99999999999", b"1"])
+def test_a_damaged_amount_grants_nothing(tmp_path, amount, column):
     budget = PrivacyBudget(3.0, ledger=tmp_path / "a.budget")
     spend(budget)
     with sqlite3.connect(tmp_path / "a.budget") as connection:
-        connection.execute("UPDATE charges SET main = ?", (amount,))
+        connection.execute(
+            f"UPDATE {column.partition('.')[0]} SET {column.partition('.')[2]} = ?", (amount,)
+        )
     connection.close()
     with pytest.raises(LedgerError, match="is damaged"):
-        spend(budget)
+        PrivacyBudget(3.0, ledger=tmp_path / "a.budget")
+    if column.startswith("totals"):
+        with pytest.raises(LedgerError, match="is damaged"):
+            spend(budget)
 
 
 def test_a_ledger_that_is_gone_or_was_replaced_seals_the_budget(tmp_path):
@@ -337,7 +345,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
         PrivacyBudget(1.0, ledger=tmp_path / "b.budget")
     monkeypatch.undo()
     assert (len(budget.charges), budget.reservations) == (1, [])
-    assert os.listdir(tmp_path) == ["a.budget"]
+    assert sorted(os.listdir(tmp_path)) == ["a.budget", "a.budget.lock"]
     spend(budget)
 
 

@@ -222,7 +222,7 @@ def test_200_kills_at_random_times_never_leave_noise_without_its_charge(tmp_path
     os.close(draw)
     assert noise >= 150  # the kills came late enough to mean something
     spend(budget)  # the next charge clears away the journal that a killed process may have left
-    assert sorted(os.listdir(tmp_path)) == ["a.budget", "noise"]
+    assert sorted(os.listdir(tmp_path)) == ["a.budget", "a.budget.lock", "noise"]
 
 
 def test_a_twin_that_draws_before_it_charges_is_caught_by_the_kills(tmp_path):

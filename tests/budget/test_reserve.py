@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
+import joblib
 import pytest
 
 from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, gdp_mu
 from skdp.exceptions import BudgetExceededError, SealedBudgetError
 
 ONE = Cost(1.0)
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def spend(budget, epsilon=1.0):
@@ -135,6 +142,98 @@ def test_other_threads_and_processes_draw_from_it():
     assert budget.remaining.epsilon == 7
 
 
+OTHER = """
+import pickle, sys
+from skdp import BudgetExceededError
+from skdp.budget import Cost, PrivacyBudget
+
+kind, path, price = sys.argv[1:]
+if kind == "opened":
+    budget = PrivacyBudget(10.0, ledger=path)
+else:
+    budget = pickle.load(open(kind, "rb"))
+try:
+    budget.check(Cost(float(price)))
+    budget.charge(Cost(float(price)), estimator="Other")
+    print("granted")
+except BudgetExceededError:
+    print("refused")
+"""
+
+
+def elsewhere(kind, path, price):
+    """Charge in a fresh process, by a pickle or by opening the file; tell how it went."""
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER, str(kind), str(path), str(price)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_reservation_belongs_to_whoever_holds_its_token(tmp_path):
+    path = tmp_path / "a.budget"
+    budget = PrivacyBudget(10.0, ledger=path)
+    before, inside = tmp_path / "before", tmp_path / "inside"
+    before.write_bytes(pickle.dumps(budget))
+    same_file = PrivacyBudget(10.0, ledger=path)  # opened by itself, in this process
+    with budget.reserve(6 * ONE):
+        inside.write_bytes(pickle.dumps(budget))
+        for kind in ("opened", before):
+            assert elsewhere(kind, path, 4.5) == "refused"
+            assert elsewhere(kind, path, 1.0) == "granted"
+        with pytest.raises(BudgetExceededError):
+            spend(same_file, 2.5)
+        assert elsewhere(inside, path, 3.0) == "granted"
+        assert budget.remaining.epsilon == 2
+        spend(budget, 5.0)  # 3 of its reservation, 2 that were free
+        assert elsewhere("opened", path, 0.1) == "refused"
+    assert budget.spent.epsilon == 10
+
+
+def test_a_token_is_void_when_its_reservation_closes(tmp_path):
+    path, inside = tmp_path / "a.budget", tmp_path / "inside"
+    budget = PrivacyBudget(10.0, ledger=path)
+    with budget.reserve(6 * ONE):
+        inside.write_bytes(pickle.dumps(budget))
+    with budget.reserve(6 * ONE):
+        assert elsewhere(inside, path, 4.5) == "refused"
+        assert elsewhere(inside, path, 4.0) == "granted"
+
+
+def test_the_token_is_secret(tmp_path):
+    path = tmp_path / "a.budget"
+    budget = PrivacyBudget(10.0, ledger=path)
+    digest = joblib.hash(budget)
+    with budget.reserve(6 * ONE) as reservation:
+        token = reservation._token
+        assert len(token) == 32
+        assert token.encode() in pickle.dumps(budget)
+        shown = [repr(budget), repr(reservation), budget._repr_html_(), repr(budget.reservations)]
+        with pytest.raises(BudgetExceededError) as caught:
+            spend(budget, 11.0)
+        assert not any(token in text for text in [*shown, str(caught.value)])
+        assert token.encode() not in path.read_bytes()
+        assert joblib.hash(budget) == digest  # the cache of a pipeline knows it again
+    assert token.encode() not in pickle.dumps(budget)
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_draw_from_the_reservation(method):
+    context = multiprocessing.get_context(method)
+    budget = PrivacyBudget(6.0)
+    with budget.reserve(6 * ONE):
+        process = context.Process(target=spend, args=(budget, 2.0))
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+        assert (budget.spent.epsilon, budget.remaining.epsilon) == (2, 0)
+    assert budget.remaining.epsilon == 4
+
+
 def test_a_forked_child_does_not_end_its_parents_reservation():
     budget = PrivacyBudget(10.0)
     with budget.reserve(6 * ONE) as reservation:
@@ -155,9 +254,11 @@ def test_what_a_killed_process_set_aside_stays_set_aside_until_released(tmp_path
     assert (budget.spent.epsilon, budget.remaining.epsilon) == (1, 4)
     again = PrivacyBudget(10.0, ledger=path)  # reopening keeps it too
     assert again.remaining.epsilon == 4
-    spend(again, 9.0)  # but charges may use it
+    with pytest.raises(BudgetExceededError):
+        spend(again, 4.1)
     assert again.release_reservations() == 1
     assert again.release_reservations() == 0
+    spend(again, 9.0)
     assert budget.remaining.epsilon == 0
 
 

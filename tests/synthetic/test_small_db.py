@@ -16,6 +16,7 @@ from scipy import stats
 from sklearn.base import clone
 
 from skdp import PrivacyBudget, SmallDBReleaser, kernel
+from skdp.budget.stand_in import StandInBudget
 from skdp.kernel import small_tables
 from skdp.kernel.tape import record
 from skdp.synthetic import (
@@ -55,17 +56,7 @@ def probabilities(queries, domain, X, size, epsilon, tables=None):
     return {table: weight / total for table, weight in weights.items()}
 
 
-class Unmetered(PrivacyBudget):
-    """A budget that grants everything and writes nothing."""
-
-    def charge(self, cost, **facts):
-        return None
-
-    def describe(self, charge, *facts, **more):
-        return None
-
-
-UNMETERED = Unmetered(1.0, adjacency="add_or_remove_one")
+UNMETERED = StandInBudget("add_or_remove_one")
 
 
 def drawn(estimator, X, runs):

@@ -1,0 +1,73 @@
+"""The numbers of rows that count as public under the relation "replace_one".
+
+Nothing is released here. Under "replace_one" the number of rows of the table is public, and every
+fit shows the one it saw. That of a *filtered* table is not, as far as the filter reads private
+values. So a budget knows the numbers of the table that were stated, or the first one it saw, and
+says so once where a fit has another number. It is a reminder and no proof: a filter may hit a
+number that is expected.
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["RowCounts", "is_part"]
+
+_MOST_PARTS = 10
+
+
+def is_part(part: int, whole: int) -> bool:
+    """Say whether a table of `whole` rows has a part of `part` rows in a cross-validation.
+
+    That is: j parts out of k, for k up to 10 (so of every usual training and test set), all rows
+    but one or one alone, and whatever differs from these by one row, as folds do.
+
+    Parameters
+    ----------
+    part, whole : int
+        Numbers of rows.
+
+    Returns
+    -------
+    is_part : bool
+    """
+    if part >= whole:
+        return part == whole
+    if part in (1, whole - 1):
+        return True
+    return any(
+        abs(part - j * whole / k) <= 1 for k in range(2, _MOST_PARTS + 1) for j in range(1, k)
+    )
+
+
+class RowCounts:
+    """The numbers of rows of one table.
+
+    Parameters
+    ----------
+    stated : tuple of int
+        As the user stated them.
+    binds : bool
+        Whether the first number that is seen counts, where none is stated. Not in workers, which
+        see folds first.
+    """
+
+    def __init__(self, stated: tuple[int, ...], *, binds: bool) -> None:
+        self.stated, self.binds, self.warned = stated, binds, False
+        self._pid = os.getpid()
+        self._seen: int | None = None
+
+    def expects(self, n_rows: int) -> bool:
+        """Note a number of rows; return False, once, if it belongs to no table that is known."""
+        if self.warned:
+            return True
+        known = self.stated
+        if not known:
+            if not self.binds or os.getpid() != self._pid:
+                return True
+            if self._seen is None or is_part(self._seen, n_rows):
+                self._seen = n_rows  # what was seen before was a fold of this one
+            # Two folds of one table differ by one row.
+            known = (self._seen, self._seen + 1)
+        self.warned = not any(is_part(n_rows, whole) for whole in known)
+        return not self.warned

@@ -1,0 +1,283 @@
+"""What stands in a ledger file: its tables, its running totals, and ledgers of skdp 0.1.
+
+Nothing is released here, and no row of data ever reaches a ledger. Amounts are decimal text, added
+as exact fractions. The totals of all charges, and of what is set aside, stand in the ledger, so
+that a charge costs the same however many there were; they are checked against the charges when a
+ledger is opened.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from skdp._version import __version__
+from skdp.budget.amounts import Amount, decimal_text
+from skdp.budget.charge import Charge, Cost, ReservationRecord
+from skdp.exceptions import LedgerError
+
+__all__ = [
+    "APPLICATION_ID",
+    "FORMAT",
+    "SCHEMA",
+    "Terms",
+    "Totals",
+    "amount_of",
+    "charge_of",
+    "components_json",
+    "insert",
+    "new_row",
+    "reservation_of",
+    "upgrade",
+    "verify",
+]
+
+APPLICATION_ID = 0x736B6470  # "skdp", in the header of the file
+FORMAT = 2  # user_version of the file; 0.1 wrote 1
+
+_TOTALS = """
+CREATE TABLE totals (
+    charges INTEGER NOT NULL, charged_main TEXT NOT NULL, charged_apart TEXT NOT NULL,
+    aside_main TEXT NOT NULL, aside_apart TEXT NOT NULL);
+CREATE INDEX open_reservations ON reservations (token) WHERE closed IS NULL;
+"""
+
+SCHEMA = (
+    """
+CREATE TABLE ledger (
+    id TEXT NOT NULL, created TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
+    adjacency TEXT NOT NULL, accountant TEXT NOT NULL, delta_apart TEXT NOT NULL,
+    skdp_version TEXT NOT NULL, dataset TEXT, n_rows TEXT, backup_of TEXT);
+CREATE TABLE charges (
+    number INTEGER PRIMARY KEY, at TEXT NOT NULL, pid INTEGER NOT NULL, estimator TEXT NOT NULL,
+    components TEXT NOT NULL, seeded INTEGER NOT NULL, releases TEXT NOT NULL, note TEXT NOT NULL,
+    main TEXT NOT NULL, apart TEXT NOT NULL, skdp_version TEXT NOT NULL);
+CREATE TABLE reservations (
+    number INTEGER PRIMARY KEY, at TEXT NOT NULL, pid INTEGER NOT NULL,
+    components TEXT NOT NULL, note TEXT NOT NULL,
+    unused_main TEXT NOT NULL, unused_apart TEXT NOT NULL, closed TEXT, token TEXT NOT NULL);
+"""
+    + _TOTALS
+    + "INSERT INTO totals VALUES (0, '0', '0', '0', '0');"
+)
+
+# Whatever 0.1 set aside has no token: nobody can draw from it until it is freed.
+_FROM_1 = (
+    """
+ALTER TABLE ledger ADD COLUMN skdp_version TEXT NOT NULL DEFAULT '0.1.0';
+ALTER TABLE ledger ADD COLUMN dataset TEXT;
+ALTER TABLE ledger ADD COLUMN n_rows TEXT;
+ALTER TABLE ledger ADD COLUMN backup_of TEXT;
+ALTER TABLE charges ADD COLUMN skdp_version TEXT NOT NULL DEFAULT '0.1.0';
+ALTER TABLE reservations ADD COLUMN token TEXT NOT NULL DEFAULT '';
+"""
+    + _TOTALS
+)
+
+_DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
+# Sums of decimals in this context are exact, or raise.
+_EXACT = decimal.Context(
+    prec=10**6,
+    traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow],
+)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a budget promises: public, fixed when its ledger is made."""
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    accountant: str
+    delta_apart: float
+
+    def texts(self) -> dict[str, str]:
+        """Return the terms as the ledger stores them."""
+        return {
+            "epsilon": repr(self.epsilon),
+            "delta": repr(self.delta),
+            "adjacency": self.adjacency,
+            "accountant": self.accountant,
+            "delta_apart": repr(self.delta_apart),
+        }
+
+
+def _damaged(what: str) -> LedgerError:
+    return LedgerError(f"The ledger is damaged: {what}.")
+
+
+def _checked(text: object) -> str:
+    if isinstance(text, str) and _DECIMAL.fullmatch(text):
+        return text
+    raise _damaged("an amount in it is no decimal number >= 0")
+
+
+def amount_of(main: object, apart: object) -> Amount:
+    """Read the texts of an amount; anything else than two decimals >= 0 was never written here."""
+    return Amount(Fraction(_checked(main)), Fraction(_checked(apart)))
+
+
+def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
+    """Return how many amounts there are, and their exact sum; far faster than fractions."""
+    count, main, apart = 0, decimal.Decimal(0), decimal.Decimal(0)
+    add = _EXACT.add
+    for one, other in texts:
+        count += 1
+        main = add(main, decimal.Decimal(_checked(one)))
+        apart = add(apart, decimal.Decimal(_checked(other)))
+    return count, Amount(Fraction(main), Fraction(apart))
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The running totals of a ledger.
+
+    Attributes
+    ----------
+    charges : int
+        How many there are.
+    charged, aside : Amount
+        The exact sum of all charges, and of what open reservations hold and nobody used.
+    """
+
+    charges: int
+    charged: Amount
+    aside: Amount
+
+    @classmethod
+    def read(cls, connection: sqlite3.Connection) -> Totals:
+        """Return the totals, if they can be those of the charges that are there."""
+        rows = connection.execute(
+            "SELECT *, (SELECT MAX(number) FROM charges) AS last FROM totals"
+        ).fetchall()
+        if len(rows) != 1 or rows[0]["charges"] != (rows[0]["last"] or 0):
+            raise _damaged("its totals are not those of its charges")
+        row = rows[0]
+        return cls(
+            row["charges"],
+            amount_of(row["charged_main"], row["charged_apart"]),
+            amount_of(row["aside_main"], row["aside_apart"]),
+        )
+
+    @classmethod
+    def counted(cls, connection: sqlite3.Connection) -> Totals:
+        """Return the totals as the charges and reservations themselves have them."""
+        count, charged = _sum(connection.execute("SELECT main, apart FROM charges"))
+        _, aside = _sum(
+            connection.execute(
+                "SELECT unused_main, unused_apart FROM reservations WHERE closed IS NULL"
+            )
+        )
+        return cls(count, charged, aside)
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Replace the totals of the ledger."""
+        connection.execute(
+            "UPDATE totals SET charges = ?, charged_main = ?, charged_apart = ?,"
+            " aside_main = ?, aside_apart = ?",
+            self._texts(),
+        )
+
+    def insert(self, connection: sqlite3.Connection) -> None:
+        """Give a ledger its first totals."""
+        connection.execute("INSERT INTO totals VALUES (?, ?, ?, ?, ?)", self._texts())
+
+    def _texts(self) -> tuple[int, str, str, str, str]:
+        return (
+            self.charges,
+            decimal_text(self.charged.main),
+            decimal_text(self.charged.apart),
+            decimal_text(self.aside.main),
+            decimal_text(self.aside.apart),
+        )
+
+
+def verify(connection: sqlite3.Connection) -> None:
+    """Raise LedgerError unless the totals are the sums of the charges and open reservations."""
+    if Totals.read(connection) != Totals.counted(connection):
+        raise _damaged("its totals are not the sums of its charges and reservations")
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a ledger of skdp 0.1 to this format, inside the caller's transaction.
+
+    Its version is raised, so that 0.1, which knows no totals, refuses it from then on.
+    """
+    for statement in _FROM_1.split(";"):
+        if statement.strip():
+            connection.execute(statement)
+    counted = Totals.counted(connection)
+    (last,) = connection.execute("SELECT MAX(number) FROM charges").fetchone()
+    if counted.charges != (last or 0):
+        raise _damaged("charges are missing in it")
+    counted.insert(connection)
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
+    """Write a row; return its number."""
+    names, marks = ", ".join(row), ", ".join("?" * len(row))
+    cursor = connection.execute(
+        f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values())
+    )
+    return cursor.lastrowid or 0
+
+
+def components_json(cost: Cost) -> str:
+    """Return the single prices in a cost as JSON."""
+    return json.dumps(
+        [[n, c.epsilon, c.delta, c.mu, c.delta_apart] for c, n in cost.components]
+    )  # json writes a float as its repr
+
+
+def _components_cost(text: str) -> Cost:
+    return sum(n * Cost(*numbers) for n, *numbers in json.loads(text))
+
+
+def charge_of(
+    row: Mapping[str, Any] | sqlite3.Row, adjacency: str, cost: Cost | None = None
+) -> Charge:
+    """Return a row of the ledger as a charge; whoever has its price need not read it again."""
+    cost = _components_cost(row["components"]) if cost is None else cost
+    return Charge(
+        number=row["number"],
+        when=datetime.datetime.fromisoformat(row["at"]),
+        estimator=row["estimator"],
+        epsilon=cost.epsilon,
+        delta=cost.delta,
+        mechanism=cost.mechanism,
+        mu=cost.mu,
+        adjacency=adjacency,
+        seeded=bool(row["seeded"]),
+        releases=tuple(json.loads(row["releases"])),
+        note=row["note"],
+        pid=row["pid"],
+        cost=cost,
+        skdp_version=row["skdp_version"],
+    )
+
+
+def reservation_of(row: sqlite3.Row) -> ReservationRecord:
+    """Return a row of the ledger as a reservation; its token is nobody's business."""
+    cost = _components_cost(row["components"])
+    return ReservationRecord(
+        when=datetime.datetime.fromisoformat(row["at"]),
+        epsilon=cost.epsilon,
+        delta=cost.delta,
+        note=row["note"],
+        pid=row["pid"],
+        open=row["closed"] is None,
+    )
+
+
+def new_row(ledger_id: str, created: str, terms: Terms) -> dict[str, Any]:
+    """Return the row that says what a new ledger is."""
+    return {"id": ledger_id, "created": created, **terms.texts(), "skdp_version": __version__}

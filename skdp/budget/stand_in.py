@@ -1,0 +1,69 @@
+"""A stand-in for a budget, for audits: it grants every charge and writes none.
+
+Nothing is released here. A fit that is given one is charged to no ledger, and its certificate says
+so.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from skdp.budget.budget import PrivacyBudget
+from skdp.budget.charge import Charge, Cost
+
+__all__ = ["StandInBudget"]
+
+
+class StandInBudget(PrivacyBudget):
+    """A budget for audits: grants every charge, writes none, and lists them in `asked`.
+
+    Parameters
+    ----------
+    adjacency : {"replace_one", "add_or_remove_one"}, default="replace_one"
+
+    Attributes
+    ----------
+    asked : list
+        For each charge (cost, estimator, note), and for each fit what the ledger would publish of
+        its releases.
+    """
+
+    __slots__ = ("asked",)
+
+    def __init__(self, adjacency: str = "replace_one") -> None:
+        super().__init__(1.0, adjacency=adjacency)
+        self.asked: list[Any] = []
+
+    def charge(
+        self,
+        cost: Cost,
+        *,
+        estimator: str,
+        seeded: bool = False,
+        releases: Sequence[Mapping[str, Any]] = (),
+        note: str = "",
+    ) -> Charge:
+        """Grant the charge and remember the parts of it that the ledger would publish."""
+        self.asked.append((cost, estimator, note))
+        return Charge(
+            number=len(self.asked),
+            when=datetime.datetime.now(datetime.UTC),
+            estimator=estimator,
+            epsilon=cost.epsilon,
+            delta=cost.delta,
+            mechanism=cost.mechanism,
+            mu=cost.mu,
+            adjacency=self.adjacency,
+            seeded=seeded,
+            releases=tuple(releases),
+            note=note,
+            pid=os.getpid(),
+            cost=cost,
+        )
+
+    def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
+        """Remember what the ledger would publish of the fit's releases."""
+        self.asked.append([dict(release) for release in releases])
