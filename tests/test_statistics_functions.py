@@ -272,8 +272,10 @@ def test_a_table_without_a_whole_row_has_answers(adjacency):
 def test_no_rows_are_a_table_where_their_number_is_private(name, call, more):
     answer = call(np.zeros((0, 3)), budget=UNMETERED["add_or_remove_one"], random_state=1, **more)
     assert np.isfinite(answer.value).all()
+    # Of a filtered table too.
+    assert np.isfinite(call(np.zeros((0, 3)), random_state=1, **more).value).all()
     with pytest.raises(ValueError, match="0 sample"):
-        call(np.zeros((0, 3)), **more)
+        call(np.zeros((0, 3)), n_rows="public", **more)
 
 
 # --- noise ---------------------------------------------------------------------------------------
@@ -296,13 +298,19 @@ NOISY = [
 
 
 @pytest.mark.parametrize(
-    ("adjacency", "delta"), [(ADJACENCIES[0], 0.0), (ADJACENCIES[1], 0.0), (ADJACENCIES[1], 1e-6)]
+    ("adjacency", "n_rows", "delta"),
+    [
+        ("replace_one", "public", 0.0),
+        ("replace_one", "private", 1e-6),
+        ("add_or_remove_one", "private", 0.0),
+        ("add_or_remove_one", "private", 1e-6),
+    ],
 )
 @pytest.mark.parametrize(("name", "call", "more"), NOISY, ids=[c[0] for c in NOISY])
-def test_errors_are_as_large_as_stated(X, adjacency, delta, name, call, more):
-    if name == "count" and adjacency == "replace_one":
-        pytest.skip("the number of rows is public")
-    options = {"delta": delta, "budget": UNMETERED[adjacency], **more}
+def test_errors_are_as_large_as_stated(X, adjacency, n_rows, delta, name, call, more):
+    if name == "count" and n_rows == "public":
+        pytest.skip("the number of rows is exact")
+    options = {"delta": delta, "budget": UNMETERED[adjacency], "n_rows": n_rows, **more}
     table = X[::15] if name == "query_session" else X
     right = call(table, **{**options, "epsilon": NOISELESS}).value
     # Discrete Laplace noise has less than the stated error where its scale is below 1.
@@ -338,6 +346,8 @@ def neighbour(X, adjacency, kind):
 @pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
 def test_a_replay_on_a_neighbour_ends_the_same(X, name, call, more, kind, adjacency, delta):
     options = {"delta": delta, "budget": UNMETERED[adjacency], **more}
+    if adjacency == "replace_one":
+        options["n_rows"] = "public"
     X, other = neighbour(X[:60], adjacency, kind)
     with record() as tape:
         first = call(X, **options)
@@ -371,13 +381,71 @@ def test_a_replay_on_a_neighbour_with_a_gap(X, name, call, more, adjacency):
             assert a.distance(a.exact, b.exact) <= steps * a.sensitivity * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
+def test_a_replay_on_a_neighbour_of_a_filtered_table(X, name, call, more, delta):
+    """A row of the whole table is replaced: the filter keeps both, one of them, or none."""
+    budget = PrivacyBudget(100.0, 1e-2)
+    X = X[:60].copy()
+    X[4] = HIGH
+    other = X.copy()
+    other[4] = LOW
+    with record() as tape:
+        first = call(X, delta=delta, budget=budget, **more)
+    assert budget.spent.epsilon == 1.0  # the count too
+    assert first.privacy.adjacency == "replace_one"
+    for neighbour, steps in ((other, 2), (np.delete(X, 4, axis=0), 1), (X, 0)):
+        with replay(tape) as again:
+            second = call(neighbour, delta=delta, budget=UNMETERED["replace_one"], **more)
+        assert_array_equal(first.value, second.value)
+        assert_array_equal(first.std, second.std)
+        assert len(tape.entries) == len(again.entries) > 0
+        for a, b in zip(tape.entries, again.entries, strict=True):
+            assert a.sensitivity == b.sensitivity
+            assert a.distance(a.exact, b.exact) <= steps * a.sensitivity * (1 + 1e-12)
+    # The records say what both steps lose, and together it is within the claim.
+    level = first.privacy.mu if delta else first.privacy.epsilon
+    parts = [r.mu if delta else r.epsilon for r in first.privacy.releases]
+    whole = math.sqrt(math.fsum(v**2 for v in parts)) if delta else math.fsum(parts)
+    assert whole <= level * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("function", [statistics.count, statistics.mean, statistics.query_session])
+def test_bad_numbers_of_rows_are_refused_for_free(function):
+    budget = PrivacyBudget(1.0)
+    other = PrivacyBudget(1.0, adjacency="add_or_remove_one")
+    for value in ("yes", None, 5, True):
+        with pytest.raises(ValueError, match="n_rows must be 'private' or 'public'"):
+            function([1.0], n_rows=value, budget=budget)
+    with pytest.raises(ValueError, match="n_rows must be 'private' with nan_policy='omit'"):
+        function([1.0], n_rows="public", nan_policy="omit", budget=budget)
+    with pytest.raises(ValueError, match="n_rows must be 'private' for a budget"):
+        function([1.0], n_rows="public", budget=other)
+    assert budget.spent.epsilon == other.spent.epsilon == 0.0
+
+
+def test_the_count_of_a_filtered_table_is_noisy_and_charged(X):
+    budget = PrivacyBudget(1.0)
+    kept = X[X[:, 0] > 0]
+    answers = [statistics.count(kept, epsilon=0.1, budget=budget) for _ in range(5)]
+    assert len({float(a) for a in answers}) > 1
+    assert budget.spent.epsilon == pytest.approx(0.5)
+    assert all(a.std == pytest.approx(math.sqrt(2) / 0.05, rel=0.01) for a in answers)
+    free = statistics.count(X, n_rows="public", epsilon=0.1, budget=budget)
+    assert (float(free), float(free.std)) == (len(X), 0.0)
+    assert budget.spent.epsilon == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_sensitivities_of_sums_are_attained(adjacency):
     options = {"bounds": (2.0, 5.0), "budget": UNMETERED[adjacency]}
+    if adjacency == "replace_one":
+        options["n_rows"] = "public"
     pairs = {"replace_one": ([5.0, 3.0], [2.0, 3.0]), "add_or_remove_one": ([5.0, 3.0], [3.0])}
     for call in (statistics.sum, statistics.count_nonzero):
         with record() as tape:
-            more = options if call is statistics.sum else {"budget": UNMETERED[adjacency]}
+            free = {name: value for name, value in options.items() if name != "bounds"}
+            more = options if call is statistics.sum else free
             a, b = pairs[adjacency]
             call(a if call is statistics.sum else [1.0, 1.0], **more)
             call(b if call is statistics.sum else [0.0, 1.0][2 - len(b) :], **more)
@@ -447,10 +515,10 @@ def test_a_session_with_gaps_has_no_delta_apart():
 @pytest.mark.parametrize(("name", "call", "more"), CALLS, ids=IDS)
 def test_one_charge_under_its_own_name(X, name, call, more, adjacency):
     budget = PrivacyBudget(1.0, adjacency=adjacency)
-    answer = call(X, epsilon=0.25, budget=budget, **more)
     if name == "count" and adjacency == "replace_one":
+        answer = call(X, epsilon=0.25, budget=budget, n_rows="public", **more)
         assert budget.spent.epsilon == 0 and answer.std == 0 and not answer.privacy.charged
-        return
+    answer = call(X, epsilon=0.25, budget=budget, **more)
     assert budget.spent.epsilon == 0.25
     (charge,) = budget.charges
     assert charge.estimator == name
@@ -805,6 +873,6 @@ def test_a_step_may_be_any_number():
 
 
 def test_a_column_of_one_value_has_no_error():
-    answer = statistics.sum(np.full((50, 2), 5.0), bounds=([0, 5], [10, 5]), random_state=0)
+    answer = statistics.sum(np.full((50, 2), 5.0), bounds=([0, 5], [10, 5]), n_rows="public")
     assert answer.value[1] == 250
     assert answer.std[1] < 1e-200

@@ -1,6 +1,6 @@
-"""Sessions on tables of which rows with missing cells are left out.
+"""Sessions on tables of which rows are left out, for missing cells or by a filter of each row.
 
-Which rows have missing cells is private, and so is how many: the rows that are left are a table
+Which rows are left out is private, and so is how many: the rows that are left are a table
 whose neighbours have one row more or less ("add_or_remove_one"). Under "replace_one" a row that is
 replaced may leave that table and another enter it, two steps: noise is then for half of the
 allowance a step. Proof: kernel/README.md, "Missing cells".
@@ -23,7 +23,7 @@ _OTHER = "add_or_remove_one"
 
 
 class GapsSession(Session):
-    """A session on the rows without missing cells; open it with `open_session_with_gaps`.
+    """A session on the rows that are left; open it with `open_session_with_gaps`.
 
     Attributes
     ----------
@@ -68,7 +68,10 @@ class GapsSession(Session):
 def open_session_with_gaps(
     rows: Rows, *, delta: float = 0.0, budget: PrivacyBudget | None = None, **options: Any
 ) -> GapsSession:
-    """Charge the budget and return a session on rows from ``check_table(..., omit=True)``.
+    """Charge the budget and return a session on rows that a filter of each row has left.
+
+    Rows from ``check_table(..., omit=True)`` are such, and so are those that a caller has chosen by
+    the values of each.
 
     Guarantee: everything it releases is (epsilon, delta)-differentially private together, for the
     whole table and the budget's relation. Parameters as `open_session`.

@@ -95,6 +95,7 @@ class Call:
     budget: PrivacyBudget | None
     random_state: Any
     nan_policy: str = "raise"
+    n_rows: str = "private"
 
     def __post_init__(self) -> None:
         check_positive(self.epsilon, "epsilon")
@@ -105,6 +106,18 @@ class Call:
             )
         if not (isinstance(self.nan_policy, str) and self.nan_policy in ("raise", "omit")):
             raise ValueError(f"nan_policy must be 'raise' or 'omit', got {self.nan_policy!r}")
+        if not (isinstance(self.n_rows, str) and self.n_rows in ("private", "public")):
+            raise ValueError(f"n_rows must be 'private' or 'public', got {self.n_rows!r}")
+        if self.n_rows == "public" and self.omits:
+            raise ValueError(
+                "n_rows must be 'private' with nan_policy='omit': how many rows have missing cells "
+                "is private"
+            )
+        if self.n_rows == "public" and self.adjacency == "add_or_remove_one":
+            raise ValueError(
+                "n_rows must be 'private' for a budget of the relation 'add_or_remove_one', which "
+                "protects the number of rows"
+            )
 
     @property
     def adjacency(self) -> str:
@@ -117,9 +130,14 @@ class Call:
         return self.nan_policy == "omit"
 
     @property
+    def steps(self) -> int:
+        """How many rows of X, added or removed, a row of the whole table may stand for."""
+        return 2 if self.n_rows == "private" and self.adjacency == "replace_one" else 1
+
+    @property
     def allows_empty(self) -> bool:
         """Whether a table without rows is a table: where their number is private."""
-        return self.adjacency == "add_or_remove_one"
+        return self.n_rows == "private"
 
     def table(self, X: Any) -> tuple[kernel.Rows, bool]:
         """Return the private rows and whether they were given as one flat column."""
@@ -131,8 +149,10 @@ class Call:
         """Charge the budget and return the session; `public` keys seeded noise."""
         context = ""
         if self.random_state is not None and noise_is_seeded():
-            context = joblib.hash((self.nan_policy, public), hash_name="sha1")
-        start = kernel.open_session_with_gaps if self.omits else kernel.open_session
+            context = joblib.hash((self.nan_policy, self.n_rows, public), hash_name="sha1")
+        # A filter by the values of a row leaves the same tables as one by its missing cells.
+        filtered = self.n_rows == "private"
+        start = kernel.open_session_with_gaps if filtered else kernel.open_session
         return start(
             rows,
             estimator=self.name,

@@ -93,6 +93,7 @@ def histogram(
     *,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -110,6 +111,10 @@ def histogram(
         Public bounds; ``"private"`` learns them at a tenth of the allowance. Not used with edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -147,7 +152,7 @@ def histogram(
     >>> bool(np.all(abs(counts.value - 300) < 5 * counts.std)), edges
     (True, array([0., 1., 2., 3.]))
     """
-    call = Call("histogram", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("histogram", epsilon, delta, budget, random_state, nan_policy, n_rows)
     released, edges = _counted(call, X, _bins(bins), bounds, 1)
     return released, edges[0]
 
@@ -158,6 +163,7 @@ def histogram2d(
     *,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -176,6 +182,10 @@ def histogram2d(
         allowance. Not used for edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -212,7 +222,7 @@ def histogram2d(
     >>> counts.value.shape
     (2, 2)
     """
-    call = Call("histogram2d", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("histogram2d", epsilon, delta, budget, random_state, nan_policy, n_rows)
     released, edges = _counted(call, X, _bins_of_each(bins), bounds, 2)
     return released, edges[0], edges[1]
 
@@ -230,6 +240,7 @@ def histogramdd(
     *,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -249,6 +260,10 @@ def histogramdd(
         allowance. Not used for edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -285,7 +300,7 @@ def histogramdd(
     >>> counts.value.shape, len(edges)
     ((2, 2, 2), 3)
     """
-    call = Call("histogramdd", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("histogramdd", epsilon, delta, budget, random_state, nan_policy, n_rows)
     return _counted(call, X, _bins_of_each(bins), bounds, None)
 
 
@@ -296,6 +311,7 @@ def subset_sums(
     classes: Sequence[Any],
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -318,6 +334,10 @@ def subset_sums(
         them at a tenth of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -358,7 +378,7 @@ def subset_sums(
     >>> bool(np.all(abs(sums.value - 1000) < 5 * sums.std))
     True
     """
-    call = Call("subset_sums", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("subset_sums", epsilon, delta, budget, random_state, nan_policy, n_rows)
     known, order = _classes(classes)
     rows, flat = kernel.check_labelled_table(
         X,
@@ -421,6 +441,7 @@ def quantile(
     step: float | None = None,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -443,6 +464,10 @@ def quantile(
         of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -478,7 +503,7 @@ def quantile(
     >>> statistics.quantile(ages, [0.25, 0.75], step=1, bounds=(0, 120), random_state=0).value
     array([36., 72.])
     """
-    call = Call("quantile", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("quantile", epsilon, delta, budget, random_state, nan_policy, n_rows)
     check_axis(axis)
     return _quantiles(call, X, q, bounds, step)
 
@@ -490,6 +515,7 @@ def median(
     step: float | None = None,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -510,6 +536,10 @@ def median(
         of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -543,6 +573,6 @@ def median(
     >>> float(statistics.median(ages, step=1, bounds=(0, 120), random_state=0)), np.median(ages)
     (54.0, np.float64(54.0))
     """
-    call = Call("median", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("median", epsilon, delta, budget, random_state, nan_policy, n_rows)
     check_axis(axis)
     return _quantiles(call, X, 0.5, bounds, step)

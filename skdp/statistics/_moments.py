@@ -57,6 +57,7 @@ def var(
     ddof: int = 0,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -77,6 +78,10 @@ def var(
         them at a tenth of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -113,7 +118,7 @@ def var(
     >>> statistics.var(x, bounds=(-1, 1), random_state=0).value.round(2)
     np.float64(0.33)
     """
-    call = Call("var", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("var", epsilon, delta, budget, random_state, nan_policy, n_rows)
     check_axis(axis)
     variance, error, privacy, flat = _variance(call, X, bounds, check_ddof(ddof))
     return result(variance, error, privacy, flat=flat)
@@ -126,6 +131,7 @@ def std(
     ddof: int = 0,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -146,6 +152,10 @@ def std(
         them at a tenth of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -179,7 +189,7 @@ def std(
     >>> statistics.std(x, bounds=(-1, 1), random_state=0).value.round(2)
     np.float64(0.58)
     """
-    call = Call("std", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("std", epsilon, delta, budget, random_state, nan_policy, n_rows)
     check_axis(axis)
     variance, error, privacy, flat = _variance(call, X, bounds, check_ddof(ddof))
     deviation = np.sqrt(variance)
@@ -261,6 +271,7 @@ def covariance(
     ddof: int = 1,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -279,6 +290,10 @@ def covariance(
         them at a tenth of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -316,7 +331,7 @@ def covariance(
     >>> statistics.covariance(x, bounds=(-1, 1), random_state=0).value.diagonal().round(2)
     array([0.33, 0.33])
     """
-    call = Call("covariance", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("covariance", epsilon, delta, budget, random_state, nan_policy, n_rows)
     ddof = check_ddof(ddof)
     found = _moments(call, X, bounds, ddof)
     d = len(found.half)
@@ -330,6 +345,7 @@ def correlation(
     *,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -346,6 +362,10 @@ def correlation(
         them at a tenth of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -381,7 +401,7 @@ def correlation(
     >>> statistics.correlation(both, bounds=(-1, 1), random_state=0).value[0, 1].round(1)
     np.float64(-1.0)
     """
-    call = Call("correlation", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("correlation", epsilon, delta, budget, random_state, nan_policy, n_rows)
     found = _moments(call, X, bounds, 0)
     variance = found.covariance.diagonal()
     known = variance > _NO_VARIANCE

@@ -6,6 +6,7 @@ Guarantee: that of the doors of `skdp.kernel`.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import threading
 from collections.abc import Callable
@@ -143,6 +144,7 @@ def query_session(
     *,
     n_queries: int = 10,
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -158,6 +160,10 @@ def query_session(
         Number of queries that share the allowance equally; `QuerySession.ask` takes other shares.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What all queries together may lose.
     budget : PrivacyBudget, default=None
@@ -180,8 +186,8 @@ def query_session(
     Notes
     -----
     **Privacy.** *Released*: one mean a query, chosen with the earlier answers in view.
-    *Sensitivity*: 1 over the public number of rows if a row is replaced; else that of the sum
-    with the number of rows as one vector. *Mechanism*: Laplace noise, or rounded Gaussian if
+    *Sensitivity*: 1 over the number of rows if that is public; else that of the sum with the
+    number of rows as one vector. *Mechanism*: Laplace noise, or rounded Gaussian if
     delta > 0. *Charged*: (epsilon, delta), once, on opening, as "query_session"; nothing is given
     back for queries that are not asked.
 
@@ -202,9 +208,10 @@ def query_session(
     >>> bool(abs(old.value - (ages >= 65).mean()) < 5 * old.std), session.remaining
     (True, 0.0)
     """
-    call = Call("query_session", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("query_session", epsilon, delta, budget, random_state, nan_policy, n_rows)
     parts = check_integer(n_queries, "n_queries", low=1, high=2**53)
     level = float(epsilon) if delta == 0 else kernel.gdp_mu(float(epsilon), float(delta))
+    level /= call.steps
     if level / (parts if delta == 0 else math.sqrt(parts)) < SMALLEST_LEVEL:
         raise ValueError(
             f"n_queries must leave each query a level of at least {SMALLEST_LEVEL:g}, got "
@@ -291,6 +298,7 @@ def mst_cost(
         raise ValueError(
             f"budget must be of the relation 'replace_one' for mst_cost, got {call.adjacency!r}"
         )
+    call = dataclasses.replace(call, n_rows="public")  # of the edges, which are
     n = check_integer(n_vertices, "n_vertices", low=2)
     graph = kernel.check_graph(n, edges)
     top = float(check_positive(upper, "upper"))

@@ -21,6 +21,7 @@ def count(
     X: ArrayLike,
     *,
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -35,6 +36,10 @@ def count(
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: count the rows without missing cells; that number is private under both
         relations.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -57,8 +62,9 @@ def count(
     Notes
     -----
     **Privacy.** *Released*: the number of rows. *Sensitivity*: 1. *Mechanism*: discrete Laplace,
-    or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count". Where one row
-    is replaced and none is left out the number of rows is public: it is exact, and free.
+    or rounded Gaussian if delta > 0, for half of the allowance where one row is replaced, because
+    one may leave and another enter. *Charged*: (epsilon, delta), once, as "count". With
+    ``n_rows="public"`` the number is exact, and free.
 
     Examples
     --------
@@ -66,10 +72,10 @@ def count(
     >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
     Released(value=array(2.), std=array(0.00952933))
     """
-    call = Call("count", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("count", epsilon, delta, budget, random_state, nan_policy, n_rows)
     rows, _ = call.table(X)
-    if call.adjacency == "replace_one" and not call.omits:
-        # Public under this relation: no noise is drawn, so nothing is charged.
+    if call.n_rows == "public":
+        # Said to be: no noise is drawn, so nothing is charged.
         free = kernel.open_session(
             rows, estimator="count", epsilon=epsilon, delta=delta, random_state=random_state
         )
@@ -85,6 +91,7 @@ def count_nonzero(
     *,
     axis: int | None = 0,
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -100,6 +107,10 @@ def count_nonzero(
         0: of each column. None: of all cells.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -133,7 +144,7 @@ def count_nonzero(
     >>> statistics.count_nonzero(late, random_state=0).value.round(-2)
     np.float64(500000.0)
     """
-    call = Call("count_nonzero", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("count_nonzero", epsilon, delta, budget, random_state, nan_policy, n_rows)
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
     with call.opened(rows, (across,)) as session:
@@ -148,6 +159,7 @@ def sum(  # noqa: A001  as numpy's
     axis: int | None = 0,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -166,6 +178,10 @@ def sum(  # noqa: A001  as numpy's
         them at a tenth of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -200,7 +216,7 @@ def sum(  # noqa: A001  as numpy's
     >>> statistics.sum(minutes, bounds=(0, 60), random_state=0).value.round(-3), minutes.sum()
     (np.float64(29000.0), np.int64(29100))
     """
-    call = Call("sum", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("sum", epsilon, delta, budget, random_state, nan_policy, n_rows)
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high):
@@ -215,6 +231,7 @@ def mean(
     axis: int | None = 0,
     bounds: Any = "private",
     nan_policy: str = "raise",
+    n_rows: str = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -233,6 +250,10 @@ def mean(
         them at a tenth of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
+        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
+        many rows it has; that takes less noise. Always private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget, default=None
@@ -256,10 +277,9 @@ def mean(
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated, and one number a column, or one.
-    *Sensitivity* (L2): if a row is replaced the diagonal of the bounds over the public number of
-    rows; else that of the sum together with the number of rows, which are released as one vector.
-    *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
-    once, as "mean".
+    *Sensitivity* (L2): of a public number of rows the diagonal of the bounds over that number;
+    else that of the sum with the number of rows, released as one vector. *Mechanism*: K-norm
+    noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "mean".
 
     Examples
     --------
@@ -270,7 +290,7 @@ def mean(
     >>> bool(abs(answer.value - ages.mean()) < 4 * answer.std)
     True
     """
-    call = Call("mean", epsilon, delta, budget, random_state, nan_policy)
+    call = Call("mean", epsilon, delta, budget, random_state, nan_policy, n_rows)
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high):
