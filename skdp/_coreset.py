@@ -38,7 +38,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Nodes = NDArray[np.int64]
-Boxed = kernel.Box | kernel.Projection
+Boxed = kernel.ColumnBox | kernel.Projection
 
 # The tree. A node is split while its noisy count is above _SPLIT standard errors of a round's
 # noise and above 1/_PARTS of an average cluster; a leaf counts only above _KEEP standard errors,
@@ -149,16 +149,16 @@ class Coreset:
     points : ndarray of shape (m, d)
     weights : ndarray of shape (m,)
         Positive.
-    spread : float
-        Weighted mean over leaves of the squared distance of a row to its representative, as if
-        rows were uniform in their leaf.
+    spread : ndarray of shape (d,)
+        Weighted mean over leaves of a column's squared distance of a row to its representative,
+        as if rows were uniform in their leaf.
     unit : float
         Half of the box's longest side in user units (1 for a box of zero width).
     """
 
     points: Floats
     weights: Floats
-    spread: float
+    spread: Floats
     unit: float
 
 
@@ -193,6 +193,29 @@ def _frontier(
     return np.sort(leaves), used
 
 
+def _pooled(means: Floats, noise: Floats, before: Floats) -> Floats:
+    """Return noisy means of leaves shrunk to their common mean, column by column.
+
+    For columns that no leaf is cut along: what the leaves differ by is estimated (DerSimonian and
+    Laird's moments), and is often nothing.
+
+    Parameters
+    ----------
+    means, noise, before : ndarray of shape (m, d)
+        Noisy means, the variance of their noise, and what is known of the common mean.
+    """
+    weight = 1 / noise
+    total = weight.sum(axis=0)
+    common = (weight * means).sum(axis=0) / total
+    excess = (weight * (means - common) ** 2).sum(axis=0) - (len(means) - 1)
+    between = total - (weight**2).sum(axis=0) / total
+    signal = np.maximum(excess, 0.0) / np.maximum(between, np.finfo(float).tiny)
+    weight = 1 / (noise + signal)
+    common = (weight * means).sum(axis=0) / weight.sum(axis=0)
+    common *= before[0] / (before[0] + 1 / weight.sum(axis=0) + np.finfo(float).tiny)
+    return common + signal / (signal + noise) * (means - common)
+
+
 def grow(
     session: kernel.Session,
     view: Boxed,
@@ -207,7 +230,7 @@ def grow(
     Parameters
     ----------
     session : Session
-    view : Box or Projection
+    view : ColumnBox or Projection
     n, n_std : float
         Released number of rows and its standard error (0 where it is public).
     n_clusters : int
@@ -231,18 +254,21 @@ def grow(
     unit = half if half > 0 else 1.0
     kept = value > np.maximum(_KEEP * error, 0.5)
     if not kept.any():
-        uniform = float(np.sum(((view.high / 2 - view.low / 2) / unit) ** 2)) / 3
+        uniform = ((view.high / 2 - view.low / 2) / unit) ** 2 / 3
         return Coreset(np.zeros((1, middle.size)), np.array([max(n, 1.0)]), uniform, unit)
     ids, weights = leaves[kept], value[kept]
     low, high = ((side - middle) / unit for side in tree.boxes(ids))
     center = (tree.centers(ids) - middle) / unit
     # The mean of a leaf, shrunk to its centre by what is known before: rows uniform in the leaf.
     before = (high - low) ** 2 / 12
-    noise = (np.asarray(sums.std)[kept] / unit / weights) ** 2
-    trust = before / (before + noise[:, None] + np.finfo(float).tiny)
-    step = sums.value[kept] / unit / weights[:, None] * trust
+    noise = (np.asarray(sums.std)[kept] / unit / weights[:, None]) ** 2
+    trust = before / (before + noise + np.finfo(float).tiny)
+    step = sums.value[kept] / unit / weights[:, None]
+    uncut = (np.ptp(low, axis=0) == 0) & (np.ptp(high, axis=0) == 0)
+    shrunk = _pooled(step, noise + np.finfo(float).tiny, before)
+    step = np.where(uncut, shrunk, step * trust)
     points = np.clip(center + step, low, high)
-    spread = float(np.average(before.sum(axis=1), weights=weights))
+    spread = np.average(before, axis=0, weights=weights)
     return Coreset(points, weights, spread, unit)
 
 
@@ -251,8 +277,8 @@ def grow(
 
 def weighted_kmeans(
     coreset: Coreset, n_clusters: int, rng: np.random.Generator
-) -> tuple[Floats, float]:
-    """Return centres (in the coreset's units) and the mean squared distance to them.
+) -> tuple[Floats, Floats]:
+    """Return centres (in the coreset's units) and each column's mean squared distance to them.
 
     Post-processing: scikit-learn's k-means on released points, with restarts. With fewer distinct
     points than clusters, the centres left over lie at the weighted mean.
@@ -266,7 +292,8 @@ def weighted_kmeans(
         model.fit(points, sample_weight=weights)
     surplus = np.average(points, axis=0, weights=weights)
     centers = np.vstack([model.cluster_centers_, np.tile(surplus, (n_clusters - distinct, 1))])
-    return centers, max(float(model.inertia_), 0.0) / float(weights.sum())
+    offset = points - model.cluster_centers_[model.labels_]
+    return centers, np.average(offset**2, axis=0, weights=weights)
 
 
 def sphere_packing(

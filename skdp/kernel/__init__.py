@@ -19,6 +19,7 @@ from skdp.kernel.coding import (
 from skdp.kernel.domain import Bins, Domain, about
 from skdp.kernel.features import KernelMap, LinearImage
 from skdp.kernel.gaps import open_session_with_gaps
+from skdp.kernel.groups import ColumnBox, column_units
 from skdp.kernel.isolation import quiet
 from skdp.kernel.order import smooth_sensitivity
 from skdp.kernel.protect import Ball, Box, Projection, ScaledBox
@@ -74,6 +75,7 @@ __all__ = [
     "Box",
     "Cells",
     "CodedRows",
+    "ColumnBox",
     "Domain",
     "ExactAnswers",
     "GramRelease",
@@ -112,6 +114,7 @@ __all__ = [
     "check_table",
     "check_threshold_tables",
     "choose_noise",
+    "column_units",
     "comparison_margin",
     "decoded",
     "gdp_mu",

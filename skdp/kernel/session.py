@@ -14,10 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from skdp.budget import PrivacyBudget
-from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import bounds as _bounds
 from skdp.kernel import calibration, sampling
 from skdp.kernel import statistics as stats
@@ -25,6 +24,7 @@ from skdp.kernel.blocks import BlockDoors
 from skdp.kernel.containers import cut
 from skdp.kernel.doors import released
 from skdp.kernel.features import FeatureDoors
+from skdp.kernel.groups import GroupDoors, Tree
 from skdp.kernel.isolation import attempt
 from skdp.kernel.protect import (
     GRID_BITS,
@@ -51,7 +51,6 @@ from skdp.kernel.workload import WorkloadDoors
 
 __all__ = ["GramRelease", "Session", "Tree", "learnable_count", "open_session"]
 
-MAX_DEPTH = 16
 _FEW_FEATURES = 4  # whose own histograms alone tell their bounds
 
 
@@ -99,6 +98,7 @@ class GramRelease:
 class Session(
     BlockDoors,
     FeatureDoors,
+    GroupDoors,
     QuantileDoors,
     QueryDoors,
     SampleDoors,
@@ -213,45 +213,6 @@ class Session(
         size = stats.histogram_sensitivity(view.n_dims, self.adjacency)
         noisy, std = self.scalars(name, exact, size, size, share)
         return released(noisy, std)
-
-    def centers(
-        self,
-        view: View,
-        centers: ArrayLike,
-        radius: float,
-        share: Share = None,
-        *,
-        count_share: float = 0.5,
-        name: str = "assigned sums",
-    ) -> tuple[Release, Release]:
-        """Release counts and residual sums of the rows by nearest public centre, jointly.
-
-        Each row goes to its nearest centre (Euclidean, in the view's coordinates); its residual is
-        clipped to L2 norm `radius`. Noise falls on every centre, empty or not. Guarantee: the
-        joint one of `Mechanisms.joint`.
-
-        Returns
-        -------
-        counts : Release, value of shape (k,)
-        sums : Release, value of shape (k, d), std of shape (k,)
-            Relative to the centres.
-        """
-        step = float(view.grid[0])
-        steps = int(min(max(math.floor(radius / step), 1), 2**18 - 1))
-        where = np.array(centers, dtype=np.float64).reshape(-1, view.n_dims)
-        counts, sums, _ = stats.center_sums(self._rows, view, where, steps)
-        bounds = np.full(len(where), steps, dtype=np.int64)
-        noisy_counts, count_std, noisy_sums, sum_std = self.joint(
-            name, counts, sums, bounds, share, count_share, unit=step
-        )
-        return (
-            released(noisy_counts, count_std),
-            released(noisy_sums.astype(np.float64) * step, sum_std * step),
-        )
-
-    def tree(self, view: Box | Projection, depth: int) -> Tree:
-        """Return the private counts and sums of a binary tree over the view's box (one pass)."""
-        return Tree(self, view, int(min(max(depth, 0), MAX_DEPTH)))
 
     def gram(
         self,
@@ -451,101 +412,6 @@ def _row_scores(
 def _one(X: Any, y: Any, i: int) -> tuple[Any, Any]:
     """Return row i of a slice, as a slice of length one."""
     return cut(X, i, i + 1), None if y is None else cut(y, i, i + 1)
-
-
-class Tree:
-    """Private counts and sums of the cells of a public binary tree; releases nodes on request.
-
-    Attributes
-    ----------
-    depth : int
-    split_dims : ndarray of shape (depth,)
-        Dimension that each level cuts.
-    """
-
-    def __init__(self, session: Session, view: Box | Projection, depth: int) -> None:
-        self._session = session
-        self._view = view
-        self._geometry = stats.tree_geometry(view.half, depth)
-        self._table = stats.cell_table(session._rows, view, self._geometry)
-        self.depth = depth
-        self.split_dims = self._geometry.split_dims.copy()
-
-    def __repr__(self) -> str:
-        return f"Tree(depth={self.depth})"
-
-    def boxes(self, nodes: ArrayLike) -> tuple[Floats, Floats]:
-        """Return the nodes' public boxes (low, high), each of shape (m, d), in the view's units."""
-        ids = self._checked(nodes, disjoint=False)
-        low = self._geometry.low[ids] * self._view.grid + self._view.center
-        high = (self._geometry.high[ids] + 1) * self._view.grid + self._view.center
-        return np.maximum(low, self._view.low), np.minimum(high, self._view.high)
-
-    def centers(self, nodes: ArrayLike) -> Floats:
-        """Return the public centres to which `sums` refers, shape (m, d), in the view's units."""
-        ids = self._checked(nodes, disjoint=False)
-        centers, _ = stats.leaf_geometry(self._geometry, ids)
-        return self._view.center + centers * self._view.grid
-
-    def counts(
-        self, nodes: ArrayLike, share: Share = None, *, name: str = "node counts"
-    ) -> Release:
-        """Release the numbers of rows of pairwise disjoint nodes.
-
-        Guarantee: a row is in at most one node. L1 1, L2 1 (A); 2, sqrt(2) (R).
-        """
-        ids = self._checked(nodes)
-        size = stats.histogram_sensitivity(1, self._session.adjacency)
-        exact = self._table.node_counts(ids)
-        noisy, std = self._session.scalars(name, exact, size, size, share)
-        return released(noisy, std)
-
-    def sums(
-        self,
-        leaves: ArrayLike,
-        share: Share = None,
-        *,
-        count_share: float = 0.5,
-        name: str = "leaf sums",
-    ) -> tuple[Release, Release]:
-        """Release counts and sums of x - leaf centre of pairwise disjoint leaves, jointly.
-
-        Guarantee: within a leaf ||q - centre|| is at most half its diagonal (in integers, rounded
-        up), so the noise of a leaf's sum is local to it; joint loss as in `Mechanisms.joint`.
-
-        Returns
-        -------
-        counts : Release, value of shape (m,)
-        sums : Release, value of shape (m, d), std of shape (m,)
-        """
-        ids = self._checked(leaves)
-        centers, bounds = stats.leaf_geometry(self._geometry, ids)
-        step = float(self._view.grid[0])
-        counts, count_std, sums, sum_std = self._session.joint(
-            name,
-            self._table.node_counts(ids),
-            self._table.node_sums(ids, centers),
-            bounds,
-            share,
-            count_share,
-            unit=step,
-        )
-        return (
-            released(counts, count_std),
-            released(sums.astype(np.float64) * step, sum_std * step),
-        )
-
-    def _checked(self, nodes: ArrayLike, *, disjoint: bool = True) -> NDArray[np.int64]:
-        """Return node ids as int64, refusing unknown ones and (if asked) overlapping ones."""
-        ids = np.atleast_1d(np.asarray(nodes, dtype=np.int64))
-        if ids.size == 0 or ids.min() < 1 or ids.max() >= 2 ** (self.depth + 1):
-            raise PrivacyLeakError(f"nodes must be heap numbers of a tree of depth {self.depth}")
-        if disjoint:
-            first, last = self._table._span(np.sort(ids))
-            order = np.argsort(first, kind="stable")
-            if np.any(last[order][:-1] > first[order][1:]):
-                raise PrivacyLeakError("nodes of one release must be pairwise disjoint")
-        return ids
 
 
 def open_session(

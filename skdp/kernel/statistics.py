@@ -22,13 +22,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.kernel.protect import Floats, ScaledBox, View, clip_to_norm, isqrt_up, norm_codes
+from skdp.kernel.protect import Floats, ScaledBox, View, isqrt_up, norm_codes
 from skdp.kernel.rows import Rows
 
 __all__ = [
     "REPLACE_ONE",
     "CellTable",
-    "center_sums",
     "exact_gram",
     "exact_moments",
     "exact_sum",
@@ -242,56 +241,6 @@ def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry:
     raise ValueError(f"unknown geometry {geometry!r}")
 
 
-# --- sums by nearest public centre ------------------------------------------------------------
-
-
-def center_sums(
-    rows: Rows, view: View, centers: Floats, radius: int
-) -> tuple[Ints, NDArray, Floats]:
-    """Assign each row to its nearest centre and sum the clipped residuals by centre, exactly.
-
-    Parameters
-    ----------
-    rows : Rows
-    view : View
-        With one common grid.
-    centers : ndarray of shape (k, d)
-        Public, in user units; rounded to the view's grid.
-    radius : int
-        L2 bound of a residual in steps, below 2**18.
-
-    Returns
-    -------
-    counts : ndarray of shape (k,)
-    sums : ndarray of shape (k, d)
-        Sums of clip(q - c_j), in steps.
-    rounded : ndarray of shape (k, d)
-        The centres in steps, to which the residuals refer.
-    """
-    rounded = np.clip(np.rint((centers - view.center) / view.grid), -(2.0**19), 2.0**19)
-    k, d = rounded.shape
-    norms = np.einsum("ij,ij->i", rounded, rounded)
-    dtype = total_dtype(rows, radius)
-    columns = np.arange(d)
-
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        q = view.map(block)
-        # |q|^2 is the same for every centre. |c|^2 <= 2**38 d and 2 q.c are exact integers, so
-        # ties go to the lowest index for every row alike.
-        nearest = np.argmin(norms - 2.0 * (q @ rounded.T), axis=1)
-        residual = clip_to_norm(q - rounded[nearest], 1.0, radius)
-        cells = (nearest[:, None] * d + columns).ravel()
-        totals[0] += np.bincount(nearest, minlength=k)
-        part = np.bincount(cells, weights=residual.ravel(), minlength=k * d)
-        totals[1] += as_total(part.reshape(k, d), dtype)
-
-    def fresh() -> list[NDArray]:
-        return [np.zeros(k, dtype=np.int64), np.zeros((k, d), dtype=dtype)]
-
-    counts, sums = fold(rows, add, fresh, width=k)
-    return counts, sums, rounded
-
-
 # --- counts and sums of the cells of a binary tree --------------------------------------------
 
 
@@ -350,17 +299,18 @@ class TreeGeometry:
     depth: int
 
 
-def tree_geometry(half: Floats, depth: int) -> TreeGeometry:
+def tree_geometry(half: Floats, depth: int, grid: Floats | None = None) -> TreeGeometry:
     """Cut the box [-half, half] `depth` times at midpoints of its nominally longest side.
 
-    All boxes of a level have the same shape up to rounding, so the side to cut is chosen once a
-    level, from the root's nominal sides.
+    Sides are compared in units of `grid` a step (None: one grid for all). All boxes of a level
+    have the same shape up to rounding, so the side to cut is chosen once a level, from the root's
+    nominal sides.
     """
     d = half.size
     low = np.zeros((2 ** (depth + 1), d), dtype=np.int64)
     high = np.zeros_like(low)
     low[1], high[1] = -half.astype(np.int64), half.astype(np.int64)
-    side = 2.0 * half + 1.0
+    side = (2.0 * half + 1.0) * (1.0 if grid is None else grid / grid.max())
     dims = np.zeros(depth, dtype=np.int64)
     for level in range(depth):
         j = int(np.argmax(side))
@@ -378,15 +328,13 @@ def tree_geometry(half: Floats, depth: int) -> TreeGeometry:
 
 
 def leaf_geometry(geometry: TreeGeometry, nodes: Ints) -> tuple[Ints, Ints]:
-    """Return each node's integer centre (m, d) and the bound on ||q - centre|| within it (m,).
+    """Return each node's integer centre and the bound on |q_j - centre_j| within it, both (m, d).
 
-    The bound uses the larger distance from the rounded centre to either face and is rounded up.
+    The bound is the larger distance from the rounded centre to either face.
     """
     low, high = geometry.low[nodes], geometry.high[nodes]
     centers = (low + high) // 2
-    reach = np.maximum(np.maximum(centers - low, high - centers), 0)
-    bound = [max(1, isqrt_up(int(total))) for total in (reach.astype(object) ** 2).sum(axis=1)]
-    return centers, np.array(bound, dtype=np.int64)
+    return centers, np.maximum(np.maximum(centers - low, high - centers), 0)
 
 
 def cell_table(rows: Rows, view: View, geometry: TreeGeometry) -> CellTable:

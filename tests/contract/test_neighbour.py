@@ -163,6 +163,23 @@ def assigned(s):
     return s.centers(box(s), CENTERS, 0.5)[0].value
 
 
+def assigned_in_units(s):
+    return s.centers(box(s), CENTERS, 1.0, units=[1.0, 0.5, 20.0])[0].value
+
+
+def squares(s):
+    return s.center_squares(box(s), -np.ones((1, s.n_features))).value
+
+
+def mean_in_units(s):
+    return s.mean(s.column_box(-np.ones(D), np.ones(D), [3.0, 0.01, 1.0])).value
+
+
+def leaf_sums_in_units(s):
+    low = np.array([-1.0, -1e-4, -1.0])
+    return s.tree(s.tree_box(low, -low), 2).sums([4, 5, 6, 7])[0].value
+
+
 def node_counts(s):
     return s.tree(box(s), 2).counts([4, 5, 3]).value
 
@@ -257,6 +274,10 @@ DOORS = [
     # square cancels. A numerical maximum over such pairs is 0.913 of it (0.97 in 6 dimensions).
     ("gram, laplace, R", gram("laplace"), PURE, R, None, 0.90),
     ("nearest centres", assigned, BOTH, R + A, NEAR, 0.99),
+    ("nearest centres, units", assigned_in_units, BOTH, R + A, NEAR, 0.99),
+    ("squared offsets", squares, BOTH, R + A, CORNERS, 0.99),
+    ("mean, units", mean_in_units, BOTH, R + A, CORNERS, 0.99),
+    ("tree sums, units", leaf_sums_in_units, BOTH, R + A, CORNERS, 0.99),
     ("tree counts", node_counts, BOTH, R + A, CORNERS, 0.99),
     ("tree sums", leaf_sums, BOTH, R + A, CORNERS, 0.99),
     ("bounds", lambda s: s.learn_bounds(0.5)[0], BOTH, R + A, OCTAVES, 0.99),

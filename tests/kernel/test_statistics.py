@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from skdp import kernel
-from skdp.kernel import mechanisms, protect, statistics
+from skdp.kernel import groups, mechanisms, protect, statistics
 from skdp.kernel import rows as rows_module
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -118,7 +118,8 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
             *statistics.exact_gram(rows, view.at(30)),
             *statistics.exact_sum(rows, box.at(31)),
             *statistics.exact_moments(rows, kernel.ScaledBox(box.low, box.high)),
-            *statistics.center_sums(rows, view, centers, 50_000)[:2],
+            *groups.center_sums(rows, box, centers, np.array([1e-3, 1e-5, 1e-4]), 50_000),
+            groups.square_sums(rows, box, centers, 2**20),
             *statistics.exponent_histograms(rows),
             statistics.norm_histogram(rows, np.zeros(3)),
             statistics.grid_histograms(rows, box, 100),
@@ -158,21 +159,102 @@ def test_totals_change_to_python_integers_before_int64_could_overflow(sample):
 
 
 def test_center_sums_equal_a_loop(sample):
-    view = kernel.Box(np.full(3, -3.0), np.full(3, 3.0))
+    """Groups in user units, offsets in steps of each column, against Python integers."""
+    box = kernel.Box(np.full(3, -3.0), np.full(3, 3.0))
     centers = np.array([[0.0, 0, 0], [1, 1, 0], [1, 1, 0], [9, 9, 9]])
-    radius = 40_000
-    counts, sums, rounded = statistics.center_sums(rows_of(sample), view, centers, radius)
+    steps, radius = np.array([2.0**-14, 2.0**-20, 2.0**-16]), 40_000
+    counts, sums = groups.center_sums(rows_of(sample), box, centers, steps, radius)
     expected = np.zeros((4, 3))
     hits = np.zeros(4, dtype=int)
-    for q in view.map(sample):
-        j = int(
-            np.argmin([sum(int(a - b) ** 2 for a, b in zip(q, c, strict=True)) for c in rounded])
-        )
+    for x in sample.clip(-3, 3):
+        j = int(np.argmin(((x - centers) ** 2).sum(axis=1)))
         hits[j] += 1
-        expected[j] += protect.clip_to_norm((q - rounded[j])[None], 1.0, radius)[0]
+        offset = groups.round_to_norm(((x - centers[j]) / steps)[None], radius)[0]
+        assert sum(int(v) ** 2 for v in offset) <= radius**2
+        expected[j] += offset
     assert counts.tolist() == hits.tolist()
     assert counts[2] == counts[3] == 0  # a duplicate and a far centre get nothing
     np.testing.assert_array_equal(sums, expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    X=arrays(float, (6, 3), elements=ANY_FLOAT | MODERATE | st.floats(-1e6, 1e6)),
+    radius=st.integers(1, 2**26),
+)
+def test_round_to_norm_keeps_its_bound_sees_each_row_alone_and_has_no_bias(X, radius):
+    with np.errstate(all="ignore"):
+        q = groups.round_to_norm(X, radius)
+        alone = np.concatenate([groups.round_to_norm(X[i : i + 1], radius) for i in range(len(X))])
+    assert np.array_equal(q, alone)
+    assert np.array_equal(q, np.rint(q))
+    for x, row in zip(X, q, strict=True):
+        assert sum(int(v) ** 2 for v in row) <= radius**2
+        nearest = [round(Fraction(float(v))) for v in x]
+        if sum(v**2 for v in nearest) <= radius**2:
+            assert [int(v) for v in row] == nearest
+        else:
+            assert np.linalg.norm(row) >= radius * (1 - 2**-16) - 2 * math.sqrt(3)
+
+
+@pytest.mark.parametrize("widths", [(1, 1, 1), (60, 1e5, 0.5), (1, 0, 1e-9), (0, 0, 0)])
+def test_leaf_images_move_by_no_more_than_their_bound(widths):
+    """A row more, and a row moved within its leaf: corners and random places, in integers."""
+    half = np.array(widths, dtype=float)
+    view = groups.ColumnBox(-half, half, half, bits=20)
+    geometry = statistics.tree_geometry(view.half, 6, view.grid)
+    leaves = np.array([8, 9, 5, 6, 7 * 8, 7 * 8 + 1, 7 * 4 + 1, 15])
+    centers, reach = statistics.leaf_geometry(geometry, leaves)
+    weights = groups.leaf_weights(reach, view.grid)
+    bounds = groups.image_bounds(reach, weights)
+    assert np.all((weights > 0) == (reach > 0))
+    rng = np.random.default_rng(3)
+    for i, leaf in enumerate(leaves):
+        low, high = geometry.low[leaf], geometry.high[leaf]
+        start = rng.integers(-(10**6), 10**6, size=3) * (reach[i] > 0)
+        image = groups.leaf_image(start[None], weights[i : i + 1])
+        moved = []
+        for _ in range(50):
+            corner = np.where(rng.random(3) < 0.5, low, high)
+            row = corner if rng.random() < 0.7 else rng.integers(low, np.maximum(high, low) + 1)
+            other = groups.leaf_image((start + row - centers[i])[None], weights[i : i + 1])
+            moved.append(other)
+            assert math.sqrt(float(((other - image) ** 2).sum())) <= bounds[i]
+        for a in moved[:20]:
+            for b in moved[:20]:
+                assert math.sqrt(float(((a - b) ** 2).sum())) <= 2 * bounds[i]
+    if min(widths) > 0:
+        # Not wasteful either: the half diagonal of a leaf is about 2**17 in the image.
+        assert np.all(bounds < 2**17 * 1.01 + 10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(X=arrays(float, (7, 3), elements=ANY_FLOAT | MODERATE | st.floats(-1e5, 1e5)))
+def test_column_boxes_keep_their_bounds_and_map_each_row_alone(X):
+    half = np.array([60.0, 1e5, 0.5])
+    for view in (
+        groups.ColumnBox([0, -1e5, 0], [120, 1e5, 1], groups.column_units(half)),
+        groups.ColumnBox([0, -1e5, 2], [120, 1e5, 2], half, bits=17),
+    ):
+        with np.errstate(all="ignore"):
+            q = view.map(X)
+            alone = np.concatenate([view.map(X[i : i + 1]) for i in range(len(X))])
+        assert np.array_equal(q, alone) and np.array_equal(q, np.rint(q))
+        assert np.all(np.abs(q) <= view.half)
+        assert all(sum(int(v) ** 2 for v in row) <= view.norm**2 for row in q)
+        back = q * view.grid + view.center
+        assert np.allclose(back, X.clip(view.low, view.high), atol=2e-5 * np.maximum(half, 1e-9))
+
+
+def test_column_units_bound_the_total_and_each_column():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        d = int(rng.integers(1, 20))
+        size = np.exp(rng.normal(size=d) * 4)
+        unit = groups.column_units(size)
+        assert np.isclose(((size / unit) ** 2).sum(), 1)
+        assert (unit**2).sum() <= 4 / 3 * size.sum() ** 2 * (1 + 1e-9)
+        assert np.all(unit / size <= 2 * math.sqrt(d) * (1 + 1e-9))
 
 
 @pytest.mark.parametrize("depth", [0, 1, 7, 12])
@@ -183,7 +265,7 @@ def test_tree_counts_and_sums_equal_a_loop_over_the_boxes(sample, depth):
     q = box.map(sample)
     for level in {0, depth // 2, depth}:
         nodes = np.arange(2**level, 2 ** (level + 1))
-        centers, bounds = statistics.leaf_geometry(geometry, nodes)
+        centers, reach = statistics.leaf_geometry(geometry, nodes)
         low, high = geometry.low[nodes], geometry.high[nodes]
         counts, sums = table.node_counts(nodes), table.node_sums(nodes, centers)
         assert counts.sum() == len(sample)
@@ -192,7 +274,7 @@ def test_tree_counts_and_sums_equal_a_loop_over_the_boxes(sample, depth):
             assert counts[i] == inside.sum()
             residual = q[inside] - centers[i]
             assert sums[i].tolist() == residual.sum(axis=0).tolist()
-            assert not len(residual) or (residual**2).sum(axis=1).max() <= bounds[i] ** 2
+            assert np.all(np.abs(residual) <= reach[i])
 
 
 def test_children_partition_their_parent_even_when_boxes_shrink_to_a_point():
@@ -209,11 +291,18 @@ def test_children_partition_their_parent_even_when_boxes_shrink_to_a_point():
 def test_tree_cells_near_the_faces_keep_half_the_diagonal():
     geometry = statistics.tree_geometry(np.array([2.0**17, 2.0**16]), 10)
     leaves = np.arange(2**10, 2**11)
-    _, bounds = statistics.leaf_geometry(geometry, leaves)
-    sides = geometry.high[leaves] - geometry.low[leaves]
-    half_diagonal = np.sqrt((sides.astype(float) ** 2).sum(axis=1)) / 2
-    assert np.all(bounds >= half_diagonal)
-    assert np.all(bounds <= half_diagonal + 2)
+    _, reach = statistics.leaf_geometry(geometry, leaves)
+    half_sides = (geometry.high[leaves] - geometry.low[leaves]) / 2
+    assert np.all(reach >= half_sides)
+    assert np.all(reach <= half_sides + 1)
+
+
+def test_the_tree_cuts_the_nominally_longest_side_whatever_the_grid_of_a_column():
+    common = kernel.Box([0, 0, 0], [120, 2000, 1])
+    own = groups.ColumnBox([0, 0, 0], [120, 2000, 1], [60, 1000, 0.5], bits=20)
+    for view in (common, own):
+        dims = statistics.tree_geometry(view.half, 7, view.grid).split_dims
+        assert dims.tolist() == [1, 1, 1, 1, 1, 0, 1]
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,0 +1,538 @@
+"""The steps of private k-means: which regions to count, how to move centres, what they cost.
+
+Everything here is decided on public parameters and on what the session has released. Columns may
+be of any width: noise falls on each in a unit of its own (`kernel.column_units`), from half widths
+where nothing is known yet and from released root mean square residuals afterwards. Which centre
+is nearest, and which side of a box is cut, is decided in the caller's units.
+
+References
+----------
+Blum, Dwork, McSherry & Nissim 2005, "Practical privacy: the SuLQ framework", section 4 (private
+Lloyd iterations). Su, Cao, Li, Bertino & Jin 2016, "Differentially private k-means clustering",
+sections 3 and 4 (sphere packing, clustering of released boxes).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from skdp import kernel
+from skdp._coreset import (
+    count_level,
+    grow,
+    shrinkage,
+    sphere_packing,
+    weighted_kmeans,
+)
+
+__all__ = ["Clustering", "PublicBox", "cluster", "mean_error"]
+
+Floats = NDArray[np.float64]
+
+# Shares of the allowance that the bounds have left (of epsilon, or of mu**2 under Gaussian noise).
+COUNT_SHARE = Fraction(1, 50)  # a private number of rows
+_TREE_SHARE = Fraction(7, 10)  # the refinement takes what is left
+
+# More features than this are projected first: a tree of depth 14 would not even cut each once.
+_MANY_FEATURES = 12
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Shares of a fit in a subspace: private mean, second moment, tree; the rest refines."""
+
+    mean: Fraction
+    gram: Fraction
+    tree: Fraction
+
+
+# Noise falls as share**-1/2 under Gaussian noise and as 1/share in a pure session, where many
+# small shares are dear: there the refinement gives way to mean and second moment.
+_GAUSSIAN_SHARES = _Shares(Fraction(5, 100), Fraction(40, 100), Fraction(20, 100))
+_PURE_SHARES = _Shares(Fraction(15, 100), Fraction(60, 100), Fraction(15, 100))
+_TAU = 0.25  # constant feature of the augmented second moment, as a part of the radius
+_SUBSPACE_RADIUS = 0.5  # of the half diagonal: rows about the mean are clipped to it
+_SUBSPACE_DIMS = 6
+_SUBSPACE_WIDTH = 2.0  # half width of the subspace's box in standard deviations
+
+# Nothing but the mean is worth its noise: below so many rows times the counts' allowance (of a
+# tree), or with an edge of the noise above this part of the squared radius (second moment).
+_HOPELESS_COUNT = {False: 20.0, True: 60.0}  # Gaussian, pure
+_HOPELESS_EDGE = {False: 0.27, True: 0.19}
+_HOPELESS_RADIUS = 0.4  # of the half diagonal, about the first private mean
+_WORTH_A_SECOND = 0.9  # of the noise of one mean at the full allowance
+
+# What is known of a mean or a residual before any release, in half widths of the bounds.
+_MEAN_BEFORE = 0.4
+_RESIDUAL_BEFORE = 0.3
+_STEP_BEFORE = 0.25
+_RESIDUALS = (1e-3, 1.0)  # least and most
+
+# The refinement clips residuals at this many root mean squares of the released residual, or
+# further out while noise costs less than _FREE_NOISE of the inertia.
+_RESIDUAL_RMS = 2.5
+_FREE_NOISE = 5e-4
+_MOST_STEPS = 3
+# Squared residuals are measured with the least of these parts of what the refinement has that keeps
+# the noise, in squares of half widths, below the aim; not at all if it would be useless.
+_SQUARES_SHARES = tuple(Fraction(part, 100) for part in (2, 5, 10, 20))
+_SQUARES_NOISE = 0.01
+_HARDLY_CUT = 0.4  # half widths: of rows that are uniform over the bounds, 0.58
+_SQUARES_USELESS = 0.06
+_NEXT_STEP = 0.5
+_PROFILE_BEFORE = 1.0
+_UPDATE = 2.0  # standard errors that a noisy count needs before its centre moves
+
+
+@dataclass(frozen=True)
+class PublicBox:
+    """The public box of a fit, in user units."""
+
+    low: Floats
+    high: Floats
+
+    @property
+    def middle(self) -> Floats:
+        """The middle of the box."""
+        return self.low / 2 + self.high / 2
+
+    @property
+    def half(self) -> Floats:
+        """Half widths of the columns."""
+        return np.maximum(self.high / 2 - self.low / 2, 0.0)
+
+    @property
+    def radius(self) -> float:
+        """Half the diagonal."""
+        return float(np.linalg.norm(self.half))
+
+    def clip(self, points: Floats) -> Floats:
+        """Return points moved into the box."""
+        return np.clip(points, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """What a fit ends with.
+
+    Attributes
+    ----------
+    centers : ndarray of shape (k, d)
+    center_std : ndarray of shape (k, d)
+        Standard error of each coordinate.
+    counts : ndarray of shape (k,)
+    count_std : float
+    residuals : ndarray of shape (d,)
+        Released root mean square residual of each column; NaN where none was released.
+    n_iter : int
+        Releases of sums by nearest centre.
+    """
+
+    centers: Floats
+    center_std: Floats
+    counts: Floats
+    count_std: float
+    residuals: Floats
+    n_iter: int = 1
+
+
+# --- moving centres ----------------------------------------------------------------------------
+
+
+def _sum_count_share(d: int) -> float:
+    """Return the counts' part of a joint release of counts and residual sums.
+
+    It is what makes the mean's error least where residuals have norms of about a third of their
+    bound, of which the count's error moves the quotient.
+    """
+    return 1 / (1 + math.sqrt(d) / 0.35)
+
+
+def _refinement_plan(session: kernel.Session, n: float, n_clusters: int) -> tuple[int, float]:
+    """Return how many refinements to make and where to clip, in root mean square residuals.
+
+    From public and released numbers only. A second and a third step are made where their noise is
+    free: below `_FREE_NOISE` of the mean squared residual in a cluster of average size. Clipping
+    at a small radius saves noise and moves the centre of a skewed cluster, so the radius too grows
+    as long as noise stays free.
+    """
+    d = session.n_features
+    for steps in range(_MOST_STEPS, 0, -1):
+        level = count_level(session, session.rest / steps)
+        level /= math.sqrt(d + 1) if session.pure else 1.0
+        free = math.sqrt(_FREE_NOISE / d) * level * n / n_clusters
+        if free >= _RESIDUAL_RMS:
+            return steps, free
+    return 1, _RESIDUAL_RMS
+
+
+def _largest_radius(box: PublicBox, units: Floats) -> float:
+    """Return the largest norm, in the units, that residuals are worth being clipped to.
+
+    The half diagonal of the box, and less where columns are many: in a joint step of all columns
+    noise grows with the radius in every one of them, while a shorter residual still points the
+    right way.
+    """
+    used = units > 0
+    diagonal = float(np.linalg.norm(box.half[used] / units[used]))
+    return diagonal * min(1.0, 2.0 / math.sqrt(max(int(used.sum()), 1)))
+
+
+def _residuals(
+    session: kernel.Session, box: PublicBox, centers: Floats, rms: Floats, n: float
+) -> Floats:
+    """Return the root mean square residual of each column, measured where that is cheap.
+
+    What the tree knows of a column that it has not cut is the width of its bounds. Where there is
+    such a column, a release of mean squares is worth its share if its noise, known beforehand, is
+    small beside squares of half widths.
+    """
+    wide = rms > _HARDLY_CUT * box.half
+    if not wide.any():
+        return rms
+    d = session.n_features
+    spread = math.sqrt(d * (d + 1) if session.pure else d) / n
+
+    def noise(share: Fraction) -> float:
+        return spread / session.level(session.rest * share)
+
+    share = next((part for part in _SQUARES_SHARES if noise(part) <= _SQUARES_NOISE), None)
+    if share is None:
+        if noise(_SQUARES_SHARES[-1]) > _SQUARES_USELESS:
+            return rms
+        share = _SQUARES_SHARES[-1]
+    view = session.box(box.low, box.high)
+    squares = session.center_squares(view, centers, session.rest * share)
+    error = float(np.max(np.asarray(squares.std))) / n
+    measured = box.half * np.sqrt(np.maximum(squares.value / n, 0.0) + error)
+    return np.where(wide, measured, np.minimum(measured, rms))
+
+
+def _refine_by_plan(
+    session: kernel.Session, box: PublicBox, centers: Floats, rms: Floats, n: float, n_std: float
+) -> Clustering:
+    """Spend the rest of the allowance on refinements, given each column's released residual."""
+    rms = _residuals(session, box, centers, rms, n)
+    steps, reach = _refinement_plan(session, n, len(centers))
+    least, most = _RESIDUALS
+    units = kernel.column_units(np.clip(rms, least * box.half, most * box.half))
+    radius = min(reach, _largest_radius(box, units))
+    share = session.rest / steps
+    for _ in range(steps):
+        found = _refine(session, box, centers, units, radius, share, n + 2 * n_std)
+        centers = found.centers
+    return replace(found, n_iter=steps, residuals=rms)
+
+
+def _trust(steps: Floats, noise: Floats, clear: NDArray[np.bool_], most: Floats) -> Floats:
+    """Return the factors to shrink each centre's step by, column by column.
+
+    James and Stein's rule for each centre, with what all centres together say of a column: where
+    no centre moves along a column by more than its noise (one that says nothing of the clusters),
+    the noise is left out.
+
+    Parameters
+    ----------
+    steps : ndarray of shape (k, d)
+    noise : ndarray of shape (k,)
+        Variance of a coordinate of each step.
+    clear : ndarray of shape (k,)
+        Centres that are moved.
+    most : ndarray of shape (d,)
+        Largest variance of a column's steps that is believed.
+    """
+    excess = (steps**2 / noise[:, None] - 1)[clear]
+    columns = np.maximum(excess.mean(axis=0), 0.0)
+    average = float(columns.mean())
+    if average <= 0.0:
+        return np.zeros_like(steps)
+    k = len(excess)
+    columns = (k * columns + _PROFILE_BEFORE * min(average, 1.0)) / (k + _PROFILE_BEFORE)
+    profile = columns / columns.mean()
+    signal = np.maximum((steps**2).mean(axis=1) - noise, 0.0)[:, None] * profile
+    signal = np.minimum(signal, most)
+    return signal / (signal + noise[:, None]) * clear[:, None]
+
+
+def _refine(
+    session: kernel.Session,
+    box: PublicBox,
+    centers: Floats,
+    units: Floats,
+    radius: float,
+    share: Fraction,
+    most: float,
+) -> Clustering:
+    """Move centres by one private Lloyd step on clipped residuals, each step shrunk.
+
+    The mean residual of all rows is shrunk and added to every centre first: it has the least
+    noise and mends an error that the centres share (that of a private mean). What is left of each
+    cluster's own step is shrunk by its own noise. A centre whose noisy count does not stand clear
+    of the noise only moves with the others; no cluster has more than `most` rows, whatever its
+    noisy count says.
+    """
+    d = session.n_features
+    counts, sums = session.centers(
+        session.box(box.low, box.high),
+        centers,
+        radius,
+        share,
+        units=units,
+        count_share=_sum_count_share(d),
+        name="refinement",
+    )
+    # In units of the radius, so that squares neither overflow nor vanish; columns that are
+    # constant stay where they are.
+    length = units * radius
+    scale = np.where(length > 0, length, 1.0)
+    total_step, std = sums.value / scale, np.asarray(sums.std) / scale
+    clear = counts.value > max(_UPDATE * float(counts.std), 0.5)
+    error = np.tile(box.half, (len(centers), 1))
+    moved = centers
+    if clear.any():
+        size = np.where(clear, np.minimum(counts.value, most), 1.0)
+        total = min(float(size[clear].sum()), most)
+        common = total_step[clear].sum(axis=0) / total
+        noise = float((std[clear] ** 2).sum()) / total**2
+        common = common * shrinkage(float(common @ common), noise)
+        own = total_step / size[:, None] - common
+        most_signal = (_STEP_BEFORE * box.half / scale) ** 2
+        own = own * _trust(own, ((std / size[:, None]) ** 2).max(axis=1), clear, most_signal)
+        moved = box.clip(centers + (common + own) * length)
+        found = np.hypot(std / size[:, None] * length, _NEXT_STEP * (moved - centers))
+        found = np.minimum(found, box.half)
+        error = np.where(clear[:, None], found, error)
+    sizes = np.maximum(counts.value, 0.0)
+    return Clustering(moved, error, sizes, float(counts.std), np.full(d, np.nan))
+
+
+# --- the mean and nothing else -----------------------------------------------------------------
+
+
+def _mean(session: kernel.Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
+    """Release the mean, every column in units of its half width; and its noise by column."""
+    view = session.column_box(box.low, box.high, kernel.column_units(box.half))
+    release = session.mean(view, share)
+    return np.array(release.value), np.array(release.std)
+
+
+def _shrunk_mean(session: kernel.Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
+    """Release the mean, shrunk towards the middle of the box; and its standard error by column."""
+    value, std = _mean(session, box, share)
+    half = np.where(box.half > 0, box.half, 1.0)
+    noise, before = (std / half) ** 2, _MEAN_BEFORE**2
+    trust = before / (before + noise)
+    return box.middle + trust * (value - box.middle), half * np.sqrt(trust * noise)
+
+
+def _fit_mean(
+    session: kernel.Session, box: PublicBox, n: float, n_std: float, n_clusters: int
+) -> Clustering:
+    """Put every centre at the private mean, the best answer where noise drowns all structure."""
+    if n_clusters == 1:
+        value, std = _mean(session, box, session.rest)
+        unknown = np.full(std.size, np.nan)
+        return Clustering(box.clip(value)[None], std[None], np.array([n]), n_std, unknown)
+    d = session.n_features
+    units = kernel.column_units(box.half)
+    diagonal = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
+    # The noise of one mean at the full allowance, in these units, against that of a second one at
+    # half of it: rows about a first mean lie closer to it than the corners of the box.
+    noise = diagonal / (count_level(session, session.rest) * n)
+    noise *= math.sqrt(d * (d + 1) if session.pure else d)
+    first = noise * (2.0 if session.pure else math.sqrt(2))
+    radius = math.hypot(_HOPELESS_RADIUS * diagonal, min(first, diagonal))
+    if radius < _WORTH_A_SECOND * diagonal * noise / first:
+        mean, _ = _shrunk_mean(session, box, session.rest / 2)
+        found = _refine(session, box, mean[None], units, radius, session.rest, n + 2 * n_std)
+        center, std = found.centers[0], found.center_std[0]
+        n, n_std = float(found.counts[0]), found.count_std
+    else:
+        center, std = _shrunk_mean(session, box, session.rest)
+        center = box.clip(center)
+    return Clustering(
+        np.tile(center, (n_clusters, 1)),
+        np.tile(std, (n_clusters, 1)),
+        np.full(n_clusters, n / n_clusters),
+        n_std / n_clusters,
+        np.full(d, np.nan),
+    )
+
+
+def mean_error(box: PublicBox, level: float, n: int, *, pure: bool, adjacency: str) -> float:
+    """Return the noise of one private mean, a root mean square over columns in half widths.
+
+    Parameters
+    ----------
+    level : float
+        Epsilon of the fit, or its mu where ``pure`` is False.
+    """
+    replace_one = adjacency == "replace_one"
+    units = kernel.column_units(box.half)
+    used = units > 0
+    if not used.any():
+        return 0.0
+    norm = float(np.linalg.norm(box.half[used] / units[used]))
+    d = box.half.size
+    if replace_one:
+        size, dims = 2 * norm, d
+    else:  # the number of rows is released with 2%, and once more with the sum
+        size, dims = norm * math.sqrt(10) / 3, d + 1
+        level *= float(1 - COUNT_SHARE) if pure else math.sqrt(1 - COUNT_SHARE)
+    noise = size / level / n * (math.sqrt(dims + 1) if pure else 1.0)
+    relative = np.minimum(noise * units[used] / box.half[used], 1.0)
+    return math.sqrt(float((relative**2).sum()) / d)
+
+
+# --- the tree ----------------------------------------------------------------------------------
+
+
+def _fit_in_box(
+    session: kernel.Session, box: PublicBox, n: float, n_std: float, n_clusters: int
+) -> Clustering:
+    """Tree over the box, k-means on its representatives, one refinement."""
+    share = session.rest * _TREE_SHARE
+    if count_level(session, share / 2) * n < _HOPELESS_COUNT[session.pure]:
+        return _fit_mean(session, box, n, n_std, n_clusters)
+    view = session.tree_box(box.low, box.high)
+    coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=share)
+    points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
+    centers = box.clip(box.middle + coreset.unit * points)
+    rms = coreset.unit * np.sqrt(msq + coreset.spread)
+    return _refine_by_plan(session, box, centers, rms, n, n_std)
+
+
+# --- a subspace first --------------------------------------------------------------------------
+
+
+def _noise_edge(session: kernel.Session, d: int, share: Fraction, n: float) -> float:
+    """Return about the largest eigenvalue of the noise on a second moment of rows of norm 1.
+
+    Gaussian orthogonal ensemble: sqrt(2 d) sigma. Difference of two Wishart matrices W(d + 1, c):
+    about 3.3 d c, with c = 1 / (2 epsilon) under add-or-remove.
+    """
+    edge = 1.65 * d if session.pure else math.sqrt(2 * d)
+    return edge * (1 + _TAU**2) / count_level(session, share) / max(n, 1.0)
+
+
+def _fit_in_subspace(
+    session: kernel.Session, box: PublicBox, n: float, n_std: float, n_clusters: int
+) -> Clustering:
+    """Find a private subspace, cluster in it as `_fit_in_box` does, refine in all features."""
+    d = session.n_features
+    shares = _PURE_SHARES if session.pure else _GAUSSIAN_SHARES
+    rest = session.rest
+    if _noise_edge(session, d, rest * shares.gram, n) > _HOPELESS_EDGE[session.pure]:
+        return _fit_mean(session, box, n, n_std, n_clusters)
+    mean, mean_std = _shrunk_mean(session, box, rest * shares.mean)
+    radius = max(_SUBSPACE_RADIUS * box.radius, np.finfo(float).tiny)
+    gram = session.gram(session.ball(mean, radius), rest * shares.gram, tau=_TAU)
+    # The augmented row has measured the mean again: the two estimates are averaged by precision.
+    size = max(gram.n, 1.0)
+    offset = gram.total / size / radius
+    errors = (mean_std / radius) ** 2, (gram.total_std / size / radius) ** 2
+    trust = errors[0] / np.maximum(errors[0] + errors[1], np.finfo(float).tiny)
+    mean = box.clip(mean + offset * radius * trust)
+    covariance = gram.second_moment / radius**2 / size - np.outer(offset, offset)
+    values, vectors = linalg.eigh((covariance + covariance.T) / 2)
+    values, vectors = np.clip(values[::-1], 0.0, 1.0), vectors[:, ::-1]
+    edge = gram.std / radius**2 * math.sqrt(4 * d) / size  # off-diagonal std times 2 sqrt(d)
+    k = int(np.clip(np.sum(values > edge), 1, _SUBSPACE_DIMS))
+    width = radius * np.clip(_SUBSPACE_WIDTH * np.sqrt(values[:k]), 1e-3, 1.0)
+    view = session.project(session.ball(mean, radius), vectors[:, :k].T, width)
+    coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=rest * shares.tree)
+    points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
+    centers = box.clip(mean + coreset.unit * points @ view.components)
+    # A column's residual: what is left in the subspace, and what the subspace leaves out. The
+    # second is noisy, most of all for a narrow column, and then what is known before counts.
+    loading = vectors[:, :k] ** 2
+    inside = coreset.unit**2 * loading @ (msq + coreset.spread)
+    outside = radius**2 * (np.diag(covariance) - loading @ values[:k])
+    before = (_RESIDUAL_BEFORE * box.half) ** 2
+    error = gram.diagonal_std / size
+    trust = before**2 / np.maximum(before**2 + error**2, np.finfo(float).tiny)
+    outside = np.maximum(before + trust * (outside - before), 0.0)
+    return _refine_by_plan(session, box, centers, np.sqrt(inside + outside), n, n_std)
+
+
+# --- textbook Lloyd ----------------------------------------------------------------------------
+
+
+def _fit_lloyd(
+    session: kernel.Session, box: PublicBox, n_clusters: int, max_iter: int
+) -> Clustering:
+    """Run the textbook method: noisy counts and sums of every cluster in every iteration."""
+    d = session.n_features
+    start = sphere_packing(n_clusters, box.half / box.radius, session.post_processing_rng())
+    centers = box.clip(box.middle + start * box.radius)
+    share = session.rest / max_iter
+    units = kernel.column_units(box.half)
+    radius = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
+    for step in range(max_iter):
+        counts, sums = session.centers(
+            session.box(box.low, box.high),
+            centers,
+            radius,
+            share,
+            units=units,
+            count_share=1 / (1 + math.sqrt(d) / 0.45),
+            name=f"iteration {step + 1}",
+        )
+        # A cluster that the noise may have made up stays where it is; so does an empty one.
+        clear = (counts.value > max(_UPDATE * float(counts.std), 0.5))[:, None]
+        size = np.where(clear, counts.value[:, None], 1.0)
+        centers = box.clip(centers + np.where(clear, sums.value / size, 0.0))
+        error = np.where(clear, np.minimum(np.asarray(sums.std) / size, box.half), box.half)
+    sizes, unknown = np.maximum(counts.value, 0.0), np.full(d, np.nan)
+    return Clustering(centers, error, sizes, float(counts.std), unknown, max_iter)
+
+
+# --- which of them -----------------------------------------------------------------------------
+
+
+def cluster(
+    session: kernel.Session,
+    box: PublicBox,
+    n_clusters: int,
+    *,
+    algorithm: str,
+    max_iter: int,
+    smallest: float,
+) -> Clustering:
+    """Choose the steps from public parameters and run them on the rest of the allowance.
+
+    Parameters
+    ----------
+    algorithm : {"tree", "lloyd"}
+    max_iter : int
+        Of ``"lloyd"``.
+    smallest : float
+        Boxes of a smaller half diagonal count as one point.
+    """
+    one_point = box.radius < smallest
+    if algorithm == "lloyd" and not one_point:
+        return _fit_lloyd(session, box, n_clusters, max_iter)
+    share = session.rest * COUNT_SHARE if session.adjacency != "replace_one" else None
+    count = session.count(share)
+    n, n_std = max(float(count.value), 1.0), float(count.std)
+    if one_point:
+        # Public bounds leave one point (or squares that vanish): there is nothing to learn.
+        return Clustering(
+            np.tile(box.middle, (n_clusters, 1)),
+            np.tile(box.half, (n_clusters, 1)),
+            np.full(n_clusters, n / n_clusters),
+            n_std / n_clusters,
+            np.full(box.half.size, np.nan),
+            n_iter=0,
+        )
+    if n_clusters == 1:
+        return _fit_mean(session, box, n, n_std, n_clusters)
+    if session.n_features > _MANY_FEATURES:
+        return _fit_in_subspace(session, box, n, n_std, n_clusters)
+    return _fit_in_box(session, box, n, n_std, n_clusters)
