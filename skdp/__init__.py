@@ -11,9 +11,11 @@ from skdp.exceptions import (
     BudgetExceededError,
     LedgerError,
     PrivacyLeakError,
+    PublicRowCountWarning,
     PublishedRowsWarning,
     SealedBudgetError,
     SeededNoiseWarning,
+    UncountedFitWarning,
 )
 from skdp.model_selection import check_pipeline
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
@@ -59,10 +61,12 @@ __all__ = [
     "PrivacyLeakError",
     "PrivacyLoss",
     "PrivateMultiplicativeWeights",
+    "PublicRowCountWarning",
     "PublishedRowsWarning",
     "SealedBudgetError",
     "SeededNoiseWarning",
     "SmallDBReleaser",
+    "UncountedFitWarning",
     "check_pipeline",
     "config_context",
     "conjunctions",

@@ -31,6 +31,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp import kernel
 from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget
+from skdp.budget.ambient import ambient_budget, in_force
 from skdp.budget.amounts import check_delta, check_positive
 
 __all__ = ["PrivateMixin", "became_text", "check_bounds", "check_integer", "check_step"]
@@ -178,7 +179,25 @@ def public_context(estimator: BaseEstimator) -> str:
     return digest
 
 
-class PrivateMixin:
+class AmbientBudgetMixin:
+    """Takes the budget of a ``with budget:`` along, wherever it is cloned or pickled inside it."""
+
+    budget: PrivacyBudget | None
+
+    def __sklearn_clone__(self) -> Any:
+        twin = super().__sklearn_clone__()  # type: ignore[misc]
+        if twin.budget is None:
+            twin.budget = ambient_budget()
+        return twin
+
+    def __getstate__(self) -> Any:
+        state: Any = super().__getstate__()
+        if self.budget is None and (budget := ambient_budget()) is not None:
+            state = {**state, "budget": budget}
+        return state
+
+
+class PrivateMixin(AmbientBudgetMixin):
     """Parameter checks, session, price and certificate of a private estimator.
 
     Expects the parameters ``epsilon``, ``delta``, ``budget`` and ``random_state``.
@@ -199,7 +218,8 @@ class PrivateMixin:
 
     @property
     def _adjacency(self) -> str:
-        return "replace_one" if self.budget is None else self.budget.adjacency
+        budget = ambient_budget() if self.budget is None else self.budget
+        return "replace_one" if budget is None else budget.adjacency
 
     @property
     def _allow_empty(self) -> bool:
@@ -249,7 +269,7 @@ class PrivateMixin:
             estimator=type(self).__name__,
             epsilon=self.epsilon if epsilon is None else epsilon,
             delta=self.delta if delta is None else delta,
-            budget=self.budget,
+            budget=in_force(self.budget, type(self).__name__),
             random_state=self.random_state,
             delta_apart=delta_apart,
             context=public_context(self) + context if self._seeds_noise else "",

@@ -10,9 +10,11 @@ __all__ = [
     "BudgetExceededError",
     "LedgerError",
     "PrivacyLeakError",
+    "PublicRowCountWarning",
     "PublishedRowsWarning",
     "SealedBudgetError",
     "SeededNoiseWarning",
+    "UncountedFitWarning",
 ]
 
 
@@ -43,6 +45,14 @@ class PrivacyLeakError(RuntimeError):
     """
 
 
+class PublicRowCountWarning(UserWarning):
+    """A fit under "replace_one" shows a number of rows that is not known to be public.
+
+    Under that relation the number of rows of the table counts as public. That of a table filtered
+    by private values is not.
+    """
+
+
 class PublishedRowsWarning(UserWarning):
     """A fit publishes raw private rows, because it was asked for by the name that says so.
 
@@ -56,3 +66,7 @@ class SeededNoiseWarning(UserWarning):
     That happens inside ``skdp.config_context(noise="seeded")`` only. Whoever knows the seed can
     subtract the noise: leave the context for any release that leaves your hands.
     """
+
+
+class UncountedFitWarning(UserWarning):
+    """A fit names no budget, in a process that has one: no ledger counts what it releases."""

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from skdp._config import config_context
 from skdp.budget import PrivacyBudget
 from skdp.budget.stand_in import StandInBudget
+from skdp.exceptions import UncountedFitWarning
 
 __all__ = ["Subject", "fitted_clone", "subject_of"]
 
@@ -66,6 +67,8 @@ def fitted_clone(subject: Subject, X: Any, y: Any) -> tuple[Any, list[str], list
         budget.asked.clear()
     with config_context(noise="seeded"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # Of other budgets in the process, which come and go.
+        warnings.simplefilter("ignore", UncountedFitWarning)
         estimator.fit(X) if y is None else estimator.fit(X, y)
     texts = [f"{w.category.__name__}: {w.message}" for w in caught]
     asked = [entry for budget in subject.budgets.values() for entry in budget.asked]

@@ -12,6 +12,7 @@ import json
 import numbers
 import os
 import uuid
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -20,7 +21,7 @@ from typing import Any
 
 from joblib.hashing import Hasher
 
-from skdp.budget import locks
+from skdp.budget import ambient, locks
 from skdp.budget.accountants import ACCOUNTANTS, Accountant
 from skdp.budget.amounts import (
     Amount,
@@ -33,7 +34,12 @@ from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.html import budget_html
 from skdp.budget.ledger import Ledger, Terms, releases_json
 from skdp.budget.row_counts import RowCounts
-from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+from skdp.exceptions import (
+    BudgetExceededError,
+    LedgerError,
+    PublicRowCountWarning,
+    SealedBudgetError,
+)
 
 __all__ = ["PrivacyBudget", "Reservation"]
 
@@ -260,7 +266,7 @@ class PrivacyBudget:
 
     _accountant: Accountant
     _dataset: str | None
-    _entered: list[Any]
+    _entered: list[ambient.Block]
     _ledger: Ledger
     _n_rows: RowCounts
     _sealed: bool
@@ -321,6 +327,8 @@ class PrivacyBudget:
         self._take(stored, origin=True)
         self._ledger = opened
         _LIVE.setdefault((self._ledger.path, self._ledger.id), self)
+        if type(self) is PrivacyBudget:
+            ambient._LIVE.add(self)
 
     def _set_up(self, terms: Terms) -> None:
         self._terms, self._sealed, self._tokens, self._entered = terms, False, {}, []
@@ -385,7 +393,9 @@ class PrivacyBudget:
             if _differences(stored, terms):
                 raise LedgerError(f"The pickled budget and its ledger {path} disagree.")
         self._take(stored, origin=False)
-        return _LIVE.setdefault((path, ledger_id), self)
+        budget = _LIVE.setdefault((path, ledger_id), self)
+        ambient._LIVE.add(budget)
+        return budget
 
     # -- one object, everywhere ---------------------------------------------------------------
 
@@ -418,6 +428,41 @@ class PrivacyBudget:
 
     def _repr_html_(self) -> str:
         return budget_html(self)
+
+    # -- ambient ------------------------------------------------------------------------------
+
+    def __enter__(self) -> PrivacyBudget:
+        """Count the fits of this process that name no budget, until the block is left."""
+        self._entered.append(ambient.enter(self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        block = next((one for one in self._entered if one is ambient.here()), self._entered[-1])
+        self._entered.remove(block)
+        ambient.leave(block)
+
+    def expect_rows(self, n_rows: int, name: str) -> None:
+        """Warn, once, where a fit shows a number of rows that is not known to be public.
+
+        Called by the kernel, under "replace_one" only. Nothing of it is written into the ledger.
+
+        Parameters
+        ----------
+        n_rows : int
+            The number of rows that the fit shows.
+        name : str
+            Of the estimator or function.
+        """
+        if not self._n_rows.expects(n_rows):
+            warnings.warn(
+                f"{name} shows a number of rows that is not that of the table of this budget, nor "
+                'of a part of it in a cross-validation. Under adjacency="replace_one" the number '
+                "of rows counts as public; that of a table filtered by private values is not. If "
+                "it is public, state it: PrivacyBudget(..., n_rows=[...]); else use "
+                'adjacency="add_or_remove_one".',
+                PublicRowCountWarning,
+                stacklevel=ambient.outside_level(),
+            )
 
     # -- the terms ----------------------------------------------------------------------------
 

@@ -120,32 +120,33 @@ class FileLock:
         """
         if fcntl is None:
             return self
-        deadline, pause = time.monotonic() + self.timeout, 0.0002
-        while True:
-            self._file = self._open()
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        deadline = time.monotonic() + self.timeout
+        try:
+            while True:
+                self._file = self._open()
+                self._lock(deadline)
                 if self.holds():
                     return self
                 self._close()  # somebody removed or replaced the sidecar in between: again
+        except BaseException:  # an interrupt, too
+            self._close()
+            raise
+
+    def _lock(self, deadline: float) -> None:
+        """Lock the file that is open."""
+        reason = "lies on a file system without locks (flock); put it on a local disk"
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
             except BlockingIOError:
-                self._close()
-                if time.monotonic() >= deadline:
-                    raise LedgerError(
-                        f"The ledger {self.path} is locked by another process (waited "
-                        f"{self.timeout:g} s). Nothing was released."
-                    ) from None
-                time.sleep(pause)
-                pause = min(2 * pause, 0.002)
-            except OSError:
-                self._close()
-                raise LedgerError(
-                    f"The ledger {self.path} lies on a file system without locks (flock); put "
-                    "it on a local disk. Nothing was released."
-                ) from None
-            except BaseException:  # an interrupt
-                self._close()
-                raise
+                # The kernel wakes those that wait in turn; who polls might never have its turn.
+                file, self._file = self._file, -1
+                if _wait_for(file, deadline):
+                    self._file = file
+                    return
+                reason = f"is locked by another process (waited {self.timeout:g} s)"
+        raise LedgerError(f"The ledger {self.path} {reason}. Nothing was released.")
 
     def __exit__(self, *error: object) -> None:
         self._close()
@@ -188,9 +189,37 @@ class FileLock:
     def _close(self) -> None:
         file, self._file = self._file, -1
         if file >= 0:
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_UN)  # for copies in forked children, too
-            os.close(file)
+            _unlock(file)
+
+
+def _unlock(file: int) -> None:
+    with contextlib.suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_UN)  # for copies in forked children, too
+    os.close(file)
+
+
+def _wait_for(file: int, deadline: float) -> bool:
+    """Wait for a lock in a thread; return whether it came in time. If not, close the file."""
+    turn, done = threading.Lock(), threading.Event()
+    given_up = False
+
+    def wait() -> None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with turn:
+            done.set()
+            if given_up:
+                _unlock(file)
+
+    threading.Thread(target=wait, daemon=True).start()
+    in_time = False
+    try:
+        in_time = done.wait(max(deadline - time.monotonic(), 0.0))
+    finally:
+        with turn:
+            given_up = not in_time
+            if given_up and done.is_set():
+                _unlock(file)
+    return in_time
 
 
 @contextlib.contextmanager

@@ -13,14 +13,16 @@ import os
 
 __all__ = ["RowCounts", "is_part"]
 
-_MOST_PARTS = 10
+_PARTS = sorted(
+    {(j, k) for k in range(2, 11) for j in (1, k - 1)} | {(j, 10) for j in range(1, 10)}
+)
 
 
 def is_part(part: int, whole: int) -> bool:
     """Say whether a table of `whole` rows has a part of `part` rows in a cross-validation.
 
-    That is: j parts out of k, for k up to 10 (so of every usual training and test set), all rows
-    but one or one alone, and whatever differs from these by one row, as folds do.
+    That is: one part out of k or all but one, for k up to 10; tenths, for other training and test
+    sets; one row alone or all but one. A fraction of a row is rounded either way, as folds do.
 
     Parameters
     ----------
@@ -35,9 +37,7 @@ def is_part(part: int, whole: int) -> bool:
         return part == whole
     if part in (1, whole - 1):
         return True
-    return any(
-        abs(part - j * whole / k) <= 1 for k in range(2, _MOST_PARTS + 1) for j in range(1, k)
-    )
+    return any(part in (whole * j // k, -(-whole * j // k)) for j, k in _PARTS)
 
 
 class RowCounts:

@@ -108,6 +108,8 @@ class Meter:
         Public parameters; part of the seeded stream's key.
     """
 
+    shows_row_count = True  # under "replace_one", the number of rows
+
     def __init__(
         self,
         rows: Rows,
@@ -168,6 +170,8 @@ class Meter:
         if budget is not None:
             if self.seeded:
                 _warn_seeded()
+            if self.adjacency == "replace_one" and self.shows_row_count:
+                budget.expect_rows(rows._n, estimator)
             _failpoint("before_charge")
             self._charge = budget.charge(cost, estimator=estimator, seeded=self.seeded)
             _failpoint("after_charge")

@@ -27,6 +27,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from skdp.budget import Cost, PrivacyBudget, pure_mu
+from skdp.budget.ambient import ambient_budget
 from skdp.model_selection._check import Finding, PipelineCheck, check_pipeline
 from skdp.model_selection._searches import (
     candidates_of,
@@ -172,9 +173,15 @@ def _priced_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
     return []
 
 
+def _budget_of(part: Any) -> Any:
+    """Return the budget that a part is charged to: its own, or that of a ``with budget:``."""
+    budget = getattr(part, "budget", None)
+    return ambient_budget() if budget is None else budget
+
+
 def _adjacency(part: Any) -> str:
     """Return the neighbouring relation that a part's charges are made under."""
-    return getattr(getattr(part, "budget", None), "adjacency", "replace_one")
+    return getattr(_budget_of(part), "adjacency", "replace_one")
 
 
 def _scorer_lists(estimator: Any, scoring: Any) -> list[list[Any]]:
@@ -216,7 +223,7 @@ class _Pricer:
 
     def mine(self, part: Any) -> bool:
         """Say whether the charges of this part are asked for."""
-        return self.budget is None or getattr(part, "budget", None) is self.budget
+        return self.budget is None or _budget_of(part) is self.budget
 
     def charges(self, scorer: Any) -> bool:
         """Say whether a scorer charges what is asked for."""

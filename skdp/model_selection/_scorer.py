@@ -25,7 +25,9 @@ from sklearn.pipeline import Pipeline
 
 from skdp import kernel
 from skdp._config import noise_is_seeded
+from skdp.base import AmbientBudgetMixin
 from skdp.budget import Cost, PrivacyBudget
+from skdp.budget.ambient import in_force
 
 __all__ = ["PrivateScorer", "private_scorer"]
 
@@ -155,7 +157,7 @@ def _state_of(estimator: Any) -> str:
     return hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest()
 
 
-class PrivateScorer(BaseEstimator):
+class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     """A scorer that releases a noisy mean of clipped per-row scores; see `private_scorer`.
 
     It can be cloned, copied and pickled, and charges the same ledger from every process.
@@ -266,7 +268,8 @@ class PrivateScorer(BaseEstimator):
             )
         if needs_y and _n_rows(X) != _n_rows(y):
             raise ValueError("X and y must have the same number of rows")
-        adjacency = "replace_one" if self.budget is None else self.budget.adjacency
+        budget = in_force(self.budget, f"private_scorer({metric})")
+        adjacency = "replace_one" if budget is None else budget.adjacency
         if adjacency == "replace_one" and _n_rows(X) == 0:
             raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
         rows = kernel.opaque_rows(X, y if needs_y else None)
@@ -280,7 +283,7 @@ class PrivateScorer(BaseEstimator):
             estimator=f"private_scorer({metric})",
             epsilon=self.epsilon,
             delta=0.0,
-            budget=self.budget,
+            budget=budget,
             random_state=self.random_state,
             # Seeded scores that differ in nothing but the bounds must not share noise either.
             context=f"{(low, high)!r} {_state_of(estimator)}" if seeded else "",

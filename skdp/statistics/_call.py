@@ -21,6 +21,7 @@ from skdp._config import noise_is_seeded
 from skdp._scalers import widened
 from skdp.base import LEARNING_SHARE, check_bounds, check_integer
 from skdp.budget import PrivacyBudget
+from skdp.budget.ambient import in_force
 from skdp.budget.amounts import check_delta, check_positive
 
 __all__ = [
@@ -104,6 +105,8 @@ class Call:
             raise TypeError(
                 f"budget must be a PrivacyBudget or None, got {type(self.budget).__name__}"
             )
+        # Of the moment of the call: frozen, like all of it.
+        object.__setattr__(self, "budget", in_force(self.budget, self.name))
         if not (isinstance(self.nan_policy, str) and self.nan_policy in ("raise", "omit")):
             raise ValueError(f"nan_policy must be 'raise' or 'omit', got {self.nan_policy!r}")
         if not (isinstance(self.n_rows, str) and self.n_rows in ("private", "public")):

@@ -1,0 +1,149 @@
+"""Which budget counts a fit that names none: the innermost ``with budget:``.
+
+Nothing is released here. A block is entered in one thread, and a search inside it fits in others.
+So a fit asks the block of its own context first (of its thread or asynchronous task), and then the
+blocks of the whole process, where one of them is the innermost of all. Where blocks of several
+threads stand side by side and a thread has none of its own, nobody can tell which is meant, and
+that is an error before any charge. Estimators that are cloned or pickled inside a block take its
+budget with them, into worker processes too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+import weakref
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from skdp.exceptions import UncountedFitWarning
+
+if TYPE_CHECKING:
+    from skdp.budget.budget import PrivacyBudget
+
+__all__ = ["Block", "ambient_budget", "enter", "in_force", "leave", "live", "outside_level"]
+
+
+class Block:
+    """One ``with budget:``, from entering to leaving it."""
+
+    def __init__(self, budget: PrivacyBudget, outer: Block | None) -> None:
+        self.budget, self.outer, self.open = budget, outer, True
+
+
+_LIBRARIES = ("skdp", "sklearn", "joblib")
+
+_HERE: ContextVar[Block | None] = ContextVar("skdp_budget", default=None)
+_ALL: tuple[Block, ...] = ()  # of the process, in the order of entering; replaced, never changed
+_CHANGING = threading.Lock()
+_LIVE: weakref.WeakSet[PrivacyBudget] = weakref.WeakSet()  # the budgets of this process
+
+
+def _after_fork_in_child() -> None:
+    global _CHANGING
+    _CHANGING = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _innermost(block: Block | None) -> Block | None:
+    """Return the innermost block that is still open, from `block` outwards."""
+    while block is not None and not block.open:
+        block = block.outer
+    return block
+
+
+def enter(budget: PrivacyBudget) -> Block:
+    """Begin a block."""
+    global _ALL
+    block = Block(budget, _innermost(_HERE.get()))
+    with _CHANGING:
+        _ALL = (*_ALL, block)
+    _HERE.set(block)
+    return block
+
+
+def leave(block: Block) -> None:
+    """End a block."""
+    global _ALL
+    block.open = False
+    with _CHANGING:
+        _ALL = tuple(one for one in _ALL if one is not block)
+    _HERE.set(_innermost(_HERE.get()))
+
+
+def here() -> Block | None:
+    """Return the innermost block of this thread or task."""
+    return _innermost(_HERE.get())
+
+
+def ambient_budget() -> PrivacyBudget | None:
+    """Return the budget of the innermost block, or None outside of all.
+
+    Raises
+    ------
+    ValueError
+        If several budgets are ambient in other threads, and none in this one.
+    """
+    own = here()
+    if own is not None:
+        return own.budget
+    blocks = [block for block in _ALL if block.open]
+    if not blocks:
+        return None
+    if len({id(block.budget) for block in blocks}) > 1:
+        around, block = set(), _innermost(blocks[-1])
+        while block is not None:
+            around.add(id(block))
+            block = _innermost(block.outer)
+        if any(id(block) not in around for block in blocks):
+            raise ValueError(
+                "budget must be stated here: several threads are inside `with budget:` blocks of "
+                "different budgets, and this thread is in none of its own. Pass budget=..."
+            )
+    return blocks[-1].budget
+
+
+def live() -> bool:
+    """Whether a budget was made or opened in this process and is still there."""
+    return len(_LIVE) > 0
+
+
+def outside_level() -> int:
+    """Return the `stacklevel` of the first caller that is not skdp, scikit-learn or joblib."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
+            return level
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def in_force(budget: Any, name: str) -> Any:
+    """Return the budget that counts a fit: the one it names, or the ambient one, or None.
+
+    Warns where there is none although this process has a budget.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget or None
+        As the fit names it.
+    name : str
+        Of the estimator or function.
+    """
+    if budget is not None:
+        return budget
+    budget = ambient_budget()
+    if budget is None and live():
+        warnings.warn(
+            f"No budget counts this fit of {name}, while this process has one: pass budget=... to "
+            "each private step, or fit inside `with budget:`. If the rows are public, or another "
+            "ledger counts it, filter skdp.exceptions.UncountedFitWarning.",
+            UncountedFitWarning,
+            stacklevel=outside_level(),
+        )
+    return budget
