@@ -34,10 +34,28 @@ from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget, in_force
 from skdp.budget.amounts import check_delta, check_positive
 
-__all__ = ["PrivateMixin", "became_text", "check_bounds", "check_integer", "check_step"]
+__all__ = [
+    "PrivateMixin",
+    "became_text",
+    "check_bounds",
+    "check_integer",
+    "check_privacy",
+    "check_step",
+]
 
 PRIVATE = "private"
 LEARNING_SHARE = 0.1  # of the allowance, for bounds that the user does not state
+
+
+def check_privacy(name: str, epsilon: Any, delta: Any, budget: Any) -> None:
+    """Check what every fit is told, and name whose it is: a pipeline has many steps."""
+    try:
+        check_positive(epsilon, "epsilon")
+        check_delta(delta)
+        if not (budget is None or isinstance(budget, PrivacyBudget)):
+            raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -> int:
@@ -209,12 +227,7 @@ class PrivateMixin(AmbientBudgetMixin):
     random_state: Any
 
     def _check_privacy_parameters(self) -> None:
-        check_positive(self.epsilon, "epsilon")
-        check_delta(self.delta)
-        if self.budget is not None and not isinstance(self.budget, PrivacyBudget):
-            raise TypeError(
-                f"budget must be a PrivacyBudget or None, got {type(self.budget).__name__}"
-            )
+        check_privacy(type(self).__name__, self.epsilon, self.delta, self.budget)
 
     @property
     def _adjacency(self) -> str:

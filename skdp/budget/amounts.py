@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ __all__ = [
     "check_positive",
     "decimal_text",
     "exact",
+    "exact_shares",
     "round_down",
     "round_up",
 ]
@@ -79,6 +81,40 @@ def decimal_text(amount: Fraction) -> str:
     text = str(scaled).rjust(digits + 1, "0")
     sign = "-" if amount < 0 else ""
     return sign + (text if digits == 0 else f"{text[:-digits]}.{text[-digits:]}")
+
+
+def exact_shares(total: Fraction, weights: Sequence[Fraction]) -> list[float]:
+    """Share `total` by weight, so that the decimals of the shares add up to it exactly.
+
+    All shares but the last are rounded down to fifteen digits of the total, and the last takes
+    what remains. Where that is no decimal that a float shows (of 17 digits, some are not), one
+    share is a little smaller. Where the weights differ so much that a share would have fewer than
+    six digits left, every share is rounded down by itself, and something remains.
+
+    Parameters
+    ----------
+    total : Fraction
+        Above 0; a decimal that a float shows.
+    weights : sequence of Fraction
+        Above 0.
+
+    Returns
+    -------
+    shares : list of float
+    """
+    whole = sum(weights, Fraction(0))
+    step = Fraction(10) ** (math.floor(math.log10(total)) - 14)
+    first = [total * weight / whole // step * step for weight in weights[:-1]]
+    largest = first.index(max(first)) if first else 0
+    coarse = total * min(weights) / whole < 10**6 * step
+    for _ in range(0 if coarse else 200):
+        shares = [*first, total - sum(first, Fraction(0))]
+        if min(shares) > 0 and all(exact(float(share)) == share for share in shares):
+            return [float(share) for share in shares]
+        if not first:
+            break
+        first[largest] -= step
+    return [round_down(total * weight / whole) for weight in weights]
 
 
 def _real(value: object, name: str, allowed: str) -> float:

@@ -15,7 +15,6 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from types import TracebackType
 from typing import Any
 
@@ -28,7 +27,7 @@ from skdp.budget.amounts import (
     check_delta,
     check_positive,
     exact,
-    round_down,
+    exact_shares,
 )
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.html import budget_html
@@ -348,9 +347,9 @@ class PrivacyBudget:
         folder = os.path.dirname(path)
         named = "dataset" in facts
         with locks.folder_locked(folder, 10.0) if named else contextlib.nullcontext():
-            if named:
-                _refuse_second(path, facts["dataset"])
             if not os.path.exists(path):
+                if named:
+                    _refuse_second(path, facts["dataset"])
                 with contextlib.suppress(FileExistsError):  # another process was faster: open it
                     return Ledger.create(path, terms, facts), facts
             ledger, stored = Ledger.open(path)
@@ -361,8 +360,6 @@ class PrivacyBudget:
             ]
             if wrong:
                 raise ValueError(f"The ledger {path} was made with " + "; ".join(wrong) + ".")
-            if not named and stored["dataset"] is not None:
-                _refuse_second(path, stored["dataset"])
             new: dict[str, Any] = {
                 name: value for name, value in facts.items() if stored[name] is None
             }
@@ -373,6 +370,8 @@ class PrivacyBudget:
                         f"The ledger {path} is a backup of {original}, which is there: open that."
                     )
                 new["backup_of"] = None
+            if named or stored["dataset"] is not None:
+                _refuse_second(path, facts.get("dataset", stored["dataset"]))
             if new:
                 ledger.state(new)
         return ledger, {**stored, **new}
@@ -697,10 +696,11 @@ class PrivacyBudget:
         Returns
         -------
         shares : dict of str to float
-            An epsilon for each name. Each is rounded down, so that their sum as decimals is
-            never above what remains. Under "gdp" and "zcdp" the shares are for Gaussian fits at
-            ``remaining.delta`` and leave something over, because such fits add up to less than
-            the sum of their epsilons.
+            An epsilon for each name. Their sum as decimals is exactly what remains: the last
+            takes what rounding leaves of the others. (Where weights differ by more than nine
+            digits, each is rounded down by itself.) Under "gdp" and "zcdp" the shares are for
+            Gaussian fits at ``remaining.delta`` and leave something over, because such fits add
+            up to less than the sum of their epsilons.
 
         Raises
         ------
@@ -718,10 +718,10 @@ class PrivacyBudget:
         if not weights:
             raise ValueError("split needs at least one weight: split(name=1, other=3).")
         exacts = {name: exact(check_positive(w, name)) for name, w in weights.items()}
-        left, total = exact(self.remaining.epsilon), sum(exacts.values(), Fraction(0))
+        left = exact(self.remaining.epsilon)
         if left == 0:
             raise BudgetExceededError("Nothing of the budget remains to be split.")
-        shares = {name: round_down(left * weight / total) for name, weight in exacts.items()}
+        shares = dict(zip(weights, exact_shares(left, list(exacts.values())), strict=True))
         if min(shares.values()) <= 0:
             raise ValueError("The weights differ too much: a share would round to zero.")
         return shares

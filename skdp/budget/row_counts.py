@@ -55,19 +55,24 @@ class RowCounts:
     def __init__(self, stated: tuple[int, ...], *, binds: bool) -> None:
         self.stated, self.binds, self.warned = stated, binds, False
         self._pid = os.getpid()
-        self._seen: int | None = None
+        self._whole: int | None = None  # the largest number, of which others may be parts
+        self._last: int | None = None
 
     def expects(self, n_rows: int) -> bool:
         """Note a number of rows; return False, once, if it belongs to no table that is known."""
         if self.warned:
             return True
-        known = self.stated
-        if not known:
-            if not self.binds or os.getpid() != self._pid:
-                return True
-            if self._seen is None or is_part(self._seen, n_rows):
-                self._seen = n_rows  # what was seen before was a fold of this one
-            # Two folds of one table differ by one row.
-            known = (self._seen, self._seen + 1)
-        self.warned = not any(is_part(n_rows, whole) for whole in known)
-        return not self.warned
+        if self.stated:
+            expected = any(is_part(n_rows, whole) for whole in self.stated)
+        elif not self.binds or os.getpid() != self._pid:
+            return True
+        elif self._whole is None or is_part(self._whole, n_rows):
+            self._whole, expected = n_rows, True  # what was seen before was a fold of this one
+        else:
+            # Training folds differ by one row; or it is the test fold of the last training fold.
+            wholes = (self._whole, self._whole + 1)
+            expected = any(is_part(n_rows, whole) for whole in wholes) or (
+                self._last is not None and is_part(self._last, self._last + n_rows)
+            )
+        self._last, self.warned = n_rows, not expected
+        return expected

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from skdp import kernel
 from skdp._config import noise_is_seeded
 from skdp._scalers import widened
-from skdp.base import LEARNING_SHARE, check_bounds, check_integer
+from skdp.base import LEARNING_SHARE, check_bounds, check_integer, check_privacy
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import in_force
-from skdp.budget.amounts import check_delta, check_positive
 
 __all__ = [
     "Call",
@@ -99,12 +98,7 @@ class Call:
     n_rows: str = "private"
 
     def __post_init__(self) -> None:
-        check_positive(self.epsilon, "epsilon")
-        check_delta(self.delta)
-        if self.budget is not None and not isinstance(self.budget, PrivacyBudget):
-            raise TypeError(
-                f"budget must be a PrivacyBudget or None, got {type(self.budget).__name__}"
-            )
+        check_privacy(self.name, self.epsilon, self.delta, self.budget)
         # Of the moment of the call: frozen, like all of it.
         object.__setattr__(self, "budget", in_force(self.budget, self.name))
         if not (isinstance(self.nan_policy, str) and self.nan_policy in ("raise", "omit")):

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
+from skdp import DPStandardScaler, statistics
 from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, exact, gdp_mu
 from skdp.exceptions import BudgetExceededError
 
@@ -187,6 +188,44 @@ def test_the_terms_cannot_be_changed():
             setattr(budget, name, 10.0)
 
 
+def test_a_budget_is_made_once_and_never_moved(tmp_path):
+    budget = PrivacyBudget(1.0, ledger=tmp_path / "a.budget")
+    with pytest.raises(RuntimeError, match="made once"):
+        budget.__init__(5.0, ledger=tmp_path / "b.budget")
+    assert (budget.epsilon, budget.ledger) == (1.0, str(tmp_path.resolve() / "a.budget"))
+    assert not (tmp_path / "b.budget").exists()
+
+
+def test_nothing_of_a_budget_can_be_replaced_by_something_that_charges_less():
+    budget = PrivacyBudget(1.0)
+    for name in ("charge", "describe", "check", "__class__", "reserve"):
+        with pytest.raises((AttributeError, TypeError)):
+            setattr(budget, name, lambda *args, **kwargs: None)
+    with pytest.raises(TypeError, match="cannot be derived from"):
+
+        class Generous(PrivacyBudget):
+            def charge(self, cost, **facts):
+                return None
+
+    class Impostor:
+        adjacency = "replace_one"
+
+        def charge(self, cost, **facts):
+            return None
+
+        __class__ = PrivacyBudget  # what isinstance believes
+
+    impostor = Impostor()
+    assert isinstance(impostor, PrivacyBudget)
+    X = np.zeros((20, 1))
+    for call in (
+        lambda: DPStandardScaler(bounds=(0, 1), budget=impostor).fit(X),
+        lambda: statistics.mean(X, bounds=(0, 1), budget=impostor),
+    ):
+        with pytest.raises(TypeError, match="budget must be a PrivacyBudget or None"):
+            call()
+
+
 # -- split ------------------------------------------------------------------------------------
 
 
@@ -206,9 +245,27 @@ def test_shares_never_sum_above_what_remains_and_can_all_be_spent(epsilon, weigh
     budget = PrivacyBudget(epsilon)
     shares = budget.split(**{f"w{i}": w for i, w in enumerate(weights)})
     total = sum((exact(s) for s in shares.values()), Fraction(0))
-    assert exact(epsilon) * (1 - Fraction(len(weights), 2**52)) <= total <= exact(epsilon)
+    assert total == exact(epsilon)
+    for share, weight in zip(shares.values(), weights, strict=True):
+        assert share == pytest.approx(epsilon * weight / sum(weights), rel=1e-6)
+        spend(budget, share)
+    assert budget.remaining.epsilon == 0
+
+
+def test_shares_of_thirds_and_of_a_rest_fill_the_budget():
+    budget = PrivacyBudget(1.0)
+    assert sum(exact(s) for s in budget.split(a=1, b=1, c=1).values()) == 1
+    spend(budget, 0.7)
+    shares = budget.split(scale=1, pca=2, kmeans=4)
     for share in shares.values():
         spend(budget, share)
+    assert budget.remaining == PrivacyLoss(0.0, 0.0)
+
+
+def test_weights_that_differ_by_more_than_floats_hold_leave_something():
+    shares = PrivacyBudget(1.0).split(a=1, b=1e-20)
+    assert shares["b"] == 1e-20
+    assert shares["a"] < 1
 
 
 def test_shares_of_gaussian_fits_can_all_be_spent():
