@@ -122,7 +122,10 @@ def budget_html(budget: PrivacyBudget) -> str:
     title = (
         f"<div><strong>PrivacyBudget</strong> epsilon={budget.epsilon!r}, "
         f"delta={budget.delta!r}, accountant {escape(budget.accountant)}, "
-        f"adjacency {escape(budget.adjacency)}</div>"
+        f"adjacency {escape(budget.adjacency)}"
+        + (f", data set {escape(budget.dataset)}" if budget.dataset else "")
+        + (f", ledger {escape(budget.ledger)}" if budget.ledger else "")
+        + "</div>"
     )
     try:
         charges = budget.charges
