@@ -20,6 +20,7 @@ from skdp.base import LEARNING_SHARE, PrivateMixin
 from skdp.budget import Cost
 
 __all__ = [
+    "FOURTH_MOMENT",
     "N_CELLS",
     "Floats",
     "Pair",
@@ -30,6 +31,7 @@ __all__ = [
     "finite",
     "full_level",
     "moment_errors",
+    "root_error",
     "widened",
 ]
 
@@ -139,15 +141,32 @@ def moment_errors(
 ) -> tuple[Floats, Floats]:
     """Return the standard errors of mean and variance from those of the two moments.
 
-    All in units of the half width. The variance is ``square - mean**2``. Where the number of rows
-    is private it carries noise of the same size, which moves every quotient: the mean by `mean`
-    times it, the variance by what stands beside it below (first order).
+    All in units of the half width. Where the number of rows is private it carries noise of the
+    same size, and so does every quotient: the released mean differs from the exact one m by
+    (noise - m times that of the number) over the *released* number, exactly. The variance is
+    ``square - mean**2``; the square of the mean's error counts too, which matters on few rows.
     """
     count = 0.0 if replace else 1.0
-    mean_error = noise * np.sqrt(1.0 + count * mean**2)
+    # m is known up to the noise.
+    mean_error = noise * np.sqrt(1.0 + count * np.minimum(np.abs(mean) + noise, 1.0) ** 2)
     moved = square - 0.5 - 2.0 * mean**2
-    variance_error = noise * np.sqrt(1.0 + 4.0 * mean**2 + count * moved**2)
-    return mean_error, variance_error
+    first_order = noise**2 * (1.0 + 4.0 * mean**2 + count * moved**2)
+    return mean_error, np.sqrt(first_order + FOURTH_MOMENT * mean_error**4)
+
+
+# Of noise, in units of its variance squared: 3 of a normal deviate, 6 of a Laplace one.
+FOURTH_MOMENT = 5.0
+
+
+def root_error(value: Floats, error: Floats) -> Floats:
+    """Return the standard error of the square root of a released number that is at least 0.
+
+    A third of how far the root moves when the number moves by three standard errors, so both hold
+    as often. Far from 0 that is the slope times the error; at 0 the root has none.
+    """
+    down = np.sqrt(value) - np.sqrt(np.maximum(value - 3.0 * error, 0.0))
+    up = np.sqrt(value + 3.0 * error) - np.sqrt(value)
+    return np.maximum(down, up) / 3.0
 
 
 def auto_q(n: float, epsilon: float) -> float:

@@ -25,15 +25,16 @@ from skdp._scalers import (
     finite,
     full_level,
     moment_errors,
+    root_error,
 )
 from skdp.base import LEARNING_SHARE, check_bounds
 from skdp.budget import PrivacyBudget
 
 __all__ = ["DPMinMaxScaler", "DPStandardScaler"]
 
-# Rounding a value to the kernel's grid and its square to 2**-17 of the box moves a variance, in
-# units of the squared half width, by less than this; below it a variance means nothing.
-_RESOLUTION = 2.0**-16
+# Rounding values and squares to the kernel's steps moves a variance, in units of the squared half
+# width, by less than this; below it a variance means nothing.
+_RESOLUTION = 2.0**-28
 # Variance of a uniform column, in the same units: what a column counts as that noise hides.
 _UNIFORM = 1.0 / 3.0
 _COUNT_SHARE = 0.02  # of the allowance, for the number of rows where it is private
@@ -81,7 +82,10 @@ class DPStandardScaler(Scaler):
     mean_std_error_ : ndarray of shape (n_features,) or None
         Standard error by noise of `mean_`, in the units of X.
     var_std_error_ : ndarray of shape (n_features,) or None
-        Standard error by noise of `var_`, in squared units, to first order.
+        Standard error by noise of `var_`, in squared units.
+    scale_std_error_ : ndarray of shape (n_features,) or None
+        Standard error by noise of `scale_`, in the units of X. Where the variance is not clear of
+        its noise, a third of how far `scale_` may be off.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned. None if nothing was released and no bounds are stated.
     n_samples_ : float or None
@@ -119,7 +123,7 @@ class DPStandardScaler(Scaler):
     **Small variances.** Nothing raises because of what the rows hold, and no column is divided by
     noise: `scale_` squared is at least the standard error of the variance (`var_std_error_`; at
     most a third of the squared half width, the variance of a uniform column), and never below
-    2**-16 of the squared half width, which is what rounding to the kernel's grid can resolve. A
+    2**-28 of the squared half width, which is what rounding to the kernel's steps can resolve. A
     constant column thus becomes one that is small throughout, where scikit-learn's becomes zero.
     Tight bounds help: noise is a part of their width.
 
@@ -150,6 +154,7 @@ class DPStandardScaler(Scaler):
     scale_: Floats | None
     mean_std_error_: Floats | None
     var_std_error_: Floats | None
+    scale_std_error_: Floats | None
 
     def __init__(
         self,
@@ -193,7 +198,7 @@ class DPStandardScaler(Scaler):
             rows = self._open(X)
             stated = check_bounds(self.bounds, rows.n_features, self._names())
             self.mean_ = self.var_ = self.scale_ = None
-            self.mean_std_error_ = self.var_std_error_ = None
+            self.mean_std_error_ = self.var_std_error_ = self.scale_std_error_ = None
             if free:
                 self.bounds_, self.n_samples_ = stated, None
                 self.privacy_ = self._nothing_released()
@@ -218,6 +223,10 @@ class DPStandardScaler(Scaler):
                     self.var_std_error_ = finite(variance_error * half_width * half_width)
                     scale = np.sqrt(np.maximum(variance, floor)) * half_width
                     self.scale_ = np.where(scale > 0.0, scale, 1.0)
+                    # The floor is no estimate: it may be as far off as the root of the variance.
+                    lifted = np.sqrt(np.maximum(variance, floor)) - np.sqrt(variance)
+                    error = root_error(variance, variance_error) + lifted / 3.0
+                    self.scale_std_error_ = finite(error * half_width)
         return self
 
     def transform(self, X: ArrayLike) -> Floats:

@@ -317,7 +317,7 @@ def test_no_column_is_divided_by_noise(epsilon):
     X = np.full((500, 6), 3.0)
     scaler = DPStandardScaler(bounds=(0, 10), epsilon=epsilon, delta=1e-6).fit(X)
     half = 5.0
-    floor = np.clip(scaler.var_std_error_ / half**2, 2**-16, 1 / 3)
+    floor = np.clip(scaler.var_std_error_ / half**2, 2**-28, 1 / 3)
     assert np.all(scaler.scale_ >= half * np.sqrt(floor) * (1 - 1e-12))
     assert np.all(scaler.scale_ <= half)
     assert np.all(scaler.var_ >= 0)

@@ -116,7 +116,7 @@ def test_errors_are_the_derivatives():
         variances += (slope * stds["total_std"]) ** 2
     variances += ((functions(moment, total, n + step) - base) / step * stds["n_std"]) ** 2
 
-    found = _moments._Moments(total / n, base[0], np.ones(d), gram, None)
+    found = _moments._Moments(total / n, base[0], np.zeros((d, d)), np.ones(d), gram, None)
     zero = np.zeros((d, d))
     assert_allclose(found.errors(np.ones(d), zero), np.sqrt(variances[0]), rtol=1e-4)
     pull = base[1] / 2

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp import kernel
-from skdp._scalers import moment_errors
+from skdp._scalers import FOURTH_MOMENT, moment_errors, root_error
 from skdp.budget import PrivacyBudget
 from skdp.statistics._call import (
     Call,
@@ -27,6 +27,7 @@ from skdp.statistics._call import (
 
 __all__ = ["correlation", "covariance", "std", "var"]
 
+_QUOTIENT = 1.0  # how much of a variance's relative error is taken off it in a quotient
 _NO_VARIANCE = 1e-12  # in units of the half width squared: what rounding leaves of a variance of 0
 
 
@@ -193,9 +194,7 @@ def std(
     check_axis(axis)
     variance, error, privacy, flat = _variance(call, X, bounds, check_ddof(ddof))
     deviation = np.sqrt(variance)
-    # The root has no slope at 0; an error e of the variance moves it by sqrt(e) there, no further.
-    slope = np.maximum(2 * deviation, np.sqrt(error))
-    return result(deviation, error / np.maximum(slope, 1e-300), privacy, flat=flat)
+    return result(deviation, root_error(variance, error), privacy, flat=flat)
 
 
 @dataclass(frozen=True)
@@ -208,6 +207,8 @@ class _Moments:
         Means, from the middle of the bounds.
     covariance : ndarray of shape (d, d)
         Positive semidefinite.
+    lifted : ndarray of shape (d, d)
+        By how much that moved each entry, in absolute value.
     half : ndarray of shape (d,)
         Half widths.
     gram : skdp.kernel.GramRelease
@@ -217,17 +218,20 @@ class _Moments:
 
     center: Floats
     covariance: Floats
+    lifted: Floats
     half: Floats
     gram: kernel.GramRelease
     privacy: kernel.PrivacyCertificate
 
     def errors(self, scale: Floats, pull: Floats) -> Floats:
-        """Return the standard errors of C_jk - pull_jk (C_jj + C_kk), to first order.
+        """Return the standard errors of C_jk - pull_jk (C_jj + C_kk).
 
         C is the covariance in units of scale_j scale_k. All entries share one noisy matrix: that
         of a column's sum is in each of its covariances, that of the number of rows in all of them.
         So the derivatives are added up before they are squared. The entries of the matrix
-        are uncorrelated under each kind of noise, and the squares add up.
+        are uncorrelated under each kind of noise, and the squares add up. Products of two means'
+        errors count too: on few rows they are not small. What setting negative eigenvalues to 0
+        moved is added with a third, so that three standard errors hold as they did before.
 
         Parameters
         ----------
@@ -249,7 +253,19 @@ class _Moments:
         # Number of rows. C_jk = m_jk / n - t_j t_k / n**2 has the derivative below, over n.
         rise = np.outer(center, center) - covariance
         rise -= pull * np.add.outer(rise.diagonal(), rise.diagonal())
-        errors: Floats = np.sqrt(products + sums + (rise * gram.n_std) ** 2) / gram.n
+        first_order = (products + sums + (rise * gram.n_std) ** 2) / gram.n**2
+        # Second order: the errors of two means, that of the number of rows in both.
+        common = np.outer(center, center) * gram.n_std**2
+        mean_errors = (gram.total_std / scale) ** 2 + common.diagonal()
+        crossed = (np.outer(mean_errors, mean_errors) + 2 * common**2) / gram.n**4
+        np.fill_diagonal(crossed, FOURTH_MOMENT * mean_errors**2 / gram.n**4)
+        crossed += pull**2 * np.add.outer(crossed.diagonal(), crossed.diagonal())
+        lifted = self.lifted / units
+        lifted += np.abs(pull) * np.add.outer(lifted.diagonal(), lifted.diagonal())
+        errors: Floats = np.sqrt(first_order + crossed) + lifted / 3.0
+        if 3 * gram.n_std > gram.n:
+            # A number of rows that is not clear of its noise: all that is known are the bounds.
+            errors = np.maximum(errors, (np.abs(covariance) + 1.0 / units) / 3.0)
         return errors
 
 
@@ -259,10 +275,19 @@ def _moments(call: Call, X: ArrayLike, bounds: Any, ddof: int) -> _Moments:
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
         gram = session.gram(kernel.ScaledBox(low, high))
         privacy = session.certificate()
+    return covariance_of(gram, high / 2 - low / 2, privacy)
+
+
+def covariance_of(
+    gram: kernel.GramRelease, half: Floats, privacy: kernel.PrivacyCertificate
+) -> _Moments:
+    """Return what a released second moment says of the covariance."""
     center = gram.total / gram.n
-    values, vectors = np.linalg.eigh(gram.second_moment / gram.n - np.outer(center, center))
+    noisy = gram.second_moment / gram.n - np.outer(center, center)
+    values, vectors = np.linalg.eigh(noisy)
     psd = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return _Moments(center, (psd + psd.T) / 2, high / 2 - low / 2, gram, privacy)
+    psd = (psd + psd.T) / 2
+    return _Moments(center, psd, np.abs(psd - noisy), half, gram, privacy)
 
 
 def covariance(
@@ -306,7 +331,8 @@ def covariance(
     -------
     released : Released, value of shape (n_features, n_features)
         Positive semidefinite: negative eigenvalues, which noise makes, are set to 0. The standard
-        error is that before.
+        error includes what that moves, and where a private number of rows is not clear of its
+        noise, a third of all that the bounds allow.
 
     Raises
     ------
@@ -338,6 +364,27 @@ def covariance(
     errors = found.errors(np.ones(d), np.zeros((d, d)))
     units = np.outer(found.half, found.half) * _per_freedom(found.gram.n, ddof)
     return result(found.covariance * units, errors * units, found.privacy, flat=False)
+
+
+def coefficients_of(found: _Moments) -> tuple[Floats, Floats]:
+    """Return correlation coefficients off the diagonal, and their standard errors."""
+    variance = found.covariance.diagonal()
+    known = variance > _NO_VARIANCE
+    scale = np.sqrt(np.where(known, variance, 1.0))
+    both = np.outer(known, known)
+    ratios = found.covariance / np.outer(scale, scale)
+    coefficients = np.where(both, np.clip(ratios, -1.0, 1.0), 0.0)
+    np.fill_diagonal(coefficients, 0.0)
+    # r = C_jk in units of the standard deviations, which noise moves as well: dr = dC_jk - r / 2
+    # (dC_jj + dC_kk). That is right where the noise of a variance is a small part of it; else
+    # errors are enlarged, and nothing is claimed where a variance is not clear of its noise.
+    errors = found.errors(scale, coefficients / 2)
+    d = len(scale)
+    part = found.errors(scale, np.zeros((d, d))).diagonal()
+    worst = np.maximum.outer(part, part)
+    errors = errors / np.maximum(1.0 - _QUOTIENT * worst, 1e-9)
+    errors = np.where(both, np.minimum(errors, 1.0), 1.0)
+    return coefficients, errors
 
 
 def correlation(
@@ -378,7 +425,8 @@ def correlation(
     -------
     released : Released, value of shape (n_features, n_features)
         In [-1, 1], ones on the diagonal; 0 beside a column whose released variance is 0. The
-        standard error is at most 1, and to first order: too large where noise reaches the ends.
+        standard error is at most 1, and 1 where a variance is not clear of its noise: too large
+        where noise reaches the ends.
 
     Raises
     ------
@@ -403,17 +451,7 @@ def correlation(
     """
     call = Call("correlation", epsilon, delta, budget, random_state, nan_policy, n_rows)
     found = _moments(call, X, bounds, 0)
-    variance = found.covariance.diagonal()
-    known = variance > _NO_VARIANCE
-    scale = np.sqrt(np.where(known, variance, 1.0))
-    both = np.outer(known, known)
-    ratios = found.covariance / np.outer(scale, scale)
-    coefficients = np.where(both, np.clip(ratios, -1.0, 1.0), 0.0)
-    np.fill_diagonal(coefficients, 0.0)
-    # r = C_jk in units of the standard deviations, which noise moves as well: dr = dC_jk - r / 2
-    # (dC_jj + dC_kk).
-    errors = found.errors(scale, coefficients / 2)
-    errors = np.where(both, np.minimum(errors, 1.0), 1.0)
+    coefficients, errors = coefficients_of(found)
     np.fill_diagonal(coefficients, 1.0)
     np.fill_diagonal(errors, 0.0)
     return result(coefficients, errors, found.privacy, flat=False)
