@@ -50,7 +50,8 @@ def scaled(X, **options):
 
 def one(function, **more):
     def ask(X, **options):
-        release = function(X, **options, **more)
+        n_rows = "public" if options["budget"].adjacency == R else "private"
+        release = function(X, **options, **more, n_rows=n_rows)
         return [(release.value, release.std)]
 
     return ask
