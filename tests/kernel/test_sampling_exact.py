@@ -729,3 +729,16 @@ def test_exponential_table_is_correctly_rounded():
                         assert abs(mpmath.mpf(float(table[digit])) / true - 1) < 1.01 * 2.0**-53
                     elif x > 746:
                         assert table[digit] == 0
+
+
+def test_what_the_process_keeps_of_a_choice_is_decided_by_its_rate():
+    """Not by the scores: how many tables there are would tell how large the scores were."""
+    rates = [Fraction(1, 1000), Fraction(3), Fraction(1, 2**80)]
+    kept = []
+    for scores in ([0, 1], [0, 10**6], [0, 2**62], [0, 10**30], [5]):
+        exponential._exp_tables.cache_clear()
+        for rate in rates:
+            exponential.exponential_mechanism(scores, rate)
+        size = exponential._exp_tables.cache_info().currsize
+        kept.append((size, [len(exponential._exp_tables(rate)) for rate in rates]))
+    assert kept == [(3, [4, 2, 11])] * 5

@@ -141,17 +141,17 @@ def _choose_float(score: np.ndarray, count: np.ndarray, rate: Fraction, v: int) 
     rho = (n + 2 m + 8) u * 1.01 of the total S, relative to S, and V S within rho + 4 u; we compare
     with a margin of 4 rho.
     """
+    tables = _exp_tables(rate)
     if score.dtype == object or int(count.max()) >= 1 << 900:
         return None
     n = score.size
     highest = int(score.max())
-    cap = min(highest, math.ceil(745 / rate) if rate else highest)
-    digits = -(-cap.bit_length() // _DIGIT)
+    cap = min(highest, _cap(rate))
+    digits = -(-cap.bit_length() // _DIGIT) if rate else 0
     weight = count.astype(np.float64)  # correctly rounded, from int64 and from Python ints
     weight[score > cap] = 0.0
     for k in range(digits):
-        table = _exp_table(rate, k)
-        weight *= table[(score >> (_DIGIT * k)) & ((1 << _DIGIT) - 1)]
+        weight *= tables[k][(score >> (_DIGIT * k)) & ((1 << _DIGIT) - 1)]
     sums = np.cumsum(weight)
     rho = (n + 2 * digits + 8) * 2.0**-53 * 1.01 + exact.SLACK
     target = (v * 2.0**-64) * sums[-1]
@@ -161,7 +161,22 @@ def _choose_float(score: np.ndarray, count: np.ndarray, rate: Fraction, v: int) 
     return first if first == last and first < n else None
 
 
+def _cap(rate: Fraction) -> int:
+    """Return a score beyond which weights are below 2**-1074, at most 2**63 - 1."""
+    return min(math.ceil(745 / rate), 2**63 - 1) if rate else 2**63 - 1
+
+
 @functools.lru_cache(maxsize=32)
+def _exp_tables(rate: Fraction) -> tuple[np.ndarray, ...]:
+    """Return the tables of all digits that a score may have, whatever the scores are.
+
+    The cache belongs to the process: what is in it must be decided by the rate, which is public,
+    and not by how large the scores of a call are.
+    """
+    digits = -(-_cap(rate).bit_length() // _DIGIT) if rate else 0
+    return tuple(_exp_table(rate, k) for k in range(digits))
+
+
 def _exp_table(rate: Fraction, k: int) -> np.ndarray:
     """Return exp(-rate * digit * 64**k) for digit = 0..63, correct to 1.01 * 2**-53 relative."""
     out = np.zeros(1 << _DIGIT)
