@@ -193,7 +193,9 @@ def _explained_by_noisy_vectors(noisy: Floats, total: float, edge: float) -> Flo
     others leave.
     """
     strong = noisy > edge
-    variances = np.where(strong, np.sqrt(np.maximum(noisy**2 - edge**2, 0.0)), 0.0)
+    # sqrt(w**2 - edge**2), of which the squares would overflow under the largest norm bounds.
+    root = np.sqrt(np.maximum(noisy - edge, 0.0)) * np.sqrt(np.maximum(noisy + edge, 0.0))
+    variances = np.where(strong, root, 0.0)
     rest = max(total - float(variances.sum()), 0.0) / max(noisy.size - int(strong.sum()), 1)
     # The average may exceed a variance just above the edge; decreasing order is the contract.
     return np.sort(np.where(strong, variances, rest))[::-1]

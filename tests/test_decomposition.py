@@ -557,3 +557,17 @@ def test_unseeded_noise_is_fresh(table):
     first, second = (DPPCA(2, center=0, norm_bound=40.0).fit(table) for _ in range(2))
     assert not np.array_equal(first.components_, second.components_)
     assert not first.privacy_.seeded
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("norm_bound", [1e-100, 1e-78, 1e77, 1e78, 1e100])
+def test_any_norm_bound_that_is_allowed_gives_a_fit(norm_bound, adjacency):
+    """Nothing may be raised once the budget has been charged."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    for center in ("private", 0.0, 1e100):
+        for delta in (0.0, 1e-6):
+            budget = PrivacyBudget(1.0, 1e-6, adjacency=adjacency)
+            made = DPPCA(2, norm_bound=norm_bound, center=center, delta=delta, budget=budget).fit(X)
+            for value in (made.components_, made.explained_variance_, made.mean_):
+                assert np.isfinite(value).all()

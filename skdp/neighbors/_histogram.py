@@ -23,6 +23,11 @@ __all__ = ["DPHistogramDensity"]
 _MOST_BINS = 2**10  # of a feature, by themselves
 
 
+def _most_bins(n_features: int) -> int:
+    """Return the largest number of bins that `auto_bins` gives."""
+    return min(math.floor(kernel.MAX_CELLS ** (1.0 / n_features) + 1e-9), _MOST_BINS)
+
+
 def auto_bins(n: float, n_features: int, std: float) -> int:
     """Return a number of bins a feature, from public or released numbers.
 
@@ -41,8 +46,7 @@ def auto_bins(n: float, n_features: int, std: float) -> int:
     """
     smooth = 2.0 * n ** (1.0 / (n_features + 2.0))
     loud = (n / (4.0 * std)) ** (1.0 / n_features)
-    most = math.floor(kernel.MAX_CELLS ** (1.0 / n_features) + 1e-9)
-    bins = int(min(max(math.floor(min(smooth, loud)), 1), most, _MOST_BINS))
+    bins = int(min(max(math.floor(min(smooth, loud)), 1), _most_bins(n_features)))
     if bins <= 4:
         return bins
     power = 1 << (bins.bit_length() - 1)
@@ -198,12 +202,16 @@ class DPHistogramDensity(BoxDensity):
         with self._all_or_nothing():
             rows = self._open(X)
             each = self._each_bins(rows.n_features)
-            stated = self._stated_bounds(rows.n_features)
+            d = rows.n_features
+            stated = self._stated_bounds(d)
             if each is not None and not any(isinstance(b, int) for b in each):
                 stated = np.zeros(rows.n_features), np.ones(rows.n_features)  # edges say it all
             edges = None
-            if each is not None and stated is not None:
-                edges = _all_edges(each, stated)
+            if stated is not None:
+                # Refuse here bounds that are too close for the bins that a release may have.
+                edges = _all_edges(each or [_most_bins(d)] * d, stated)
+            if each is None:
+                edges = None
             with self._session(rows) as session:
                 self._release(session, each, stated, edges)
                 self.privacy_ = session.certificate()

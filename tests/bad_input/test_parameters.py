@@ -19,6 +19,7 @@ from subjects import (
 )
 
 from skdp import PrivacyBudget
+from skdp.neighbors import DPHistogramDensity
 from skdp.synthetic import Domain, conjunctions, linear_queries, thresholds
 
 PARAMETERS = [
@@ -241,3 +242,12 @@ def test_too_many_small_tables(size):
     estimator = prepared("small_db", False, candidates="all", size=size, domain=100)
     match = "400 queries on a domain of 100,000,000 cells.*MWEMReleaser"
     refused(estimator, lambda e: fit(e, GOOD), ValueError, match)
+
+
+def test_bounds_without_room_for_the_bins_are_refused_for_free():
+    budget = PrivacyBudget(1.0)
+    X = np.zeros((200, 2))
+    estimator = DPHistogramDensity(bounds=(1, 1 + 2**-52), budget=budget)
+    with pytest.raises(ValueError, match="bounds are too close"):
+        estimator.fit(X)
+    assert budget.spent.epsilon == 0
