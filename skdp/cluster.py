@@ -371,7 +371,10 @@ class DPKMeans(
         if like is None:
             return self._error_of_one_mean(n, n_clusters, n_features)
         rows = self._rows_like(like)
-        bounds = _checked_bounds(self.bounds, rows.shape[1], None)
+        names = getattr(like, "column_names", getattr(like, "columns", None))
+        bounds = _checked_bounds(
+            self.bounds, rows.shape[1], self._names() if names is None else list(names)
+        )
         m = min(n, _MOST_REHEARSED)
         table = np.resize(rows, (m, rows.shape[1]))
         checked = kernel.check_rows(table, estimator=type(self).__name__)
