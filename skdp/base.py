@@ -29,6 +29,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp import kernel
+from skdp._clients import check_caller
 from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget, in_force
@@ -246,10 +247,16 @@ class PrivateMixin(AmbientBudgetMixin):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Leave the estimator exactly as it was if the block raises: never partly fitted."""
+        """Leave the estimator exactly as it was if the block raises: never partly fitted.
+
+        Callers that would fail once the fit is charged are refused, and no tracker logs what is
+        fitted inside of it.
+        """
+        check_caller(self)
         before = dict(vars(self))
         try:
-            yield
+            with kernel.untracked():
+                yield
         except BaseException:
             vars(self).clear()
             vars(self).update(before)

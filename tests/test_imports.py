@@ -17,7 +17,15 @@ PACKAGE = Path(__file__).resolve().parents[1] / "skdp"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # A module may import modules of a lower layer, and of its own layer.
-LAYERS = {"_version": 0, "exceptions": 0, "_config": 0, "budget": 1, "kernel": 2, "base": 3}
+LAYERS = {
+    "_version": 0,
+    "exceptions": 0,
+    "_clients": 0,
+    "_config": 0,
+    "budget": 1,
+    "kernel": 2,
+    "base": 3,
+}
 ESTIMATORS = 4  # every public module that is not named here
 TOP = {"audit", "inspection"}  # may import anything, and are imported by nobody
 

@@ -140,6 +140,19 @@ def _unpickle(
     return budget
 
 
+# What `PrivacyBudget._handle` returns, by the names that `_unpickle` has for it.
+_HANDLE = (
+    "path",
+    "ledger_id",
+    "epsilon",
+    "delta",
+    "adjacency",
+    "accountant",
+    "delta_apart",
+    "temporary",
+)
+
+
 def _refuse_second(path: str, dataset: str) -> None:
     """Raise if another ledger of the same data set lies in the folder."""
     others = Ledger.others_of(path, dataset)
@@ -410,6 +423,22 @@ class PrivacyBudget:
     def __reduce__(self) -> tuple[Any, ...]:
         self._ledger.share()
         return _unpickle, (*self._handle(), tuple(self._tokens))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For formats without functions (skops), which set a state where pickle calls _unpickle. No
+        # token travels: such a file is no worker.
+        self._ledger.share()
+        return dict(zip(_HANDLE, self._handle(), strict=True))
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        if hasattr(self, "_ledger"):
+            raise RuntimeError("A budget stays with its ledger; it takes no other state.")
+        if set(state) != set(_HANDLE):
+            raise ValueError("This is not the state of a PrivacyBudget.")
+        live = _unpickle(*(state[name] for name in _HANDLE))
+        for name in PrivacyBudget.__slots__:  # another object of the same ledger
+            if name != "__weakref__":
+                setattr(self, name, getattr(live, name))
 
     def _handle(self) -> tuple[Any, ...]:
         """Return what never changes, so that a hash of an estimator (joblib's cache) does not."""

@@ -49,6 +49,7 @@ from skdp.kernel.smooth import cauchy_kappa, choose_noise, laplace_kappa, studen
 from skdp.kernel.solve import UnitBall
 from skdp.kernel.spanning import check_graph
 from skdp.kernel.sparse_vector import AboveThreshold, comparison_margin, threshold_scales
+from skdp.kernel.trackers import untracked
 from skdp.kernel.values import array_of_rows, is_missing
 from skdp.kernel.workload import (
     MAX_TABLE,
@@ -141,4 +142,5 @@ __all__ = [
     "table_rate",
     "table_schema",
     "threshold_scales",
+    "untracked",
 ]

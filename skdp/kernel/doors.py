@@ -20,6 +20,7 @@ from skdp.kernel.mechanisms import Mechanisms
 from skdp.kernel.protect import Floats, View
 from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import Rows
+from skdp.kernel.trackers import untracked
 
 __all__ = ["Doors", "released"]
 
@@ -45,7 +46,7 @@ class Doors(Mechanisms):
         with self._lock:
             self._busy += 1
         try:
-            with quiet(), interruptible():
+            with quiet(), interruptible(), untracked():
                 yield
         finally:
             with self._lock:

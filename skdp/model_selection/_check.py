@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -44,6 +45,7 @@ HIGH, MEDIUM, LOW = "high", "medium", "low"
 _ORDER = (HIGH, MEDIUM, LOW)
 
 _UNKNOWN = "fits what is inside it as often, and on such rows, as it alone knows"
+_PRICE_IT = "a privacy_cost method for it that counts them"
 
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 
@@ -300,6 +302,13 @@ class _Walk:
                 "memory= writes transformed private rows to disk",
                 "memory=None, or a folder that is kept as the table is",
             )
+        if isinstance(estimator, TransformedTargetRegressor) and estimator.check_inverse:
+            self.add(
+                MEDIUM,
+                where,
+                "check_inverse=True warns if its functions are not inverse at private targets",
+                "check_inverse=False",
+            )
         if isinstance(estimator, VotingClassifier):
             self.add(
                 MEDIUM,
@@ -319,8 +328,10 @@ class _Walk:
         for name, inner in nested:
             self.visit(inner, _below(path, name))
         if len(self.parts) > before:
-            does = what_it_does(estimator) or _UNKNOWN
-            self.add(HIGH, where, does, f"{_ANY}: {type(estimator).__name__} inside it, as a whole")
+            does = what_it_does(estimator)
+            name = type(estimator).__name__
+            way_out = f"{_ANY}: {name} inside it, as a whole" if does else _PRICE_IT
+            self.add(HIGH, where, does or _UNKNOWN, way_out)
             return
         del self.findings[seen:]  # nothing inside is private: the whole is what is not
         name = type(estimator).__name__

@@ -15,6 +15,7 @@ from sklearn.ensemble import (
     BaggingClassifier,
     RandomForestClassifier,
     StackingClassifier,
+    VotingClassifier,
     VotingRegressor,
 )
 from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
@@ -127,6 +128,7 @@ FINE = {
         DPSubsampleAggregate(LinearRegression(), budget=BUDGET),
         func=np.log1p,
         inverse_func=np.expm1,
+        check_inverse=False,
     ),
     "a search": GridSearchCV(kmeans(), {"n_clusters": [2, 3]}, scoring=scorer(), cv=KFold(3)),
     "a search under add-or-remove": GridSearchCV(
@@ -286,7 +288,15 @@ def test_resampling():
     ]
 
 
-def test_memory_and_classes():
+def test_memory_classes_and_checks_of_inverses():
+    target = TransformedTargetRegressor(
+        DPSubsampleAggregate(LinearRegression(), budget=BUDGET), func=np.exp, inverse_func=np.log
+    )
+    ((where, what),) = found(target, "medium")
+    assert where == "TransformedTargetRegressor"
+    assert "check_inverse" in what
+    votes = [("a", DPSubsampleAggregate(LogisticRegression(), budget=BUDGET))]
+    assert "classes_" in found(VotingClassifier(votes), "medium")[0][1]
     assert places(Pipeline([("a", scaler())], memory="nowhere"), "medium") == ["Pipeline"]
 
 
