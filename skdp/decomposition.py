@@ -38,6 +38,9 @@ _RADIUS_SHARES = (0.005, 0.05)  # least and most for a private radius
 _MEAN_SHARES = (0.03, 0.25)  # least and most for a private centre
 _MEAN_ERROR = 0.1  # aim: an error of the centre of a tenth of the radius
 _MEAN_USELESS = 0.5  # above half the radius a private centre is no better than the origin
+_PROBED = 0.1  # above this share for a centre, a third of it says whether one is needed
+_TIGHTEN_SHARE = 0.03  # at most, for a radius inside a stated one
+_BLIND = 0.7  # of the rows: counts with more noise say nothing of a radius
 # Standard deviations that the kernel's radius wants between a count and nothing.
 _CLEAR_OF_NOISE = 10.6
 # The constant feature of the augmented row, as a part of the radius: 2% more noise on the second
@@ -122,11 +125,50 @@ class _Plan:
         and a leading component loses about a tenth of what rows are shortened by. So the tail to
         leave out is ten times ``relative_noise`` of the rows, at most 30%.
         """
-        tail = self.n * min(10 * self.relative_noise, 0.3)
-        moved = (2.0 if self.pure else math.sqrt(2)) if self.replace else 1.0
-        clear = _CLEAR_OF_NOISE * moved * (math.sqrt(2) if self.pure else 1.0)
+        clear = _CLEAR_OF_NOISE * self._count_noise
         low, high = _RADIUS_SHARES
-        return min(max((clear / (self.level * tail)) ** (1 if self.pure else 2), low), high)
+        return min(max((clear / self.tail) ** (1 if self.pure else 2), low), high)
+
+    @property
+    def tail(self) -> float:
+        """Number of rows that a radius may leave out: see `radius_share`."""
+        return self.n * min(10 * self.relative_noise, 0.3)
+
+    @property
+    def _count_noise(self) -> float:
+        """The noise of a count at the full allowance."""
+        moved = (2.0 if self.pure else math.sqrt(2)) if self.replace else 1.0
+        return moved * (math.sqrt(2) if self.pure else 1.0) / self.level
+
+    @property
+    def tighten_share(self) -> float:
+        """Share for a radius inside a stated one, or 0 where its noise would hide all rows."""
+        share = min(self.radius_share, _TIGHTEN_SHARE)
+        noise = self._count_noise / (share if self.pure else math.sqrt(share))
+        return share if 2 * noise <= _BLIND * self.n else 0.0
+
+    @property
+    def probe_share(self) -> float:
+        """Part of `mean_share` that says whether the rest would pay, or 0: no question.
+
+        Rows that were centred beforehand need no private centre. A third of a large share tells,
+        unless its noise would hide a mean of half the radius.
+        """
+        share = self.mean_share
+        if share <= _PROBED:
+            return 0.0
+        probe = share / 3
+        return probe if self._mean_error(probe) <= _MEAN_USELESS else 0.0
+
+    def _mean_error(self, share: float) -> float:
+        """Return the error of a private mean, as a part of the radius."""
+        return self._mean_factor / share ** (1.0 if self.pure else 0.5)
+
+    @property
+    def _mean_factor(self) -> float:
+        sensitivity = 2.0 if self.replace else math.sqrt(10) / 3
+        spread = math.sqrt(self.dims + 1) if self.pure else 1.0
+        return math.sqrt(self.dims) * spread * sensitivity / (self.level * self.n)
 
     @property
     def mean_share(self) -> float:
@@ -136,13 +178,10 @@ class _Plan:
         (L2 sensitivity 2r, or sqrt(1 + 1/9) r with a private n); it grows as share**-1/2 under
         Gaussian noise and as 1 / share under the K-norm mechanism.
         """
-        sensitivity = 2.0 if self.replace else math.sqrt(10) / 3
-        spread = math.sqrt(self.dims + 1) if self.pure else 1.0
-        factor = math.sqrt(self.dims) * spread * sensitivity / (self.level * self.n)
         power = 1.0 if self.pure else 0.5
         low, high = _MEAN_SHARES
-        share = min(max((factor / _MEAN_ERROR) ** (1 / power), low), high)
-        return share if factor / share**power <= _MEAN_USELESS else 0.0
+        share = min(max((self._mean_factor / _MEAN_ERROR) ** (1 / power), low), high)
+        return share if self._mean_error(share) <= _MEAN_USELESS else 0.0
 
     def radius(self, bound: float) -> float:
         """Return the radius to clip to, given a bound on the norms: less where noise dominates.
@@ -287,7 +326,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         Point that the ball of the rows is centred at. State it where it is public knowledge (0
         after a private scaler): a stated centre costs nothing. ``"private"`` learns one with 3%
         to 25% of the allowance, more where ``epsilon * n`` is small, and keeps the origin where
-        it is too small for any. ``mean_`` is learned in either case.
+        it is too small for any. Where that is much, a third of it says first whether the rows lie
+        off the origin at all; if not, the rest goes to the second moment. ``mean_`` is learned in
+        either case.
     norm_bound : "private" or float, default="private"
         Euclidean norm, in units of X, to which ``x - center`` is clipped (``x`` itself with
         ``center="private"``, which learns a radius about the private centre too). Rows
@@ -363,14 +404,15 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
     -----
     **Privacy.** *Released*: the number of rows n (exact and free under replace-one, else with 2%
     of the allowance); a radius about the centre, if not stated (a histogram of norms by quarter
-    octaves); the mean of the rows clipped to it, if no centre is stated, and then a radius about
-    that mean (at most 5% of the allowance; only if the mean is further from the origin than half
-    the first radius); the matrix of sums of zz', z = (x - center, 0.15 r) with x clipped to the
-    radius r, with all that is left. *Sensitivity* of that matrix, with g = r**2 (1 + 0.15**2):
-    Frobenius norm g if a row is added or removed, sqrt(2) g if one is replaced; nuclear norm g,
-    respectively 2 g. *Mechanism*: rounded Gaussian noise isotropic in the Frobenius norm; or a
-    difference of two Wishart matrices, pure epsilon-DP; or discrete Laplace noise on the upper
-    triangle. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    octaves; with at most 3%, of norms below a stated one); the mean of the rows clipped to it, if
+    no centre is stated (in two parts, where the first may say that none is needed), and then a
+    radius about that mean (at most 5% of the allowance; only if the mean is further from the
+    origin than half the first radius); the matrix of sums of zz', z = (x - center, 0.15 r) with x
+    clipped to the radius r, with all that is left. *Sensitivity* of that matrix, with
+    g = r**2 (1 + 0.15**2): Frobenius norm g if a row is added or removed, sqrt(2) g if one is
+    replaced; nuclear norm g, respectively 2 g. *Mechanism*: rounded Gaussian noise isotropic in the
+    Frobenius norm; or a difference of two Wishart matrices, pure epsilon-DP; or discrete Laplace
+    noise on the upper triangle. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Few or odd rows.** Nothing raises or warns because of what the rows hold. Constant columns,
     one row, fewer rows than features, all rows equal: there are always ``n_components``
@@ -591,19 +633,25 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         precision: Floats = linalg.pinvh(self.get_covariance())
         return precision
 
-    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
         """Return about the smallest variance that a component needs to stand out of the noise.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. It is the
-        spectral norm of the noise on the covariance, in squared units of X for a stated
-        ``norm_bound``; for ``"private"`` as a part of the square of the bound.
+        Unit: the square of ``norm_bound_``, the radius in use (which is learned, or lowered inside
+        a stated bound). It is the largest eigenvalue of the noise on the covariance
+        (``noise_level_ / norm_bound_**2`` of a fit) and needs no rows. Nothing is fitted, read or
+        charged: it answers whether epsilon is enough. For a private centre it counts all that a
+        centre may cost.
 
         Parameters
         ----------
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Needed before `fit`; ``n_features_in_`` afterwards.
+            Needed before `fit`, unless `like` has it; ``n_features_in_`` afterwards.
+        like : array-like of shape (n, n_features) or fitted DPPCA, default=None
+            Public rows or an earlier fit, of which the number of columns is taken.
 
         Returns
         -------
@@ -612,26 +660,28 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         Examples
         --------
         >>> from skdp import DPPCA
-        >>> round(DPPCA(norm_bound=36.0, center=0, delta=1e-6).expected_error(1797, 64), 1)
-        50.2
+        >>> round(DPPCA(norm_bound=36.0, center=0, delta=1e-6).expected_error(1797, 64), 3)
+        0.039
         """
         self._check_parameters()
+        if like is not None and n_features is None:
+            width = getattr(like, "n_features_in_", None)
+            n_features = int(np.shape(like)[1] if width is None else width)
         n, d = self._sizes(n_samples, n_features)
         replace = self._adjacency == "replace_one"
         cost = self.privacy_cost(n, d)
         pure = cost.mu is None
         full = float(self.epsilon) if pure else float(cost.mu or 0.0)
-        bound = _check_norm_bound(self.norm_bound)
         plan = _Plan(full, pure, replace, d, float(n), self.noise)
         share = 1.0 if replace else 1 - _COUNT_SHARE
         if _check_center(self.center, d) is None and plan.mean_share:
             share -= plan.mean_share + plan.radius_share
-        if bound is None:
-            share -= plan.radius_share
+        stated = _check_norm_bound(self.norm_bound) is not None
+        share -= plan.tighten_share if stated else plan.radius_share
         level = full * (share if pure else math.sqrt(share))
         noise = _choose_noise(self.noise, level, pure, replace, d + 1)
         edge = _matrix_noise_edge(level, pure, replace, d + 1, noise) * (1 + _TAU**2)
-        return edge / n * plan.radius(bound or 1.0) ** 2
+        return edge / n
 
 
 def _ball(
@@ -642,12 +692,55 @@ def _ball(
     Every decision is made on public values and on releases that the session has paid for.
     """
     first = np.zeros(plan.dims) if center is None else center
-    outer = bound or session.learn_norm_bound(first, plan.radius_share)
+    if bound is None:
+        outer = session.learn_norm_bound(first, plan.radius_share)
+    else:
+        outer = _tightened(session, plan, first, bound)
     if center is not None or not plan.mean_share:
         return first, plan.radius(outer)
-    release = session.mean(session.ball(first, outer), plan.mean_share)
-    mean = _shrink_to_zero(np.array(release.value), float(np.mean(release.std)))
+    view = session.ball(first, outer)
+    mean, std = _center(session.mean(view, plan.probe_share or plan.mean_share))
+    if plan.probe_share:
+        if not _is_clear(mean, std, session.pure):
+            return first, plan.radius(outer)
+        again, again_std = _center(session.mean(view, plan.mean_share - plan.probe_share))
+        part = std**2 / (std**2 + again_std**2)
+        mean, std = mean + part * (again - mean), std * again_std / math.hypot(std, again_std)
+    mean = _shrink_to_zero(mean, std)
     # Rows about a mean close to the origin are hardly shorter than about the origin.
     if np.linalg.norm(mean) > outer / 2:
         outer = min(outer, session.learn_norm_bound(mean, plan.radius_share))
     return mean, plan.radius(outer)
+
+
+def _center(release: kernel.Release) -> tuple[Floats, float]:
+    """Return a released mean and the standard deviation of its noise."""
+    return np.array(release.value), float(np.mean(release.std))
+
+
+def _is_clear(mean: Floats, std: float, pure: bool) -> bool:
+    """Say whether a noisy mean is longer than noise alone makes it, by two standard deviations.
+
+    The squared length of K-norm noise scatters by 2 / sqrt(d), of Gaussian noise by sqrt(2 / d).
+    """
+    d = mean.size
+    scatter = 2 / math.sqrt(d) if pure else math.sqrt(2 / d)
+    return float(mean @ mean) > d * std**2 * (1 + 2 * scatter)
+
+
+def _tightened(session: kernel.Session, plan: _Plan, center: Floats, bound: float) -> float:
+    """Return a radius within the stated bound, lower where hardly a row is near the bound.
+
+    Steps down by quarter octaves as long as the rows further out are no more than those that a
+    learned radius leaves out, or than noise can tell from none. Clipping too many rows keeps their
+    directions; a radius far beyond all rows multiplies the noise.
+    """
+    share = plan.tighten_share
+    if not share:
+        return bound
+    counts = session.norms_below(center, bound, share)
+    beyond = np.cumsum(counts.value)[:-1]
+    noise = 2 * float(counts.std) * np.sqrt(np.arange(1, beyond.size + 1))
+    allowed = (beyond <= np.maximum(plan.tail, noise)) & (noise <= _BLIND * plan.n)
+    steps = int(np.argmin(allowed)) if not allowed.all() else allowed.size
+    return bound * 2.0 ** (-max(steps - 1, 0) / 4)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import statistics as stats
 from skdp.kernel.doors import Doors, released
-from skdp.kernel.protect import Box, Floats, Projection, isqrt_up, power_of_two_grid
+from skdp.kernel.protect import Box, Floats, Projection, isqrt_up, norm_codes, power_of_two_grid
 from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import Rows
 
@@ -31,6 +31,7 @@ MAX_DEPTH = 16
 # at most that, is exact in float64, and rounding is far below any noise.
 MOST_BITS = 25
 _TREE_BITS = 20
+_NORM_BINS = 41  # quarter octaves: a factor of 1,000
 _COMMON_BITS = 17  # of the grid on which rows are compared with centres
 # The image of a leaf's sums has a norm of about 2**17 steps a row.
 _IMAGE_BITS, _WEIGHT_BITS = 17, 34
@@ -345,6 +346,26 @@ class GroupDoors(Doors):
         size = isqrt_up(box.n_dims * one**2)
         noisy, std = self.vector(name, exact, size, share, unit=1 / one)
         return released(noisy.astype(np.float64) / one, std / one)
+
+    def norms_below(
+        self, center: ArrayLike, bound: float, share: Share = None, *, name: str = "norms below"
+    ) -> Release:
+        """Release how many rows have each quarter-octave of ||x - center||, from a bound down.
+
+        Entry i counts rows with a norm in [2**(-(i + 1)/4), 2**(-i/4)) times the bound; rows at or
+        above the bound come first, those below the last entry's range last: shape (42,).
+        Guarantee: a row is in one entry. L1 1, L2 1 (A); 2, sqrt(2) (R).
+        """
+        where = np.broadcast_to(np.asarray(center, dtype=np.float64), (self.n_features,))
+
+        def add(block: Floats, totals: list[NDArray]) -> None:
+            codes = np.clip(norm_codes((block - where) / bound), 1 - _NORM_BINS, 1)
+            totals[0] += np.bincount(1 - codes, minlength=_NORM_BINS + 1)
+
+        (exact,) = stats.fold(self._rows, add, lambda: [np.zeros(_NORM_BINS + 1, dtype=np.int64)])
+        size = stats.histogram_sensitivity(1, self.adjacency)
+        noisy, std = self.scalars(name, exact, size, size, share)
+        return released(noisy, std)
 
     def tree(self, view: ColumnBox | Box | Projection, depth: int) -> Tree:
         """Return the private counts and sums of a binary tree over the view's box (one pass)."""

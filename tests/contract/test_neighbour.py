@@ -282,6 +282,7 @@ DOORS = [
     ("tree sums", leaf_sums, BOTH, R + A, CORNERS, 0.99),
     ("bounds", lambda s: s.learn_bounds(0.5)[0], BOTH, R + A, OCTAVES, 0.99),
     ("norm bound", lambda s: s.learn_norm_bound(0.0, 0.5), BOTH, R + A, NORMS, 0.99),
+    ("norms below", lambda s: s.norms_below(0.0, 5.0).value, BOTH, R + A, NORMS, 0.99),
     ("median", lambda s: s.quantile(box(s), 0.5).value, BOTH, R + A, CORNERS, 0.99),
     ("quantile", lambda s: s.quantile(box(s), 0.9).value, BOTH, R + A, CORNERS, 0.99),
     ("score", score, BOTH, R + A, CORNERS, 0.99),
