@@ -64,7 +64,7 @@ _SUBSPACE_WIDTH = 2.0  # half width of the subspace's box in standard deviations
 # Nothing but the mean is worth its noise: below so many rows times the counts' allowance (of a
 # tree), or with an edge of the noise above this part of the squared radius (second moment).
 _HOPELESS_COUNT = {False: 20.0, True: 60.0}  # Gaussian, pure
-_HOPELESS_EDGE = {False: 0.27, True: 0.19}
+_HOPELESS_EDGE = {False: 0.27, True: 0.14}
 _HOPELESS_RADIUS = 0.4  # of the half diagonal, about the first private mean
 _WORTH_A_SECOND = 0.9  # of the noise of one mean at the full allowance
 
