@@ -11,11 +11,13 @@ budget with them, into worker processes too.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import warnings
 import weakref
 from contextvars import ContextVar
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from skdp.exceptions import UncountedFitWarning
@@ -123,6 +125,33 @@ def outside_level() -> int:
     return level
 
 
+_SHOWN: set[tuple[str, str, int]] = set()  # (text, file, line)
+
+
+def _shown_before(text: str, frame: FrameType) -> bool:
+    """Say whether this was shown for this line, and the filters want it once a line.
+
+    Python forgets what it has shown whenever somebody changes its filters for a while, as every
+    fit does.
+    """
+    module = frame.f_globals.get("__name__", "")
+    wanted = "default"
+    for action, message, category, where, line in reversed(warnings.filters):
+        if (
+            issubclass(UncountedFitWarning, category)
+            and (message is None or re.match(message, text))
+            and (where is None or re.match(where, module))
+            and line in (0, frame.f_lineno)
+        ):
+            wanted = action  # the first of the list counts
+    if wanted in ("error", "always", "all", "ignore"):
+        return False
+    key = text, frame.f_code.co_filename, frame.f_lineno
+    known = key in _SHOWN
+    _SHOWN.add(key)
+    return known
+
+
 def in_force(budget: Any, name: str) -> Any:
     """Return the budget that counts a fit: the one it names, or the ambient one, or None.
 
@@ -139,11 +168,12 @@ def in_force(budget: Any, name: str) -> Any:
         return budget
     budget = ambient_budget()
     if budget is None and live():
-        warnings.warn(
+        text = (
             f"No budget counts this fit of {name}, while this process has one: pass budget=... to "
             "each private step, or fit inside `with budget:`. If the rows are public, or another "
-            "ledger counts it, filter skdp.exceptions.UncountedFitWarning.",
-            UncountedFitWarning,
-            stacklevel=outside_level(),
+            "ledger counts it, filter skdp.exceptions.UncountedFitWarning."
         )
+        level = outside_level()
+        if not _shown_before(text, sys._getframe(level - 1)):
+            warnings.warn(text, UncountedFitWarning, stacklevel=level)
     return budget

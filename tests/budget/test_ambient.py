@@ -273,6 +273,28 @@ def test_an_error_by_filter_comes_before_any_noise():
     assert budget.spent.epsilon == 0
 
 
+def test_it_is_shown_once_a_line_by_default():
+    code = """
+import numpy as np
+from skdp import DPStandardScaler, PrivacyBudget
+X = np.random.default_rng(0).random((60, 3))
+budget = PrivacyBudget(1.0)
+for _ in range(3):
+    DPStandardScaler(bounds=(0.0, 1.0)).fit(X)
+DPStandardScaler(bounds=(0.0, 1.0)).fit(X)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.count("UncountedFitWarning: No budget") == 2
+    assert "<string>:7: Unc" in done.stderr
+    assert "<string>:8: Unc" in done.stderr
+
+
 def test_a_process_without_a_budget_does_not_warn():
     code = """
 import gc, warnings
