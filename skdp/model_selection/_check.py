@@ -23,6 +23,7 @@ from sklearn.utils import get_tags
 
 from skdp._config import noise_is_seeded
 from skdp.budget import PrivacyBudget
+from skdp.budget.ambient import ambient_budget
 from skdp.model_selection._searches import (
     candidates_of,
     has_price,
@@ -212,6 +213,14 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
     return PipelineCheck(walk.findings)
 
 
+def _budget_of(part: Any) -> PrivacyBudget | None:
+    """Return what counts a part: its own budget, or that of the ``with budget:`` around us."""
+    budget = getattr(part, "budget", None)
+    if budget is None:
+        return ambient_budget()
+    return budget if isinstance(budget, PrivacyBudget) else None
+
+
 def _below(path: str, name: str) -> str:
     return f"{path}__{name}" if path else name
 
@@ -387,13 +396,14 @@ class _Walk:
     def compare_budgets(self) -> None:
         """Look for steps that charge another ledger than the others, or none."""
         stated: list[PrivacyBudget] = []
-        for _, part in self.parts:
-            budget = getattr(part, "budget", None)
-            if isinstance(budget, PrivacyBudget) and all(budget is not one for one in stated):
+        charging = [
+            (where, _budget_of(part)) for where, part in self.parts if hasattr(part, "budget")
+        ]
+        for _, budget in charging:
+            if budget is not None and all(budget is not one for one in stated):
                 stated.append(budget)
-        charging = [(where, part) for where, part in self.parts if hasattr(part, "budget")]
-        for where, part in charging:
-            if part.budget is not None:
+        for where, budget in charging:
+            if budget is not None:
                 continue
             if stated:
                 self.add(
@@ -407,7 +417,7 @@ class _Walk:
         if len(stated) > 1:
             relations = {one.adjacency for one in stated}
             where = ", ".join(
-                dict.fromkeys(where for where, part in charging if part.budget is not None)
+                dict.fromkeys(where for where, budget in charging if budget is not None)
             )
             if len(relations) > 1:
                 what = "steps under two neighbouring relations have no guarantee together"
@@ -450,9 +460,7 @@ class _Walk:
 
     def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
         """Look at the splitter of a search, under the relations of what it fits."""
-        relations = {
-            getattr(getattr(part, "budget", None), "adjacency", "replace_one") for part in parts
-        }
+        relations = {getattr(_budget_of(part), "adjacency", "replace_one") for part in parts}
         classifier = is_classifier(search.estimator)
         try:
             splitter = splitter_of(search.cv)

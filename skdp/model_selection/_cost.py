@@ -236,7 +236,7 @@ class _Pricer:
         except (TypeError, ValueError) as error:
             if not path:
                 raise
-            raise type(error)(f"step {path} ({type(part).__name__}): {error}") from None
+            raise type(error)(f"step {path}: {error}") from None
 
     def one_fit(self, estimator: Any) -> Cost | None:
         """Return the price of one fit of `estimator`; None if it charges nothing."""

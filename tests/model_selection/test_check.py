@@ -315,6 +315,21 @@ def test_no_budget_at_all_is_a_surprise_only():
     assert len(found(make_pipeline(scaler(None), kmeans(None)), "low")) == 2
 
 
+def test_the_budget_of_a_block_is_that_of_steps_without_one():
+    pipe = make_pipeline(scaler(None), kmeans(None))
+    with BUDGET:
+        assert found(pipe) == []
+        assert found(make_pipeline(scaler(None), kmeans())) == []
+        search = GridSearchCV(pipe, {}, scoring=scorer(None), cv=KFold(2))
+        assert found(search) == []
+        ((where, what),) = found(make_pipeline(scaler(None), kmeans(PrivacyBudget(1.0))))
+        assert "different budgets" in what
+    with REMOVE:
+        assert "only PerRecordKFold" in found(search)[0][1]
+        search = HalvingGridSearchCV(pipe, {}, scoring=scorer(None), cv=PerRecordKFold(2))
+        assert "is refused" in found(search)[0][1]
+
+
 def test_two_budgets_and_two_relations():
     (one,) = check_pipeline(make_pipeline(scaler(), kmeans(PrivacyBudget(1.0))))
     assert one.severity == "medium"
@@ -330,7 +345,7 @@ def test_a_wrong_epsilon_is_named_by_step(epsilon):
     ((where, what),) = found(pipe)
     assert where == "pipeline__dppca (DPPCA)"
     assert "epsilon" in what
-    with pytest.raises((TypeError, ValueError), match=r"step pipeline__dppca \(DPPCA\): epsilon"):
+    with pytest.raises((TypeError, ValueError), match="step pipeline__dppca: DPPCA: epsilon"):
         search_cost(GridSearchCV(pipe, {}, cv=KFold(2)))
 
 
