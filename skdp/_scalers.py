@@ -32,7 +32,6 @@ __all__ = [
     "full_level",
     "moment_errors",
     "root_error",
-    "widened",
 ]
 
 Floats = NDArray[np.float64]
@@ -47,19 +46,6 @@ _LARGEST_Q = 0.25
 def finite(values: Floats) -> Floats:
     """Replace infinities by the largest float of their sign."""
     return np.clip(values, -_LARGEST, _LARGEST)
-
-
-def widened(low: Floats, high: Floats) -> Pair:
-    """Widen learned bounds on both sides by a quarter of their width, and by half of themselves.
-
-    The learning sees an octave only if its count stands clear of the noise, which on few rows is
-    a large part of them: clipping such tails costs far more than noise on a wider box. Twice as
-    much was better for most lognormal and for few exponential rows, worse for most other columns.
-    """
-    quarter = high / 4 - low / 4
-    below = np.where(low < 0, 1.5 * low, low / 1.5)
-    above = np.where(high > 0, 1.5 * high, high / 1.5)
-    return np.minimum(low - quarter, below), np.maximum(high + quarter, above)
 
 
 def full_level(cost: Cost) -> float:
@@ -101,9 +87,14 @@ class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator
         cost = super().privacy_cost(n_samples, n_features)
         return None if self._is_free() else cost
 
-    def _bounds_in(self, session: kernel.Session, stated: Pair | None) -> Pair:
-        """Return the stated bounds, or learn them at LEARNING_SHARE and widen them."""
-        return widened(*session.learn_bounds(LEARNING_SHARE)) if stated is None else stated
+    def _bounds_in(
+        self, session: kernel.Session, stated: Pair | None, *, errors: bool = False
+    ) -> Pair:
+        """Return the stated bounds, or learn them: closely if their errors are wanted."""
+        if stated is not None:
+            return stated
+        learned = session.learn_box(None if errors else LEARNING_SHARE, audit=errors)
+        return learned.low, learned.high
 
     def _nothing_released(self) -> kernel.PrivacyCertificate:
         """Return the certificate of a fit that looks at no row's values and charges nothing."""

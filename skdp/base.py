@@ -20,6 +20,7 @@ import numbers
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import joblib
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 PRIVATE = "private"
-LEARNING_SHARE = 0.1  # of the allowance, for bounds that the user does not state
+LEARNING_SHARE = 0.2  # of the allowance, at most, for bounds that only say where rows are
 
 
 def check_privacy(name: str, epsilon: Any, delta: Any, budget: Any) -> None:
@@ -319,6 +320,24 @@ class PrivateMixin(AmbientBudgetMixin):
             n_features = self.n_features_in_
         n = check_integer(n_samples, "n_samples", low=1)
         return n, check_integer(n_features, "n_features", low=1)
+
+    def _learning_share(
+        self, n: float, d: int, *, most: float = 1.0, errors: bool = False
+    ) -> float:
+        """Return which part of the allowance learning bounds takes, with a private row count.
+
+        Of the counts that may be released again, the first release only.
+        """
+        cost = self.privacy_cost()
+        plan = kernel.plan_learning(
+            n,
+            d,
+            cost.epsilon if cost.mu is None else cost.mu,
+            self._adjacency,
+            pure=cost.mu is None,
+            audit=errors,
+        ).within(Fraction(str(most)))
+        return float(plan.total - plan.doubt)
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the price of one fit, before any data is touched.

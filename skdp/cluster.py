@@ -25,7 +25,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from skdp import kernel
 from skdp._clustering import Clustering, PublicBox, cluster, mean_error
-from skdp.base import LEARNING_SHARE, PrivateMixin, check_bounds, check_integer
+from skdp.base import PrivateMixin, check_bounds, check_integer
 from skdp.budget import PrivacyBudget
 
 __all__ = ["DPKMeans"]
@@ -196,7 +196,8 @@ class DPKMeans(
             bounds = _checked_bounds(self.bounds, rows.n_features, self._names())
             with self._session(rows) as session:
                 if bounds is None:
-                    bounds = session.learn_bounds(LEARNING_SHARE)
+                    learned = session.learn_box(audit=False)
+                    bounds = learned.low, learned.high
                 low, high = bounds
                 found = self._cluster(session, low, high, n_clusters, max_iter)
                 self.cluster_centers_ = found.centers
@@ -389,7 +390,11 @@ class DPKMeans(
             )
             session.adjacency = self._adjacency
             with session:
-                low, high = session.learn_bounds(LEARNING_SHARE) if bounds is None else bounds
+                if bounds is None:
+                    learned = session.learn_box(audit=False)
+                    low, high = learned.low, learned.high
+                else:
+                    low, high = bounds
                 found = self._cluster(session, low, high, n_clusters, max_iter)
             squares.append(_squared_error(np.clip(table, low, high), found.centers, low, high))
         return float(np.sqrt(np.median(squares))) * m / n

@@ -204,11 +204,11 @@ class DPStandardScaler(Scaler):
                 self.privacy_ = self._nothing_released()
                 return self
             with self._session(rows) as session:
-                self.bounds_ = self._bounds_in(session, stated)
+                self.bounds_ = self._bounds_in(session, stated, errors=True)
                 box = session.box(*self.bounds_, per_feature=True)
                 mean, square, self.n_samples_ = session.moments(box)
                 replace = session.adjacency == "replace_one"
-                self.privacy_ = session.certificate()
+                self.privacy_, learned = session.certificate(), session.learned
             half_width = box.half_width
             mean_error, variance_error = moment_errors(
                 mean.value, square.value, float(mean.std), replace=replace
@@ -216,11 +216,16 @@ class DPStandardScaler(Scaler):
             with np.errstate(over="ignore", under="ignore"):
                 self.mean_ = np.clip(box.center + mean.value * half_width, *self.bounds_)
                 self.mean_std_error_ = finite(mean_error * half_width)
+                if learned is not None:
+                    self.mean_std_error_ = np.hypot(self.mean_std_error_, learned.mean_error())
                 if self.with_std:
                     variance = np.maximum(square.value - mean.value**2, 0.0)
                     floor = np.clip(variance_error, _RESOLUTION, _UNIFORM)
                     self.var_ = finite(variance * half_width * half_width)
                     self.var_std_error_ = finite(variance_error * half_width * half_width)
+                    if learned is not None:
+                        clipped = learned.product_errors(self.mean_).diagonal()
+                        self.var_std_error_ = np.hypot(self.var_std_error_, clipped)
                     scale = np.sqrt(np.maximum(variance, floor)) * half_width
                     self.scale_ = np.where(scale > 0.0, scale, 1.0)
                     # The floor is no estimate: it may be as far off as the root of the variance.
@@ -297,7 +302,7 @@ class DPStandardScaler(Scaler):
         cost = self.privacy_cost()
         if cost is None:
             return 0.0
-        share = 1.0 - LEARNING_SHARE if private else 1.0
+        share = 1.0 - self._learning_share(n, d, errors=True) if private else 1.0
         replace = self._adjacency == "replace_one"
         sensitivity = 2.0 * math.sqrt(d) if replace else math.sqrt(1.25 * d + 1.0)
         if cost.mu is not None:
@@ -586,7 +591,8 @@ class DPMinMaxScaler(Scaler):
         q = _check_q(self.q)
         if q is None and cost is not None:
             counted = 0.0 if self._adjacency == "replace_one" else _COUNT_SHARE
-            share = (1.0 - LEARNING_SHARE - counted) / 2
+            learning = self._learning_share(n, d, most=LEARNING_SHARE)
+            share = (1.0 - learning - counted) / 2
             pure = cost.mu is None
             level = full_level(cost) * (share if pure else math.sqrt(share))
             q = auto_q(float(n), column_epsilon(level, d, pure=pure))

@@ -6,6 +6,7 @@ this file. Estimators import from this page only.
 """
 
 from skdp.kernel.blocks import as_table, check_labelled, label_codes
+from skdp.kernel.bounds import LearnedBox
 from skdp.kernel.calibration import gdp_mu, pure_epsilon_from_mu, pure_mu
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.kernel.coding import (
@@ -21,6 +22,7 @@ from skdp.kernel.features import KernelMap, LinearImage
 from skdp.kernel.gaps import open_session_with_gaps
 from skdp.kernel.groups import ColumnBox, column_units
 from skdp.kernel.isolation import quiet
+from skdp.kernel.learning import LearningPlan, plan_learning
 from skdp.kernel.order import smooth_sensitivity
 from skdp.kernel.protect import Ball, Box, Projection, ScaledBox
 from skdp.kernel.quantiles import check_levels, multiples, rank_scale
@@ -35,7 +37,7 @@ from skdp.kernel.rows import (
     opaque_rows,
 )
 from skdp.kernel.sampling import public_generator
-from skdp.kernel.session import GramRelease, Session, Tree, learnable_count, open_session
+from skdp.kernel.session import GramRelease, Session, Tree, open_session
 from skdp.kernel.small_tables import (
     MAX_SMALL_TABLES,
     check_small_tables,
@@ -83,6 +85,8 @@ __all__ = [
     "Group",
     "Intervals",
     "KernelMap",
+    "LearnedBox",
+    "LearningPlan",
     "LinearImage",
     "Prefixes",
     "PrivacyCertificate",
@@ -123,13 +127,13 @@ __all__ = [
     "label_codes",
     "laplace_kappa",
     "largest_threshold_size",
-    "learnable_count",
     "marginals",
     "multiples",
     "n_multisets",
     "opaque_rows",
     "open_session",
     "open_session_with_gaps",
+    "plan_learning",
     "public_codes",
     "public_generator",
     "public_tables",

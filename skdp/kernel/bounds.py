@@ -1,154 +1,315 @@
-"""Bounds from released octave histograms: post-processing, and always an answer.
+"""Bounds from released histograms of distances: post-processing, and always an answer.
 
-Private approximate bounds: values are counted by sign and octave (statistics), released with
-noise, and the outermost bins whose noisy count stands clear of the noise give the bounds. Rows
-that are spread over many octaves are found by runs of bins. Where nothing stands clear, what is
-known of the rows' extremes serves, then the run that comes nearest to it: a useless bound is
-allowed when n * epsilon is tiny, an error or a look at the data is not.
+`skdp.kernel.learning` releases, for each column, a point m amid the rows and noisy counts of the
+rows' distances from m, by half octaves on either side. Here is what is made of these numbers: where
+each side ends, how far beyond the end the bound goes, and how much the rows that are clipped may
+still weigh. Nothing here sees a row. Figures of how often such answers are off are printed by
+doc/benchmarks/learned_bounds.py.
 
-References
-----------
-Wilson et al. 2020, "Differentially private SQL with bounded user contribution", section 5.1.1
-(single bins).
+`norm_from_octaves` is the same for norms: single bins of quarter-octaves.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri
 
 from skdp.kernel.protect import Floats
-from skdp.kernel.statistics import exponent_edges
 
-__all__ = ["box_from_octaves", "clear_level", "norm_from_octaves"]
+__all__ = [
+    "NO_END",
+    "End",
+    "LearnedBox",
+    "end_of_side",
+    "noise_level",
+    "norm_from_octaves",
+    "prior",
+]
 
-_WIDTHS = (1, 2, 4, 8, 16)  # of runs of bins; 16 are a factor of 65,536 of octaves
-_FAILURE = 1e-3
+WIDTHS = (1, 2, 4, 8, 12)  # of runs of bins that are held against the noise
+FIRST = 0.01  # chance that noise is taken for the first rows of a side
+FURTHER = 0.01  # and for rows beyond those found, each time that some were
+_TRIM = 3.5  # standard deviations that an outer bin must have to stay
+_BEYOND = 3  # bins beyond the end that tell how many rows are there
+_DOUBT = 1.25  # standard deviations that are added to their number
+_WEIGHT = 0.65  # of the rows' weight, in a standard error: three of them cover it almost twice
+_FARTHEST = 3.0  # octaves that a bound may lie beyond the last bin with rows
+_FARTHEST_OF_FEW = 2.0
+_LEAST_SLOPE = 1.3  # of a tail that is extrapolated, in octaves of rows an octave
 
 
-@functools.lru_cache(maxsize=64)
-def _level(std: float, width: int, n_tests: int) -> float:
-    """Return a level that noise passes in any of n_tests sums of `width` bins, at most 0.1% of it.
+def prior(octave: Floats, center: float) -> Floats:
+    """Return the weight of octaves before anything is known: a Student t shape about one."""
+    shape: Floats = (1.0 + ((octave - center) / 6.0) ** 2 / 3.0) ** -2.0
+    return shape
 
-    For noise of one bin with this standard deviation, discrete Laplace or (rounded) Gaussian. One
-    bin of Laplace noise passes t with probability exp(-sqrt(2) t / std) / 2, of Gaussian noise with
-    less beyond three standard deviations. Of sums: E exp(z X) <= 1 / (1 - std^2 (cosh z - 1)) for
-    both, with equality for discrete Laplace noise; so a sum passes t with probability at most
-    exp(-z t) (1 - std^2 (cosh z - 1))^-width for every z (Chernoff), and n_tests of them with
-    n_tests times that, dependent or not.
+
+# --- what noise can do --------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=8)
+def _laplace_tail(width: int) -> tuple[Floats, Floats]:
+    """Return (log P(S > t), t), ascending in the first, for the sum S of `width` unit Laplace.
+
+    By the formula of Lugannani and Rice; a single one is exact.
     """
-    log_tests = math.log(n_tests / _FAILURE)
+    v = 1.0 - np.geomspace(0.97, 1e-5, 400)
+    t = 2.0 * width * v / (1.0 - v * v)
     if width == 1:
-        return std / math.sqrt(2) * log_tests
-    # With std^2 (cosh z - 1) = u^2 in (0, 1), and cosh z - 1 = 2 sinh(z / 2)^2.
-    u = np.linspace(0.001, 0.999, 400)
-    z = 2 * np.arcsinh(u / (math.sqrt(2) * max(std, 1e-300)))
-    return float(np.min((log_tests - width * np.log1p(-u * u)) / z))
+        chance = math.log(0.5) - t
+    else:
+        r = np.sqrt(2.0 * (v * t + width * np.log1p(-v * v)))
+        u = v * np.sqrt(2.0 * width * (1.0 + v * v)) / (1.0 - v * v)
+        extra = np.exp(-r * r / 2.0) / math.sqrt(2.0 * math.pi) * (1.0 / u - 1.0 / r)
+        chance = np.log(np.maximum(np.exp(log_ndtr(-r)) + extra, 1e-300))
+        t, chance = t[chance > -300.0], chance[chance > -300.0]
+    order = np.argsort(chance)
+    return chance[order], t[order]
 
 
-def clear_level(std: float, n_bins: int) -> float:
-    """Return a count of one bin that is taken for rows, if n_bins bins have noise of this size."""
-    return _level(std, 1, len(_WIDTHS) * n_bins)
+def noise_level(log_chance: Floats, width: int, std: float, *, gaussian: bool) -> Floats:
+    """Return the count that the noise of `width` bins passes with these chances.
 
-
-def _in_noise(part: Floats, std: float) -> int:
-    """Return how many leading bins hold, together, no more than two standard deviations."""
-    level = 2 * std * np.sqrt(np.arange(1, part.size))
-    above = np.flatnonzero(np.cumsum(part[:-1]) > level)
-    return int(above[0]) if above.size else part.size - 1
-
-
-def _outermost(counts: Floats, std: float, n_tests: int) -> tuple[tuple[int, int], bool]:
-    """Return the first and last bin that stand clear of the noise, or the best guess; and which.
-
-    Single bins first, then longer runs beside what was found, less their outer bins that look
-    empty. Noise is taken for rows with probability 0.1% if n_tests is that of all histograms. Then
-    the bin next to an end as long as it stands clear of the noise on its own and has a quarter of
-    the fullest: one test, so that half as many rows pass it, and a false alarm (0.1%) costs an
-    octave. Bins with less are left to the wider margin of who uses the bounds.
+    At least 1/2: without noise, one row is a row.
     """
-    found: tuple[int, int] | None = None
-    guess, most = (0, 0), -math.inf
-    sums = np.concatenate([[0.0], np.cumsum(counts)])
-    for width in _WIDTHS:
-        runs = sums[width:] - sums[:-width]
-        ratio = runs / _level(std, width, n_tests)
-        start = np.arange(runs.size)
-        beside = True if found is None else (start + width <= found[0]) | (start > found[1])
-        clear = np.flatnonzero((ratio > 1) & beside)
+    if gaussian:
+        level = -std * math.sqrt(width) * ndtri(np.exp(np.maximum(log_chance, -700.0)))
+    elif width == 1:
+        level = std / math.sqrt(2.0) * np.maximum(math.log(0.5) - log_chance, 0.0)
+    else:
+        chance, t = _laplace_tail(width)
+        level = std / math.sqrt(2.0) * np.interp(log_chance, chance, t)
+    return np.maximum(level, 0.5)
+
+
+# --- the end of a side --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class End:
+    """Where one side of a column ends.
+
+    Attributes
+    ----------
+    reach : float
+        Distance of the bound from the middle; 0 where no rows were found on this side.
+    rows : float
+        At most about so many rows lie beyond.
+    slope : float
+        Of the tail beyond: rows fall with the distance to minus this power.
+    """
+
+    reach: float
+    rows: float
+    slope: float
+
+
+NO_END = End(0.0, 0.0, math.inf)
+
+
+def _trimmed(counts: Floats, first: int, last: int, std: float) -> int:
+    """Return the last bin of a run, less outer bins that hold, together, what noise could be."""
+    sums = np.cumsum(counts[first : last + 1][::-1])
+    clear = np.flatnonzero(sums >= _TRIM * std * np.sqrt(np.arange(1, sums.size + 1)))
+    return last - (int(clear[0]) if clear.size else 0)
+
+
+def _last_bin(
+    counts: Floats, octaves: Floats, middle: float, std: float, chance: float, *, gaussian: bool
+) -> int:
+    """Return the last bin that has rows, or -1.
+
+    Runs of bins are held against levels with unequal chances: first each by the prior of its
+    octaves, half of it about that of the middle; then those beyond what was found, the nearest
+    with the greatest chance, until nothing more is found.
+    """
+    weight = prior(octaves, 4.0)
+    weight /= weight.sum()
+    if middle != 0.0:
+        near = prior(octaves, math.log2(abs(middle)))
+        weight = (weight + near / near.sum()) / 2.0
+    sums, weights = (np.concatenate([[0.0], np.cumsum(x)]) for x in (counts, weight))
+    runs = {w: sums[w:] - sums[:-w] for w in WIDTHS if w <= counts.size}
+    end = -1
+    for w, run in runs.items():
+        log_chance = np.log(FIRST * chance / len(WIDTHS) * (weights[w:] - weights[:-w]) / w)
+        clear = np.flatnonzero(run > noise_level(log_chance, w, std, gaussian=gaussian))
         if clear.size:
-            first, last = int(clear[0]), int(clear[-1]) + width - 1
-            first += _in_noise(counts[first : first + width], std)
-            last -= _in_noise(counts[last - width + 1 : last + 1][::-1], std)
-            found = (first, last) if found is None else (min(found[0], first), max(found[1], last))
-        if ratio.max() > most:
-            most, at = float(ratio.max()), int(np.argmax(ratio))
-            guess = at, at + width - 1
-    if found is None:
-        return guess, False
-    first, last = found
-    level = max(_level(std, 1, 1), float(counts.max()) / 4)
-    while first > 0 and counts[first - 1] > level:
-        first -= 1
-    while last < counts.size - 1 and counts[last + 1] > level:
-        last += 1
-    return (first, last), True
+            last = int(clear[-1])
+            end = max(end, _trimmed(counts, last, last + w - 1, std))
+    while -1 < end < counts.size - 1:
+        further = end
+        for w, run in runs.items():
+            beyond = run[end + 1 :]
+            # The sum of 1 / (1 + d)**2 is below 1.65.
+            log_chance = math.log(FURTHER * chance / len(WIDTHS) / 1.65) - 2.0 * np.log1p(
+                np.arange(beyond.size)
+            )
+            clear = np.flatnonzero(beyond > noise_level(log_chance, w, std, gaussian=gaussian))
+            if clear.size:
+                first = end + 1 + int(clear[-1])
+                further = max(further, _trimmed(counts, first, first + w - 1, std))
+        if further == end:
+            break
+        end = further
+    return end
 
 
-def _with_mirror(ends: tuple[int, int], counts: Floats, std: float) -> tuple[int, int]:
-    """Add the same octaves of the other sign if they stand clear of the noise on their own.
+def end_of_side(
+    counts: Floats,
+    edges: Floats,
+    middle: float,
+    std: float,
+    *,
+    gaussian: bool,
+    balance: float,
+    zero: float = 0.0,
+    few: bool = False,
+    chance: float = 1.0,
+) -> End:
+    """Return where a side ends, by noisy counts of distances from the middle.
 
-    One test, so that half as many rows pass it; a false alarm, 0.1%, costs a factor of 2 or 3.
-    """
-    first, last = ends
-    far = counts.size - 1
-    if first <= far // 2 <= last:
-        return ends
-    mirror = counts[far - last : far - first + 1]
-    if mirror.sum() <= _level(std, mirror.size, 1):
-        return ends
-    return min(first, far - last), max(last, far - first)
-
-
-def box_from_octaves(
-    own: NDArray, own_std: float, common: NDArray | None, common_std: float
-) -> tuple[Floats, Floats]:
-    """Return (low, high) per feature from noisy octave histograms.
+    Beyond the last bin with rows the tail goes on with the slope that the counts have there, and
+    steeper where they bend; the bound lies where about `balance` rows are left.
 
     Parameters
     ----------
-    own : ndarray of shape (d, bins)
-        Noisy histogram of each feature.
-    common : ndarray of shape (2, bins) or None
-        Noisy histograms of the rows' least and greatest values, for columns of which nothing
-        stands clear of the noise.
-    own_std, common_std : float
-        Standard deviation of the noise.
+    counts : ndarray of shape (bins,)
+        With independent noise.
+    edges : ndarray of shape (bins,)
+        Outer edges of the bins, ascending.
+    middle : float
+    std : float
+        Standard deviation of a count's noise.
+    gaussian : bool
+        Else Laplace.
+    balance : float
+        Rows that may as well be clipped as bring the noise of a wider bound.
+    zero : float, default=0.0
+        Distance of the number 0, if it lies on this side: the bound stays there unless there are
+        rows beyond.
+    few : bool, default=False
+        Whether there are few rows: bounds stay nearer to those that were seen.
+    chance : float, default=1.0
+        What `FIRST` and `FURTHER` are multiplied by: many columns share them.
     """
-    lower, upper = exponent_edges()
-    n_bins = lower.size
-    first, last = 0, n_bins - 1
-    if common is not None:
-        tests = len(_WIDTHS) * common.size
-        least, greatest = (_outermost(row, common_std, tests) for row in common.astype(np.float64))
-        first, last = min(least[0][0], greatest[0][1]), max(least[0][0], greatest[0][1])
-    low = np.full(len(own), lower[first])
-    high = np.full(len(own), upper[last])
-    for j, histogram in enumerate(own.astype(np.float64)):
-        ends, clear = _outermost(histogram, own_std, len(_WIDTHS) * own.size)
-        if clear or common is None:
-            ends = _with_mirror(ends, histogram, own_std)
-            low[j], high[j] = lower[ends[0]], upper[ends[1]]
-    # Positive data far from zero keep their lower octave; a range that includes the zero bin
-    # starts or ends at zero, not at the bin's tiny edge.
-    tiny = upper[n_bins // 2]
-    low = np.where(low == -tiny, 0.0, low)
-    high = np.where(high == tiny, 0.0, high)
-    flat = high <= low
-    return np.where(flat, low - tiny, low), np.where(flat, low + tiny, high)
+    j = _last_bin(counts, np.log2(edges), middle, std, chance, gaussian=gaussian)
+    if j < 0:
+        return NO_END
+    last = float(edges[j])
+    beyond = max(float(counts[j + 1 : j + 1 + _BEYOND].sum()), 0.0)
+    at_end = max(beyond, std / 2.0, balance)
+
+    def above(factor: float) -> tuple[float, float]:
+        """Return the rows above a lower edge, and its distance from the end in octaves."""
+        i = int(np.searchsorted(edges, last * factor * 1.0001, side="right")) - 1
+        edge = float(edges[i]) if i >= 0 else float(edges[0]) * math.sqrt(0.5)
+        rows = float(counts[i + 1 : j + 1].sum()) + beyond
+        return max(rows, at_end), math.log2(last / edge)
+
+    (one, d_one), (three, d_three) = above(0.5**0.5), above(0.5**1.5)
+    outer = math.log2(one / at_end) / d_one
+    inner = math.log2(three / one) / max(d_three - d_one, 0.1)
+    whole = math.log2(three / at_end) / d_three
+    steepest = 2.0 * max(whole, _LEAST_SLOPE) + (20.0 if inner < 0.2 else 0.0)
+    slope = min(max(outer, 0.8 * whole, _LEAST_SLOPE), steepest)
+    # Of the bend a part is used: (slope + b t / 2) t octaves of rows in t octaves, b = 0.4 bend.
+    b = 0.4 * max(0.0, outer - inner) / 0.75
+    need = math.log2(at_end / balance)
+    linear = slope + b / 4.0
+    t = 2.0 * need / (linear + math.sqrt(linear**2 + 2.0 * b * need))
+    t = min(t, _FARTHEST_OF_FEW if few else _FARTHEST)
+    reach = last * 2.0**t
+    if last <= zero < reach * 1.000001:
+        z = int(np.searchsorted(edges, zero))
+        if counts[z + 1 : z + 7].sum() <= 2.0 * std * math.sqrt(6.0):
+            reach = zero
+            t = math.log2(zero / last)
+    doubt = beyond + _DOUBT * std
+    seen = 2.0 * math.log2((one - std) / doubt) if one > std and doubt > 0 else 0.0
+    tail = max(1.5, 0.8 * min(whole, slope), min(slope, seen))
+    return End(reach, max(1.0, doubt * 2.0 ** (-tail * t)), tail)
+
+
+# --- the box ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LearnedBox:
+    """Learned bounds, with what the rows beyond them may weigh.
+
+    A function of released numbers. Errors are NaN in columns whose rows cannot be trusted to be
+    seen: few rows for what the learning may lose, nothing found but one value, or more rows beyond
+    the bounds than the ends of the column explain.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (d,)
+    middle : ndarray of shape (d,)
+        A value amid the rows.
+    rows, slope : ndarray of shape (2, d)
+        Of the low and the high side: at most about so many rows lie beyond, and their number falls
+        with the distance to minus this power.
+    factor : ndarray of shape (d,)
+        How many times as many rows lie beyond as the sides say, at least 1.
+    sound : ndarray of bool, shape (d,)
+    n : float
+        Number of rows, public or released; at least 1.
+    """
+
+    low: Floats
+    high: Floats
+    middle: Floats
+    rows: Floats
+    slope: Floats
+    factor: Floats
+    sound: NDArray[np.bool_]
+    n: float
+
+    def _reach(self) -> Floats:
+        return np.stack([self.middle - self.low, self.high - self.middle])
+
+    def _error(self, sides: Floats) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = _WEIGHT * np.hypot(sides[0], sides[1]) * self.factor
+        return np.where(self.sound, error, math.nan)
+
+    def sum_error(self) -> Floats:
+        """Return the error of a column's sum from its clipped rows, as one of a standard error.
+
+        The mean excess of a row beyond a bound at distance r is r / (slope - 1).
+        """
+        return self._error(self.rows * self._reach() / np.maximum(self.slope - 1.0, 0.25))
+
+    def mean_error(self) -> Floats:
+        """Return the same of a column's mean."""
+        return self.sum_error() / self.n
+
+    def product_errors(self, center: Floats) -> Floats:
+        """Return the same of mean products of two columns' distances from a center, (d, d).
+
+        Beyond a bound at distance r of the middle, the mean of an excess e is r / (slope - 1), of
+        its square 2 r**2 / ((slope - 1) (slope - 2)). With s the distances of the bounds from the
+        center, (s_j + e_j) (s_k + e_k) exceeds s_j s_k by s_j e_k + s_k e_j + e_j e_k.
+        """
+        reach = self._reach()
+        excess = reach / np.maximum(self.slope - 1.0, 0.25)
+        squares = 2.0 * reach * excess / np.maximum(self.slope - 2.0, 0.25)
+        span = np.maximum(np.abs(center - self.low), np.abs(self.high - center))
+        linear = np.outer(span, self.sum_error())
+        root = np.sqrt(self._error(self.rows * squares))
+        errors: Floats = (linear + linear.T + np.outer(root, root)) / self.n
+        return errors
+
+
+# --- norms --------------------------------------------------------------------------------------
+
+_ALARM = 1e-4
 
 
 def norm_from_octaves(counts: NDArray, std: float, first_code: int) -> float:
@@ -158,6 +319,9 @@ def norm_from_octaves(counts: NDArray, std: float, first_code: int) -> float:
     tail (captured variance of digits at epsilon = 1: .92 against .87).
     """
     noisy = counts.astype(np.float64)
-    clear = np.flatnonzero(noisy > _level(std, 1, 10 * noisy.size))  # noise in 0.01% of fits
+    # One bin of Laplace noise passes t with probability exp(-sqrt(2) t / std) / 2, of Gaussian
+    # noise with less: noise is taken for rows in 0.01% of fits.
+    level = std / math.sqrt(2.0) * math.log(noisy.size / _ALARM)
+    clear = np.flatnonzero(noisy > level)
     last = int(clear[-1]) if clear.size else int(np.argmax(noisy))
     return float(2.0 ** ((first_code + last) / 4))

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from skdp.budget import PrivacyBudget
 from skdp.kernel import bounds as _bounds
-from skdp.kernel import calibration, sampling
+from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
 from skdp.kernel.blocks import BlockDoors
 from skdp.kernel.containers import cut
@@ -26,6 +26,7 @@ from skdp.kernel.doors import released
 from skdp.kernel.features import FeatureDoors
 from skdp.kernel.groups import GroupDoors, Tree
 from skdp.kernel.isolation import attempt
+from skdp.kernel.learning import BoundsDoors
 from skdp.kernel.protect import (
     GRID_BITS,
     NORM_BITS,
@@ -38,7 +39,6 @@ from skdp.kernel.protect import (
     ScaledBox,
     View,
 )
-from skdp.kernel.quantiles import QuantileDoors
 from skdp.kernel.queries import QueryDoors
 from skdp.kernel.release import Release, Share, exact_fraction
 from skdp.kernel.rows import Rows
@@ -49,20 +49,7 @@ from skdp.kernel.solve import SolveDoors
 from skdp.kernel.sparse_vector import SparseVectorDoors
 from skdp.kernel.workload import WorkloadDoors
 
-__all__ = ["GramRelease", "Session", "Tree", "learnable_count", "open_session"]
-
-_FEW_FEATURES = 4  # whose own histograms alone tell their bounds
-
-
-def learnable_count(d: int, level: float, adjacency: str, *, pure: bool) -> float:
-    """Return how many rows an octave of one of d columns needs, for `learn_bounds` to see it.
-
-    For planning before a release; `level` (epsilon, or mu) is what the learning may lose. Noise
-    alone comes to so many rows in one of 1,000 fits.
-    """
-    size = stats.histogram_sensitivity(d, adjacency) * (1 if d <= _FEW_FEATURES else 2)
-    std = calibration.laplace_std(size / level) if pure else math.sqrt(size) / level
-    return _bounds.clear_level(std, d * stats.exponent_edges()[0].size)
+__all__ = ["GramRelease", "Session", "Tree", "open_session"]
 
 
 @dataclass(frozen=True)
@@ -97,9 +84,9 @@ class GramRelease:
 
 class Session(
     BlockDoors,
+    BoundsDoors,
     FeatureDoors,
     GroupDoors,
-    QuantileDoors,
     QueryDoors,
     SampleDoors,
     SmallTableDoors,
@@ -288,27 +275,6 @@ class Session(
         return min(max(needed, GRID_BITS), NORM_BITS)
 
     # --- bounds and quantiles ------------------------------------------------------------------
-
-    def learn_bounds(self, share: Share) -> tuple[Floats, Floats]:
-        """Learn (low, high) of every feature privately; always returns something usable.
-
-        The octave histogram of every feature is released. With more than four features it takes
-        half of the share, and half releases those of the rows' least and greatest values, which
-        serve where a feature's own counts drown in noise; with fewer, they would have as much noise
-        as a feature's own counts have at the whole share.
-        Guarantee: L1 d and 2, L2 sqrt(d) and sqrt(2) (A); twice, respectively sqrt(2) times (R).
-        """
-        by_feature, extremes = stats.exponent_histograms(self._rows)
-        d, part = self.n_features, self._fraction(share)
-        if d > _FEW_FEATURES:
-            part /= 2
-        size = stats.histogram_sensitivity(d, self.adjacency)
-        own, own_std = self.scalars("octaves by feature", by_feature, size, size, part)
-        if d <= _FEW_FEATURES:
-            return _bounds.box_from_octaves(own, own_std, None, 0.0)
-        size = stats.histogram_sensitivity(2, self.adjacency)
-        common, common_std = self.scalars("octaves of row extremes", extremes, size, size, part)
-        return _bounds.box_from_octaves(own, own_std, common, common_std)
 
     def learn_norm_bound(self, center: ArrayLike, share: Share) -> float:
         """Learn a bound on ||x - center|| privately; always returns something usable, positive.

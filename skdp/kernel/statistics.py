@@ -12,7 +12,6 @@ is the sensitivity of its sum under R, is twice its radius, the sensitivity unde
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +30,6 @@ __all__ = [
     "exact_gram",
     "exact_moments",
     "exact_sum",
-    "exponent_histograms",
     "fold",
     "gram_sensitivity",
     "grid_histograms",
@@ -374,56 +372,6 @@ def histogram_sensitivity(parts: int, adjacency: str) -> int:
 
 
 # --- histograms for bounds and quantiles ------------------------------------------------------
-
-EXPONENTS = 40  # exponents -40 < e <= 40 are told apart; 2**±40 covers 1e-12 to 1e12
-N_EXPONENT_BINS = 4 * EXPONENTS + 1
-
-
-def _exponent_codes(x: Floats) -> Ints:
-    """Return the bin of each value: 0 the most negative octave, the middle zero, then positive."""
-    e = np.clip(np.frexp(x)[1], 1 - EXPONENTS, EXPONENTS) + EXPONENTS  # 1 .. 2 * EXPONENTS
-    tiny = np.abs(x) < math.ldexp(1.0, -EXPONENTS)
-    return np.where(tiny, 0, np.sign(x).astype(np.int64) * e) + 2 * EXPONENTS
-
-
-def exponent_edges() -> tuple[Floats, Floats]:
-    """Return lower and upper edge of every bin of `_exponent_codes`."""
-    e = np.arange(1, 2 * EXPONENTS + 1) - EXPONENTS
-    upper, lower = np.ldexp(1.0, e), np.ldexp(1.0, e - 1)
-    tiny = math.ldexp(1.0, -EXPONENTS)
-    return (
-        np.concatenate([-upper[::-1], [-tiny], lower]),
-        np.concatenate([-lower[::-1], [tiny], upper]),
-    )
-
-
-def exponent_histograms(rows: Rows) -> tuple[Ints, Ints]:
-    """Count the octaves of every feature, and of each row's least and greatest value.
-
-    Returns
-    -------
-    by_feature : ndarray of shape (d, bins)
-        A row adds one to each feature's histogram (A: L1 d, L2 sqrt(d); R: twice, sqrt(2) times).
-    extremes : ndarray of shape (2, bins)
-        Of the row's minimum and maximum over features; as above with 2 for d.
-    """
-    d = rows.n_features
-    offsets = np.arange(d) * N_EXPONENT_BINS
-
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        codes = _exponent_codes(block)
-        flat = (codes + offsets).ravel()
-        totals[0] += np.bincount(flat, minlength=d * N_EXPONENT_BINS).reshape(d, -1)
-        # Codes grow with the value, so the extreme code is the code of the extreme value.
-        totals[1][0] += np.bincount(codes.min(axis=1), minlength=N_EXPONENT_BINS)
-        totals[1][1] += np.bincount(codes.max(axis=1), minlength=N_EXPONENT_BINS)
-
-    def fresh() -> list[NDArray]:
-        return [np.zeros((k, N_EXPONENT_BINS), dtype=np.int64) for k in (d, 2)]
-
-    by_feature, extremes = fold(rows, add, fresh)
-    return by_feature, extremes
-
 
 NORM_CODES = (-160, 160)  # quarter-octaves: norms from 2**-40 to 2**40
 

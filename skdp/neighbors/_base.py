@@ -18,7 +18,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import kernel
-from skdp._scalers import widened
 from skdp.base import LEARNING_SHARE, PrivateMixin, check_bounds, check_integer
 
 __all__ = ["COUNT_SHARE", "BoxDensity", "Floats", "Pair", "mixed"]
@@ -107,7 +106,8 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         """Return the stated bounds, or learn them privately."""
         if stated is not None:
             return stated
-        return _usable(*widened(*session.learn_bounds(LEARNING_SHARE)))
+        learned = session.learn_box(LEARNING_SHARE, audit=False)
+        return _usable(learned.low, learned.high)
 
     @staticmethod
     def _number_of_rows(session: kernel.Session) -> float:

@@ -306,7 +306,9 @@ class DPHistogramDensity(BoxDensity):
         if each is not None and not any(isinstance(b, int) for b in each):
             stated = np.zeros(d), np.ones(d)
         replace = self._adjacency == "replace_one"
-        share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE
+        share = 1.0
+        if stated is None:
+            share -= self._learning_share(n, d, most=LEARNING_SHARE)
         share -= COUNT_SHARE if each is None and not replace else 0.0
         pure = cost.mu is None
         level = cost.epsilon * share if cost.mu is None else cost.mu * math.sqrt(share)

@@ -84,7 +84,7 @@ class _SmoothFit(QuantileFit):
         """Refuse here what the door would refuse after the charge."""
         if self._check_mechanism() != "smooth":
             return
-        share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE
+        share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE - 0.02
         parts = d * max(len(self._levels()), 1)
         delta = float(self.delta) / d if self.noise == "laplace" else 0.0
         if self.delta > 0 and self.noise != "laplace":

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from skdp import kernel
 from skdp._config import noise_is_seeded
-from skdp._scalers import widened
-from skdp.base import LEARNING_SHARE, check_bounds, check_integer, check_privacy
+from skdp.base import check_bounds, check_integer, check_privacy
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import in_force
 
@@ -49,16 +48,23 @@ class Released:
     value : ndarray
         What was released; of no dimensions for a number.
     std : ndarray
-        Standard error of the noise alone, entry by entry, of the shape of ``value``; to first
-        order where the value is a quotient or a product. It says nothing of what clipping or
-        sampling does. NaN where the size of the error depends on private rows.
+        Standard error of the answer for the rows as clipped to ``bounds``, entry by entry, of the
+        shape of ``value``; to first order where the value is a quotient or a product. With learned
+        bounds it includes what clipping does to ordinary columns, so that it holds for the rows
+        as they are, too; rows far beyond the others, fewer than can be seen, may make that false.
+        With stated bounds it says nothing of clipping, and it never says anything of sampling.
+        NaN where it cannot be had: learned bounds of few rows, or a size that depends on private
+        rows.
     privacy : skdp.kernel.PrivacyCertificate
         What was released, by which mechanism, at which price.
+    bounds : tuple of two ndarrays, or None
+        To which cells were clipped, stated or learned, (low, high); None where there are none.
     """
 
     value: Floats
     std: Floats
     privacy: kernel.PrivacyCertificate
+    bounds: Pair | None = None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         return np.array(self.value, dtype=dtype, copy=copy)
@@ -163,16 +169,15 @@ class Call:
 
     @contextmanager
     def bounded(
-        self, rows: kernel.Rows, bounds: Any, public: Any
+        self, rows: kernel.Rows, bounds: Any, public: Any, *, audit: bool = True
     ) -> Iterator[tuple[kernel.Session, Floats, Floats]]:
-        """Yield a session with bounds, learned at a tenth of the allowance if not stated."""
+        """Yield a session with bounds, learned if not stated: `session.learned` then."""
         stated = self.stated(bounds, rows.n_features, rows.names)
         with self.opened(rows, (bounds, public)) as session:
             if stated is None:
-                low, high = widened(*session.learn_bounds(LEARNING_SHARE))
-            else:
-                low, high = stated
-            yield session, low, high
+                learned = session.learn_box(audit=audit)
+                stated = learned.low, learned.high
+            yield session, *stated
 
     @staticmethod
     def stated(bounds: Any, n_features: int, names: Sequence[Any] | None = None) -> Pair | None:
@@ -199,7 +204,14 @@ class Call:
         )
 
 
-def result(value: Any, std: Any, privacy: kernel.PrivacyCertificate, *, flat: bool) -> Released:
+def result(
+    value: Any,
+    std: Any,
+    privacy: kernel.PrivacyCertificate,
+    *,
+    flat: bool,
+    bounds: Pair | None = None,
+) -> Released:
     """Return a result; the entry of a flat column stands alone."""
     array = np.array(value, dtype=np.float64)
     error = np.broadcast_to(np.asarray(std, dtype=np.float64), array.shape).copy()
@@ -208,4 +220,9 @@ def result(value: Any, std: Any, privacy: kernel.PrivacyCertificate, *, flat: bo
     array, error = np.array(array), np.array(error)
     array.setflags(write=False)
     error.setflags(write=False)
-    return Released(array, error, privacy)
+    if bounds is not None:
+        low, high = (np.array(side, dtype=np.float64) for side in bounds)
+        low.setflags(write=False)
+        high.setflags(write=False)
+        bounds = low, high
+    return Released(array, error, privacy, bounds)

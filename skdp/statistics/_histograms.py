@@ -88,7 +88,7 @@ def _counted(
     if stated is not None:  # refuse bounds that are too close before the charge
         _grid(each, *stated)
     public = [b if isinstance(b, int) else b.tolist() for b in each]
-    with call.bounded(rows, bounds, public) as (session, low, high):
+    with call.bounded(rows, bounds, public, audit=False) as (session, low, high):
         if stated is None:
             low, high = _apart(each, low, high)
         edges = _grid(each, low, high)
@@ -402,7 +402,10 @@ def subset_sums(
     with call.bounded(rows, bounds, public) as (session, low, high):
         release = session.label_sums(low, high, len(known))
         privacy = session.certificate()
-    return result(release.value[order], release.std[order], privacy, flat=flat)
+    error = release.std
+    if session.learned is not None:  # any label may have all the rows that are clipped
+        error = np.hypot(error, session.learned.sum_error())
+    return result(release.value[order], error[order], privacy, flat=flat, bounds=(low, high))
 
 
 def _classes(classes: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -434,13 +437,15 @@ def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any) -> Rele
     levels = kernel.check_levels(q)
     step = check_step(step)
     rows, flat = call.table(X)
-    with call.bounded(rows, bounds, ([str(level) for level in levels], step)) as opened:
+    public = ([str(level) for level in levels], step)
+    with call.bounded(rows, bounds, public, audit=False) as opened:
         session, low, high = opened
         view = session.box(low, high, per_feature=True)
         release = session.quantiles(view, q, step=step)
         privacy = session.certificate()
     value: Floats = release.value.T
-    return result(value[0] if np.ndim(q) == 0 else value, np.nan, privacy, flat=flat)
+    value = value[0] if np.ndim(q) == 0 else value
+    return result(value, np.nan, privacy, flat=flat, bounds=(low, high))
 
 
 def quantile(

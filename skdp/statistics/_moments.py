@@ -7,7 +7,7 @@ are the standard errors. Guarantee: that of the doors of `skdp.kernel`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,8 @@ def _per_freedom(n: float, ddof: int) -> float:
 
 def _variance(
     call: Call, X: ArrayLike, bounds: Any, ddof: int
-) -> tuple[Floats, Floats, kernel.PrivacyCertificate, bool]:
-    """Return variances, their standard errors, the certificate, and whether X is flat."""
+) -> tuple[Floats, Floats, kernel.PrivacyCertificate, bool, tuple[Floats, Floats]]:
+    """Return variances, their standard errors, the certificate, whether X is flat, the bounds."""
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
         first, second, n = session.moments(session.box(low, high, per_feature=True))
@@ -48,7 +48,12 @@ def _variance(
     _, error = moment_errors(first.value, second.value, float(np.max(first.std)), replace=replace)
     scale = (high / 2 - low / 2) ** 2 * _per_freedom(n, ddof)
     variance = np.maximum(second.value - first.value**2, 0.0) * scale
-    return variance, error * scale, privacy, flat
+    error = error * scale
+    if session.learned is not None:
+        center = low / 2 + high / 2 + first.value * (high / 2 - low / 2)
+        clipped = session.learned.product_errors(center).diagonal()
+        error = np.hypot(error, clipped * _per_freedom(n, ddof))
+    return variance, error, privacy, flat, (low, high)
 
 
 def var(
@@ -121,8 +126,8 @@ def var(
     """
     call = Call("var", epsilon, delta, budget, random_state, nan_policy, n_rows)
     check_axis(axis)
-    variance, error, privacy, flat = _variance(call, X, bounds, check_ddof(ddof))
-    return result(variance, error, privacy, flat=flat)
+    variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
+    return result(variance, error, privacy, flat=flat, bounds=clipped)
 
 
 def std(
@@ -192,9 +197,9 @@ def std(
     """
     call = Call("std", epsilon, delta, budget, random_state, nan_policy, n_rows)
     check_axis(axis)
-    variance, error, privacy, flat = _variance(call, X, bounds, check_ddof(ddof))
+    variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
     deviation = np.sqrt(variance)
-    return result(deviation, root_error(variance, error), privacy, flat=flat)
+    return result(deviation, root_error(variance, error), privacy, flat=flat, bounds=clipped)
 
 
 @dataclass(frozen=True)
@@ -214,6 +219,9 @@ class _Moments:
     gram : skdp.kernel.GramRelease
         What they are made of, and how much noise it has.
     privacy : skdp.kernel.PrivacyCertificate
+    bounds : tuple of two ndarrays of shape (d,)
+    clipped : ndarray of shape (d, d)
+        What learned bounds may have clipped of the covariances; 0 where they are stated.
     """
 
     center: Floats
@@ -222,6 +230,8 @@ class _Moments:
     half: Floats
     gram: kernel.GramRelease
     privacy: kernel.PrivacyCertificate
+    bounds: tuple[Floats, Floats] | None = None
+    clipped: Any = 0.0
 
     def errors(self, scale: Floats, pull: Floats) -> Floats:
         """Return the standard errors of C_jk - pull_jk (C_jj + C_kk).
@@ -275,7 +285,13 @@ def _moments(call: Call, X: ArrayLike, bounds: Any, ddof: int) -> _Moments:
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
         gram = session.gram(kernel.ScaledBox(low, high))
         privacy = session.certificate()
-    return covariance_of(gram, high / 2 - low / 2, privacy)
+    half = high / 2 - low / 2
+    found = covariance_of(gram, half, privacy)
+    clipped: Any = 0.0
+    if session.learned is not None:
+        clipped = session.learned.product_errors(low / 2 + high / 2 + found.center * half)
+        clipped = clipped / np.outer(half, half)
+    return replace(found, bounds=(low, high), clipped=clipped)
 
 
 def covariance_of(
@@ -361,9 +377,10 @@ def covariance(
     ddof = check_ddof(ddof)
     found = _moments(call, X, bounds, ddof)
     d = len(found.half)
-    errors = found.errors(np.ones(d), np.zeros((d, d)))
+    errors = np.hypot(found.errors(np.ones(d), np.zeros((d, d))), found.clipped)
     units = np.outer(found.half, found.half) * _per_freedom(found.gram.n, ddof)
-    return result(found.covariance * units, errors * units, found.privacy, flat=False)
+    values, errors = found.covariance * units, errors * units
+    return result(values, errors, found.privacy, flat=False, bounds=found.bounds)
 
 
 def coefficients_of(found: _Moments) -> tuple[Floats, Floats]:
@@ -383,7 +400,11 @@ def coefficients_of(found: _Moments) -> tuple[Floats, Floats]:
     part = found.errors(scale, np.zeros((d, d))).diagonal()
     worst = np.maximum.outer(part, part)
     errors = errors / np.maximum(1.0 - _QUOTIENT * worst, 1e-9)
-    errors = np.where(both, np.minimum(errors, 1.0), 1.0)
+    # The errors of what is clipped of a variance and of a covariance may have one sign.
+    clipped = np.zeros((d, d)) + found.clipped / np.outer(scale, scale)
+    clipped += np.abs(coefficients) / 2 * np.add.outer(clipped.diagonal(), clipped.diagonal())
+    errors = np.hypot(errors, clipped)
+    errors = np.where(both, np.minimum(errors, 1.0), np.where(np.isnan(clipped), np.nan, 1.0))
     return coefficients, errors
 
 
@@ -454,4 +475,4 @@ def correlation(
     coefficients, errors = coefficients_of(found)
     np.fill_diagonal(coefficients, 1.0)
     np.fill_diagonal(errors, 0.0)
-    return result(coefficients, errors, found.privacy, flat=False)
+    return result(coefficients, errors, found.privacy, flat=False, bounds=found.bounds)

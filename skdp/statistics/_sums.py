@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp import kernel
 from skdp.budget import PrivacyBudget
-from skdp.statistics._call import Call, Released, check_axis, result
+from skdp.statistics._call import Call, Floats, Released, check_axis, result
 
 __all__ = ["count", "count_nonzero", "mean", "sum"]
 
@@ -153,6 +154,19 @@ def count_nonzero(
     return result(release.value, release.std, privacy, flat=flat or across)
 
 
+def _with_clipping(
+    std: Floats, session: kernel.Session, *, across: bool, mean: bool = False
+) -> Floats:
+    """Return standard errors of sums or means with what learned bounds clip."""
+    learned = session.learned
+    if learned is None:
+        return std
+    clipped = learned.mean_error() if mean else learned.sum_error()
+    # Of all cells: the errors of columns may have one sign.
+    error: Floats = np.hypot(std, np.sum(clipped, keepdims=True) if across else clipped)
+    return error
+
+
 def sum(  # noqa: A001  as numpy's
     X: ArrayLike,
     *,
@@ -221,8 +235,9 @@ def sum(  # noqa: A001  as numpy's
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high):
         release = session.clipped_sum(low, high, across=across)
+        std = _with_clipping(release.std, session, across=across)
         privacy = session.certificate()
-    return result(release.value, release.std, privacy, flat=flat or across)
+    return result(release.value, std, privacy, flat=flat or across, bounds=(low, high))
 
 
 def mean(
@@ -295,6 +310,8 @@ def mean(
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high):
         release = session.clipped_mean(low, high, across=across)
+        std = _with_clipping(release.std, session, across=across, mean=True)
         privacy = session.certificate()
     cells = rows.n_features if across else 1
-    return result(release.value / cells, release.std / cells, privacy, flat=flat or across)
+    value, std = release.value / cells, std / cells
+    return result(value, std, privacy, flat=flat or across, bounds=(low, high))

@@ -18,8 +18,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import kernel
-from skdp._scalers import full_level, widened
-from skdp.base import LEARNING_SHARE, PRIVATE, PrivateMixin, check_bounds, check_integer
+from skdp._scalers import full_level
+from skdp.base import PRIVATE, PrivateMixin, check_bounds, check_integer
 from skdp.budget import PrivacyBudget
 
 __all__ = ["DPEmpiricalCDF"]
@@ -28,18 +28,8 @@ Floats = NDArray[np.float64]
 
 COUNT_SHARE = Fraction(1, 50)  # of the allowance, for a private number of rows, which plans
 MOST_LEARNING = Fraction(1, 2)  # of the allowance, for bounds
-_SEEN = 1 / 6  # of the rows: an octave with so many should be seen when bounds are learned
+_SEEN = 0.13  # of the rows: a group with so many should be seen when bounds are learned
 _DEFAULT_CELLS = 1000
-
-
-def learning_share(n: float, clear: float, *, pure: bool) -> Fraction:
-    """Return the share for bounds: 10%, or so much that an octave of a sixth of n rows is seen.
-
-    At most one half. `clear` is how many rows an octave needs if the whole allowance is for it.
-    """
-    needed = min(clear / (_SEEN * max(n, 1.0)), 1.0)
-    percent = math.ceil(100 * (needed if pure else needed**2))
-    return min(max(Fraction(percent, 100), Fraction(str(LEARNING_SHARE))), MOST_LEARNING)
 
 
 def tuned_size(n: float, rate: float, n_cells: int) -> int:
@@ -251,7 +241,8 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
                     self.grid_ = np.repeat(grid[:, None], d, axis=1)
                 else:
                     if stated is None:
-                        stated = widened(*session.learn_bounds(self._learning(n, d)))
+                        learned = session.learn_box(MOST_LEARNING, n=n, audit=False)
+                        stated = learned.low, learned.high
                     self.grid_ = grid_between(stated[0], stated[1], n_points)
                 if size is None:
                     size = self._tuned(n, n_points, d)
@@ -292,24 +283,20 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         """Say whether a fit is planned with the number of rows."""
         return self.size is None or self._learns_bounds()
 
-    def _clear(self, d: int, share: Fraction) -> float:
-        """Return how many rows an octave needs, to be seen by a learning with this share."""
+    def _learning(self, n: float, d: int) -> kernel.LearningPlan:
+        """Return the plan for bounds, by a number of rows that is public or released."""
         cost = self.privacy_cost()
         pure = cost.mu is None
-        level = full_level(cost) * float(share if pure else math.sqrt(share))
-        return kernel.learnable_count(d, level, self._adjacency, pure=pure)
-
-    def _learning(self, n: float, d: int) -> Fraction:
-        """Return the share for bounds, by a number of rows that is public or released."""
-        pure = self.privacy_cost().mu is None
-        return learning_share(n, self._clear(d, Fraction(1)), pure=pure)
+        level = full_level(cost)
+        plan = kernel.plan_learning(n, d, level, self._adjacency, pure=pure, audit=False)
+        return plan.within(MOST_LEARNING)
 
     def _column_rate(self, d: int, n: float) -> float:
         """Return eta of one column's table, by public parameters and n, public or released."""
         cost = self.privacy_cost()
         part = Fraction(1)
         if self._learns_bounds():
-            part -= self._learning(n, d)
+            part -= self._learning(n, d).total
         if self._counts() and self._adjacency == "add_or_remove_one":
             part -= COUNT_SHARE
         part /= d
@@ -327,7 +314,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough. It is a bound for
         any rows and all columns together; most fits are several times closer. Where bounds are
-        learned, it holds for the column as clipped to them, and is 1 unless an octave with a sixth
+        learned, it holds for the column as clipped to them, and is 1 unless a group with an eighth
         of the rows would stand clear of the noise.
 
         Parameters
@@ -353,7 +340,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
             raise ValueError(f"beta must be in (0, 1), got {float(beta)}")
         _, n_points, size = self._check_grid_and_size()
         check_bounds(self.bounds, d, self._names())
-        if self._learns_bounds() and self._clear(d, MOST_LEARNING) > _SEEN * n:
+        if self._learns_bounds() and self._learning(float(n), d).visible > _SEEN:
             return 1.0
         if size is None:
             size = self._tuned(float(n), n_points, d)

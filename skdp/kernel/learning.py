@@ -1,0 +1,557 @@
+"""Learning bounds: a median of every column, counts of distances from it, an audit.
+
+What is released, in this order: the number of rows where it is private; of each column a point m
+amid its rows, chosen by the exponential mechanism from a floating lattice with a public prior;
+noisy counts of the rows' distances from m by half octaves, once or, where the first leave doubts,
+twice; the noisy number of rows outside the bounds that `skdp.kernel.bounds` makes of these. How
+much each takes of the allowance follows the public (or released) number of rows. Proofs:
+kernel/README.md, "Learned bounds".
+
+Where a column's part of the allowance is too small for its rows, one box is learned for all
+columns, of the rows' least and greatest values, or of their largest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.kernel import sampling
+from skdp.kernel import statistics as stats
+from skdp.kernel.bounds import NO_END, End, LearnedBox, end_of_side, noise_level, prior
+from skdp.kernel.protect import Floats
+from skdp.kernel.quantiles import QuantileDoors, Runs, recursion, score_runs
+from skdp.kernel.release import Share
+from skdp.kernel.rows import Rows
+from skdp.kernel.tape import current_tape
+
+__all__ = ["BoundsDoors", "FloatLattice", "LearningPlan", "plan_learning"]
+
+Ints = NDArray[np.int64]
+
+_POINT_BITS = 22  # points of an octave of the lattice
+_CENTER = 4  # the octave that is likeliest before anything is known
+_ZERO, _POSITIVE, _NEGATIVE = 0.05, 0.70, 0.25  # prior of 0 and of the signs
+_WEIGHT_BITS = 36  # of a point's weight, for an octave that has all of its sign's prior
+_MEDIAN = Fraction(1, 2)
+# Level times rows, pure; Gaussian noise needs about a third.
+_OWN = 200  # that a column needs for bounds of its own
+_FEW = 600  # below it, bounds stay near what was seen
+_LEAST = 60  # below it, nothing but a point amid the rows is learned
+_GAUSSIAN = 0.3
+_VISIBLE = 0.035  # part of the rows that a far group may have without being seen
+_COLUMN_VALUES = 2**22
+
+
+# --- planning -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LearningPlan:
+    """The parts of an allowance that learning takes: public, or of a released number of rows.
+
+    Attributes
+    ----------
+    mode : {"columns", "extremes", "largest"}
+        Of what: each column, the rows' least and greatest values, or their largest in size.
+    size : float
+        Rows times epsilon (or mu) of one such column.
+    octaves : int
+        On either side of `_CENTER`, that bounds are looked for in.
+    location, shape, doubt, audit : Fraction
+        For the medians, the counts of distances, their second release, the rows outside.
+    pure, replace : bool
+        The noise, and the relation.
+    """
+
+    mode: str
+    size: float
+    few: bool
+    octaves: int
+    location: Fraction
+    shape: Fraction
+    doubt: Fraction
+    audit: Fraction
+    pure: bool
+    replace: bool
+
+    @property
+    def visible(self) -> float:
+        """Part of the rows that a group far from the others must have to be seen."""
+        share, twice = float(self.shape + self.doubt), 2.0 if self.replace else 1.0
+        if not share:
+            return 1.0
+        std = math.sqrt(2.0) * twice / share if self.pure else math.sqrt(twice / share)
+        return min(_clear(std, gaussian=not self.pure) / self.size, 1.0)
+
+    @property
+    def total(self) -> Fraction:
+        """All that learning may take."""
+        return self.location + self.shape + self.doubt + self.audit
+
+    def within(self, share: Fraction) -> LearningPlan:
+        """Return the plan with at most this share in all."""
+        scale = min(share / self.total, Fraction(1))
+        return changed(
+            self,
+            location=self.location * scale,
+            shape=self.shape * scale,
+            doubt=self.doubt * scale,
+            audit=self.audit * scale,
+        )
+
+
+def _percent(x: float) -> Fraction:
+    return Fraction(max(math.ceil(1000 * x - 1e-9), 0), 1000)
+
+
+def plan_learning(
+    n: float, d: int, level: float, adjacency: str, *, pure: bool, audit: bool = True
+) -> LearningPlan:
+    """Return what learning the bounds of n rows of d columns takes of an allowance.
+
+    Parameters
+    ----------
+    n : float
+        Number of rows, public or released.
+    d : int
+    level : float
+        What everything may lose: epsilon, or mu.
+    adjacency : str
+    pure : bool
+    audit : bool, default=True
+        Whether errors are wanted: then the rows outside are counted, and counts that leave doubts
+        are released again.
+    """
+    whole = max(n, 1.0) * level
+    size, mode = whole / (d if pure else math.sqrt(d)), "columns"
+    ease = 1.0 if pure else _GAUSSIAN
+    if size < _OWN * ease and d > 1:
+        size, mode = whole / (2.0 if pure else math.sqrt(2.0)), "extremes"
+        if size < _OWN * ease or d == 2:
+            size, mode = whole, "largest"
+    # A row more or less moves counts half as far as a row replaced.
+    doubled = adjacency != stats.REPLACE_ONE
+    eased = size * ((2.0 if pure else 1.4) if doubled else 1.0)
+    if size < _LEAST * ease:
+        location, shape, doubt = 0.5, 0.0, 0.0
+    elif pure:
+        location = min(max(150 / eased, 0.03 if eased < 20_000 else 0.01), 0.2)
+        both = min(max(0.5 * (1200 / eased) ** 0.45, 0.07), 0.5)
+        shape = min(max(650 / eased, 0.07), both)
+        doubt = both - shape if audit else 0.0
+    else:
+        location = min(max((100 / eased) ** 2, 0.01), 0.15)
+        both = min(max(0.25 * (1000 / eased) ** 0.7, 0.04), 0.35)
+        shape = min(max((176 / eased) ** 2, 0.03), both)
+        doubt = both - shape if audit else 0.0
+    audits = audit and mode == "columns" and size >= _OWN * ease
+    return LearningPlan(
+        mode=mode,
+        size=size,
+        few=size < _FEW * ease,
+        octaves=int(min(max(10 + size / 8, 12), 85)),
+        location=_percent(location),
+        shape=_percent(shape),
+        doubt=_percent(doubt) if doubt > 0.01 else Fraction(0),
+        audit=_percent(0.05 if eased > 2500 else 0.08) if audits else Fraction(0),
+        pure=pure,
+        replace=not doubled,
+    )
+
+
+def _clear(std: float, *, gaussian: bool) -> float:
+    """Return the count of one bin that is taken for rows, eight octaves from the others."""
+    return float(noise_level(np.log(np.array([1e-5])), 1, std, gaussian=gaussian)[0])
+
+
+# --- a lattice with a prior ----------------------------------------------------------------------
+
+
+class FloatLattice:
+    """Floating-point candidates with public integer weights, numbered 0 .. size - 1, ascending.
+
+    0, and 2**22 equally spaced points in each octave [2**k, 2**(k + 1)), of both signs. A value
+    counts as the next candidate towards 0, or as the outermost one.
+
+    Parameters
+    ----------
+    octaves : int
+        On either side of 2**4.
+    """
+
+    def __init__(self, octaves: int) -> None:
+        self.first = _CENTER - octaves
+        self.octaves = 2 * octaves
+        self.points = self.octaves << _POINT_BITS  # of a sign
+        self.size = 2 * self.points + 1
+        shape = prior(np.arange(self.octaves, dtype=np.float64) + self.first + 0.5, _CENTER)
+        shape /= shape.sum()
+        unit = 2.0**_WEIGHT_BITS
+        sides = [
+            np.maximum(np.rint(unit * side * shape), 1.0).astype(np.int64)
+            for side in (_NEGATIVE, _POSITIVE)
+        ]
+        zero = np.array([round(_ZERO * unit * 2.0**_POINT_BITS)])
+        # Segments of equal weights, ascending: negative octaves from the far end, 0, positive ones.
+        self._weights = np.concatenate([sides[0][::-1], zero, sides[1]])
+        lengths = np.full(self._weights.size, 1 << _POINT_BITS)
+        lengths[self.octaves] = 1
+        self._starts = np.concatenate([[0], np.cumsum(lengths)])
+        self._mass = np.concatenate([[0], np.cumsum(lengths * self._weights)])
+
+    def number(self, x: Floats) -> Ints:
+        """Return the number of each value's candidate: a value's own concern."""
+        mantissa, exponent = np.frexp(np.abs(x))
+        octave = exponent.astype(np.int64) - 1 - self.first
+        part = ((2.0 * mantissa - 1.0) * 2.0**_POINT_BITS).astype(np.int64)
+        size = np.minimum((octave << _POINT_BITS) + part + 1, self.points)
+        size = np.where((octave < 0) | (x == 0.0), 0, size)
+        size = np.where(octave >= self.octaves, self.points, size)
+        return np.where(x < 0, -size, size) + self.points
+
+    def value(self, number: int) -> float:
+        """Return a candidate."""
+        size = abs(number - self.points) - 1
+        if size < 0:
+            return 0.0
+        octave, part = size >> _POINT_BITS, size & ((1 << _POINT_BITS) - 1)
+        value = math.ldexp(1.0 + part * 2.0**-_POINT_BITS, octave + self.first)
+        return value if number > self.points else -value
+
+    def mass(self, number: Ints) -> Ints:
+        """Return the weight of all candidates below each number."""
+        segment = np.searchsorted(self._starts, number, side="right") - 1
+        segment = np.minimum(segment, self._weights.size - 1)
+        total: Ints = (
+            self._mass[segment] + (number - self._starts[segment]) * self._weights[segment]
+        )
+        return total
+
+    def at_mass(self, mass: int) -> int:
+        """Return the number of the candidate that this much weight, counted from below, is in."""
+        segment = int(np.searchsorted(self._mass, mass, side="right")) - 1
+        return int(self._starts[segment]) + (mass - int(self._mass[segment])) // int(
+            self._weights[segment]
+        )
+
+    def choose(self, runs: Runs, eta: Fraction, entropy: sampling.Entropy | None) -> int:
+        """Return a candidate with probability proportional to weight * exp(-eta * score)."""
+        below = self.mass(runs.starts)
+        masses = self.mass(runs.starts + runs.lengths) - below
+        run = sampling.exponential_mechanism(runs.scores, eta, masses, entropy=entropy)
+        inside = sampling.uniform_below(int(masses[run]), entropy=entropy)
+        return self.at_mass(int(below[run]) + inside)
+
+
+# --- distances ----------------------------------------------------------------------------------
+
+
+def distance_edges(middle: float, octaves: int, *, upwards: bool) -> Floats:
+    """Return the edges of the bins of a side: half octaves, and the distance of 0 if it is there.
+
+    The first is the lower edge of the first bin; what is nearer to the middle is in no bin.
+    """
+    halves = np.arange(2 * (_CENTER - octaves) - 1, 2 * (_CENTER + octaves) + 3)
+    whole, odd = halves // 2, halves % 2
+    edges = np.ldexp(np.where(odd == 1, math.sqrt(2.0), 1.0), whole)
+    if middle != 0.0 and (middle < 0) == upwards and abs(middle) > edges[0]:
+        edges = np.union1d(edges, [abs(middle)])
+    return edges
+
+
+def _reduced(mode: str) -> Callable[[Floats], Floats]:
+    """Return the map of a block of rows to the columns that are learned; row by row."""
+    if mode == "columns":
+        return lambda block: block
+    if mode == "extremes":
+        return lambda block: np.stack([block.min(axis=1), block.max(axis=1)], axis=1)
+    return lambda block: np.abs(block).max(axis=1, keepdims=True)
+
+
+def _bins(distance: Floats, edges: Floats) -> Ints:
+    """Return the bins of the distances beyond the first edge; the last one has no end."""
+    cell = np.searchsorted(edges, distance[distance > edges[0]], side="left") - 1
+    found: Ints = np.minimum(cell, edges.size - 2)
+    return found
+
+
+def distance_counts(
+    rows: Rows, image: Callable[[Floats], Floats], middles: Floats, edges: list[list[Floats]]
+) -> list[Ints]:
+    """Count each column's distances from its middle, by side; a bin holds its outer edge.
+
+    Returns
+    -------
+    counts : list of ndarray
+        Of the bins of the low side and then of the high side, one array a column. A row adds one to
+        one bin of each column, or to none.
+    """
+    sizes = [[side.size - 1 for side in pair] for pair in edges]
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        for j, column in enumerate(image(block).T):
+            below, above = edges[j]
+            bins = [
+                _bins(middles[j] - column, below),
+                _bins(column - middles[j], above) + below.size - 1,
+            ]
+            totals[j] += np.bincount(np.concatenate(bins), minlength=sum(sizes[j]))
+
+    return stats.fold(rows, add, lambda: [np.zeros(sum(pair), dtype=np.int64) for pair in sizes])
+
+
+def outside_counts(rows: Rows, low: Floats, high: Floats) -> Ints:
+    """Count the rows outside the bounds, column by column."""
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        totals[0] += ((block < low) | (block > high)).sum(axis=0)
+
+    (counts,) = stats.fold(rows, add, lambda: [np.zeros(low.size, dtype=np.int64)])
+    return counts
+
+
+# --- the door -----------------------------------------------------------------------------------
+
+
+class BoundsDoors(QuantileDoors):
+    """Doors that learn bounds; see the module."""
+
+    learned: LearnedBox | None = None
+
+    def learn_box(
+        self, share: Share = None, *, n: float | None = None, audit: bool = True
+    ) -> LearnedBox:
+        """Learn bounds of every column privately; always returns something usable.
+
+        What it takes of the allowance follows rows times epsilon: much where that is little, and
+        less the more there are. The rest is for what is asked next.
+        Guarantee: of the medians, that of `quantiles`; a row adds one to one bin of each column's
+        counts, L1 d, L2 sqrt(d) (A), 2 d and sqrt(2 d) (R); it is outside or not in each
+        column, L1 d, L2 sqrt(d), under both relations.
+
+        Parameters
+        ----------
+        share : float, default=None
+            At most so much of the session's allowance is taken; None for what the plan says.
+        n : float, default=None
+            The number of rows, where it has been released before.
+        audit : bool, default=True
+            Count the rows outside, which errors need; without it, they are all NaN.
+
+        Returns
+        -------
+        box : LearnedBox
+            Also kept as ``learned``.
+        """
+        whole = self._fraction(Fraction(1))
+        if n is None:
+            n = self._counted_rows()
+        level = self.level(whole)
+        plan = plan_learning(n, self.n_features, level, self.adjacency, pure=self.pure, audit=audit)
+        plan = plan.within(self.rest if share is None else min(self._fraction(share), self.rest))
+        lattice = FloatLattice(plan.octaves)
+        image = _reduced(plan.mode)
+        d = {"columns": self.n_features, "extremes": 2, "largest": 1}[plan.mode]
+        middles = self._medians(lattice, image, d, plan.location)
+        if plan.shape:
+            box = self._shaped(plan, n, image, middles)
+        else:
+            reach = 4.0 * np.maximum(np.abs(middles), 1.0)
+            box = _unsound(middles - reach, middles + reach, middles, n)
+        if plan.mode != "columns":
+            box = _for_all(box, plan.mode, self.n_features, n)
+        elif plan.audit:
+            box = self._audited(box, plan.audit)
+        else:
+            box = changed(box, sound=np.zeros(d, dtype=bool))
+        self.learned = box
+        return box
+
+    def _counted_rows(self) -> float:
+        """Return the number of rows: public, or released for a small share."""
+        if self._replace:
+            return max(float(self._rows._n), 1.0)
+        exact = np.array([self._rows._n], dtype=np.int64)
+        noisy, _ = self.scalars("count", exact, 1, 1, Fraction(1, 50 if self.pure else 100))
+        return max(float(noisy[0]), 1.0)
+
+    def _medians(
+        self, lattice: FloatLattice, image: Callable[[Floats], Floats], d: int, share: Fraction
+    ) -> Floats:
+        """Release a point amid the rows of each column, of `image`."""
+        fraction, epsilon = self._take(share, "locations")
+        (one,) = self._rounds(recursion([_MEDIAN]), fraction, epsilon, d)
+        eta = one.etas[0]
+        n = self._rows._n
+        values = np.empty(d)
+        together = max(1, _COLUMN_VALUES // max(n, 1))
+        for first in range(0, d, together):
+            features = range(first, min(first + together, d))
+            columns = np.empty((len(features), n), dtype=np.int64)
+            with np.errstate(all="ignore"):
+                for start, stop in self._rows.spans():
+                    block = image(self._rows.block(start, stop))
+                    for i, j in enumerate(features):
+                        columns[i, start:stop] = lattice.number(block[:, j])
+            for i, j in enumerate(features):
+                runs = score_runs(np.sort(columns[i]), 0, lattice.size - 1, _MEDIAN)
+                # The number of runs tells of the rows: on a tape they are one object.
+                exact = np.empty(1, dtype=object)
+                if current_tape() is not None:
+                    exact[0] = [runs]
+
+                def draw(runs: Runs = runs) -> NDArray:
+                    return np.array([lattice.choose(runs, eta, self._entropy)], dtype=np.int64)
+
+                name = "location" if d == 1 else f"location, feature {j}"
+                found = self._log(name, exact, one.loss, one.distance, draw, (1,))
+                values[j] = lattice.value(int(found[0]))
+        moved = 1.0 if self._replace else 0.5
+        scale = float(1 / (2 * eta))
+        self._record("locations", "exponential mechanism", "ranks", moved, scale, fraction)
+        return values
+
+    def _shaped(
+        self,
+        plan: LearningPlan,
+        n: float,
+        image: Callable[[Floats], Floats],
+        middles: Floats,
+    ) -> LearnedBox:
+        """Release counts of distances, and again where they leave doubts; return the box."""
+        d = middles.size
+        edges = [
+            [distance_edges(m, plan.octaves, upwards=up) for up in (False, True)]
+            for m in middles.tolist()
+        ]
+        exact = distance_counts(self._rows, image, middles, edges)
+        every = list(range(d))
+        noisy, std = self._counted("distances", exact, every, plan.shape)
+        counts, stds = noisy, np.full(d, std)
+
+        def ends(j: int, left: Fraction) -> list[End]:
+            each = self._each(left, d)
+            m = float(middles[j])
+            sizes = [side.size - 1 for side in edges[j]]
+            found = []
+            for side in (0, 1):
+                part = counts[j][: sizes[0]] if side == 0 else counts[j][sizes[0] :]
+                towards_zero = m != 0.0 and (m < 0) == (side == 1)
+                found.append(
+                    end_of_side(
+                        part, edges[j][side][1:], m, float(stds[j]), gaussian=not self.pure,
+                        balance=1.0 / each, zero=abs(m) if towards_zero else 0.0,
+                        few=plan.few, chance=min(1.0, 10.0 / d),
+                    )
+                )  # fmt: skip
+            return found
+
+        left = max(self.rest - plan.audit, Fraction(1, 100))
+        found = [ends(j, left) for j in every]
+        if plan.doubt:
+            each = self._each(left, d)
+            noise = (math.sqrt(2.0) if self.pure else 1.0) * (2.0 if self._replace else 1.0) / each
+            doubtful = [
+                j for j in every if _is_doubtful(_box(middles[j : j + 1], [found[j]], n), noise)
+            ]
+            if doubtful:
+                share = plan.doubt * Fraction(len(doubtful), d)
+                again, std = self._counted("distances, again", exact, doubtful, share)
+                left = max(left - share, Fraction(1, 100))
+                for i, j in enumerate(doubtful):
+                    total = stds[j] ** 2 + std**2
+                    # Weighted by precision; without noise, as it is.
+                    w = std**2 / total if total > 0 else 0.5
+                    counts[j] = w * counts[j] + (1.0 - w) * again[i]
+                    stds[j] *= std / math.sqrt(total) if total > 0 else 1.0
+                    found[j] = ends(j, left)
+        box = _box(middles, found, n)
+        # A group of rows far beyond the end is seen if it is clear of the noise.
+        unseen = np.array([_clear(s, gaussian=not self.pure) for s in stds])
+        sound = box.sound & (unseen <= _VISIBLE * n)
+        if plan.few:
+            cap = 64.0 * np.maximum(np.abs(middles), 1.0)
+            box = changed(box, low=np.maximum(box.low, -cap), high=np.minimum(box.high, cap))
+        return changed(box, sound=sound)
+
+    def _each(self, share: Fraction, d: int) -> float:
+        """Return the epsilon, or mu, of one of d columns in a share."""
+        level = self.level(share)
+        return level / d if self.pure else level / math.sqrt(d)
+
+    def _counted(
+        self, name: str, exact: list[Ints], columns: list[int], share: Fraction
+    ) -> tuple[list[Floats], float]:
+        """Release the counts of some columns; return them column by column, and their noise."""
+        flat = np.concatenate([exact[j] for j in columns])
+        size = stats.histogram_sensitivity(len(columns), self.adjacency)
+        noisy, std = self.scalars(name, flat, size, size, share)
+        cuts = np.cumsum([exact[j].size for j in columns])[:-1]
+        return [part.astype(np.float64) for part in np.split(noisy, cuts)], std
+
+    def _audited(self, box: LearnedBox, share: Fraction) -> LearnedBox:
+        """Release how many rows are outside, and say which columns' ends do not explain them."""
+        d = box.low.size
+        exact = outside_counts(self._rows, box.low, box.high)
+        noisy, std = self.scalars("rows outside", exact, d, d, share)
+        outside = noisy.astype(np.float64)
+        rows = box.rows.sum(axis=0)
+        margin = std * (3.2 / math.sqrt(2.0) if self.pure else 2.6)
+        factor = np.maximum(1.0, outside / np.maximum(rows, 1.0))
+        return changed(box, factor=factor, sound=box.sound & (outside <= rows + margin))
+
+
+def _box(middles: Floats, ends: list[list[End]], n: float) -> LearnedBox:
+    """Return the box of the ends of each column; where there are none, it reaches to 0 or to 1."""
+    reach = np.array([[end.reach for end in pair] for pair in ends]).T
+    low, high = middles - reach[0], middles + reach[1]
+    alone = np.array([pair == [NO_END, NO_END] for pair in ends])
+    high = np.where(alone, np.where(middles == 0.0, 1.0, np.maximum(middles, 0.0)), high)
+    low = np.where(alone, np.minimum(middles, 0.0), low)
+    return LearnedBox(
+        low=low,
+        high=high,
+        middle=middles.copy(),
+        rows=np.array([[end.rows for end in pair] for pair in ends]).T,
+        slope=np.array([[end.slope for end in pair] for pair in ends]).T,
+        factor=np.ones(middles.size),
+        sound=~alone,
+        n=n,
+    )
+
+
+def _unsound(low: Floats, high: Floats, middles: Floats, n: float) -> LearnedBox:
+    """Return a box of which nothing is claimed."""
+    d = low.size
+    return LearnedBox(
+        low=low,
+        high=high,
+        middle=middles,
+        rows=np.zeros((2, d)),
+        slope=np.full((2, d), math.inf),
+        factor=np.ones(d),
+        sound=np.zeros(d, dtype=bool),
+        n=n,
+    )
+
+
+def _for_all(box: LearnedBox, mode: str, d: int, n: float) -> LearnedBox:
+    """Return one box for all columns, of the rows' extremes or of their largest in size."""
+    high = float(box.high[-1])
+    low = float(box.low[0]) if mode == "extremes" else -high
+    if not low < high:
+        low, high = min(low, high), max(low, high) + 1.0
+    return _unsound(np.full(d, low), np.full(d, high), np.full(d, low / 2 + high / 2), n)
+
+
+def _is_doubtful(box: LearnedBox, noise: float) -> bool:
+    """Say whether the rows beyond weigh much beside the noise of a sum, `noise` half widths."""
+    width = float(box.high[0] / 2 - box.low[0] / 2)
+    return not (bool(box.sound[0]) and float(box.sum_error()[0]) <= 0.4 * noise * width)
