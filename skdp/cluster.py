@@ -66,7 +66,7 @@ class DPKMeans(
     bounds : "private" or pair (low, high), default="private"
         Public bounds of the features in units of X, each a number or an array of shape
         (n_features,), within +-1e100. Rows outside are clipped, never rejected. ``"private"``
-        learns them with 10% of the allowance.
+        learns them, for as much of the allowance as n epsilon over the number of columns demands.
     epsilon : float, default=1.0
         Privacy loss of one fit.
     delta : float, default=0.0
@@ -116,7 +116,7 @@ class DPKMeans(
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (histograms of octaves); the number of rows
+    **Privacy.** *Released*: bounds, if not stated (medians, counts of distances); the row count
     (exact and free under replace-one, else with 2% of the allowance); with more than 12 features
     the mean and the second moment of the rows; then, for ``"tree"``, counts of disjoint boxes,
     once a round, counts and sums of the leaves, and counts and sums of the rows nearest to each

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from sklearn.base import clone
 
 from skdp import PrivacyBudget, kernel
 from skdp.synthetic import DPEmpiricalCDF
-from skdp.synthetic._cdf import grid_between, learning_share, tuned_size
+from skdp.synthetic._cdf import grid_between, tuned_size
 
 A = "add_or_remove_one"
 X = np.random.default_rng(0).beta(2, 5, (4000, 2)) * [1.0, 50.0]
@@ -88,23 +87,22 @@ def test_what_is_released(relation):
     names = [record.name for record in fitted.privacy_.releases]
     counted = ["count"] if relation == A else []
     assert names == [
-        *counted, "octaves by feature",
+        *counted, "locations", "distances",
         "threshold table, feature 0", "threshold table, feature 1",
     ]  # fmt: skip
     assert sum(record.share for record in fitted.privacy_.releases) == pytest.approx(1.0)
     assert budget.spent.epsilon == 1.0
     shares = {record.name: record.share for record in fitted.privacy_.releases}
-    # 10% for bounds are too little for so few rows, but where only half as much noise is needed.
-    # The number of rows is noisy under A.
-    learning = shares["octaves by feature"]
-    assert learning == pytest.approx(0.18 if relation == A else 0.35, abs=0.02)
+    # Where rows are few bounds take half, or what the plan says of n epsilon / d = 500.
+    learning = shares["locations"] + shares["distances"]
+    assert learning == pytest.approx(0.5, abs=0.01)
     whole = 1 - learning - (0.02 if relation == A else 0)
     assert shares["threshold table, feature 1"] == pytest.approx(whole / 2)
     # The rate that the size is chosen for is the one of the release.
     assert 1 / fitted.privacy_.releases[-1].scale == pytest.approx(whole / 4)
     if relation != A:
         assert fitted._column_rate(2, 1000) == pytest.approx(whole / 4)
-    assert fitted._column_rate(2, 1e6) == pytest.approx((0.88 if relation == A else 0.9) / 4)
+    assert fitted._column_rate(2, 1e6) == pytest.approx((0.9 if relation == A else 0.92) / 4)
 
 
 def test_delta_makes_the_choice_cheaper():
@@ -128,17 +126,6 @@ def test_learned_bounds_serve_wherever_an_error_is_promised():
         fitted = clone(estimator).set_params(random_state=seed).fit(rows)
         assert 20 < fitted.grid_[-1, 0] < 200
         assert np.abs(fitted.cdf(at) - (1 - np.exp(-at / 10))).max() < 0.15
-
-
-def test_shares_for_bounds():
-    # A sixth of the rows: 100 of 600, at a share of clear / 100.
-    for pure, clears, shares in (
-        (True, (5, 30, 90), (10, 30, 50)),
-        (False, (30, 50, 90), (10, 25, 50)),
-    ):
-        found = [learning_share(600, clear, pure=pure) for clear in clears]
-        assert found == [Fraction(share, 100) for share in shares]
-    assert learning_share(-3.0, 1.0, pure=True) == Fraction(1, 2)
 
 
 def test_a_table_without_rows():

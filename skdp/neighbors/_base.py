@@ -114,6 +114,8 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         """Return the number of rows: public, or released for a small share."""
         if session.adjacency == "replace_one":
             return float(session.n_rows)
+        if session.learned is not None:
+            return session.learned.n  # released there
         return max(1.0, float(session.count(COUNT_SHARE).value))
 
     # --- after the fit --------------------------------------------------------------------------

@@ -68,9 +68,9 @@ class DPHistogramDensity(BoxDensity):
         of rows (noisy where it is private), epsilon and delta.
     bounds : "private" or tuple (low, high), default="private"
         Box of the density, as numbers or arrays of shape (n_features,), from public knowledge;
-        rows outside are in no cell. ``"private"`` learns it, generously, for 10% of the allowance,
-        which needs n epsilon of about 1,500 for each column (without delta); with fewer rows it may
-        be far off. Not used for edges.
+        rows outside are in no cell. ``"private"`` learns it for at most a fifth of the
+        allowance, which needs n epsilon of about 1,500 for each column (without delta); with fewer
+        rows it may be far off. Not used for edges.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -115,7 +115,7 @@ class DPHistogramDensity(BoxDensity):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (10% of the allowance), under
+    **Privacy.** *Released*: bounds, if not stated (at most 20%), under
     ``"add_or_remove_one"`` with ``bins="auto"`` the number of rows (2%), and the number of rows in
     each cell. *Sensitivity* of the counts: 1 if a row is added or removed; if one is replaced, 2
     in L1 and sqrt(2) in L2. *Mechanism*: discrete Laplace noise, or rounded Gaussian if delta > 0.

@@ -86,7 +86,7 @@ class DPKernelDensity(BoxDensity):
     bounds : "private" or tuple (low, high), default="private"
         Box of the density, as numbers or arrays of shape (n_features,), from public knowledge. A
         row outside counts where it lies: its kernel reaches into the box, or does not.
-        ``"private"`` learns the box, generously, for 10% of the allowance, which needs n epsilon of
+        ``"private"`` learns the box for at most a fifth of the allowance, which needs n epsilon of
         about 1,500 for each column (without delta); with fewer rows it may be far off.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
@@ -142,7 +142,7 @@ class DPKernelDensity(BoxDensity):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (10% of the allowance); under
+    **Privacy.** *Released*: bounds, if not stated (at most 20%); under
     ``"add_or_remove_one"`` the number of rows, with the means and, where noise or bandwidth are
     planned with it, beforehand (2%); and the mean over the rows of features psi(x) = K^(-1/2) k(x),
     k the kernel values at the centres and K those between centres; or, with ``features="cells"``,

@@ -118,9 +118,8 @@ class DPMedian(_SmoothFit):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound, which moves no
-        median that lies within. ``"private"`` learns them, generously, for 10% of the allowance,
-        between -2**40 and 2**40 (about 1.1e12; what is nearer to 0 than 2**-40 is 0 to it). State
-        them for few rows, and for values that are far larger than their differences.
+        median that lies within. ``"private"`` learns them, for at most a fifth of the allowance.
+        State them for few rows.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
         ``"exponential"`` chooses among public candidates by their distance in ranks.
         ``"smooth"`` adds `noise` scaled to the smooth sensitivity. ``"global"`` adds Laplace noise
@@ -180,8 +179,8 @@ class DPMedian(_SmoothFit):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (histograms of octaves, 10% of the
-    allowance), and one value a column. *Sensitivity* of a candidate's score, its distance in
+    **Privacy.** *Released*: bounds, if not stated (a median and counts of distances of each
+    column), and one value a column. *Sensitivity* of a candidate's score, its distance in
     ranks from the median: 1/2 if a row is added or removed, 1 if one is replaced. *Mechanism*:
     the exponential mechanism over all candidates, each column taking an equal part; for
     ``"global"`` discrete Laplace or rounded Gaussian noise at the width of the bounds, for
@@ -313,9 +312,7 @@ class DPQuantile(_SmoothFit):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, generously, for 10% of the allowance, between -2**40 and 2**40 (about 1.1e12; what
-        is nearer to 0 than 2**-40 is 0 to it). State them for few rows, and for values that are
-        far larger than their differences.
+        them, for at most a fifth of the allowance. State them for few rows.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
         ``"exponential"`` chooses among public candidates by their distance in ranks. ``"smooth"``
         adds `noise` scaled to the smooth sensitivity, each level with an equal part of the
@@ -377,8 +374,8 @@ class DPQuantile(_SmoothFit):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (histograms of octaves, 10% of the
-    allowance), and the quantiles. *Mechanism*: the exponential mechanism over all candidates. The
+    **Privacy.** *Released*: bounds, if not stated (a median and counts of distances of each
+    column), and the quantiles. *Mechanism*: the exponential mechanism over all candidates. The
     middle level is chosen first, then the middle ones of the levels on either side, among the rows
     on that side, and so on: floor(log2 m) + 1 rounds with an equal part of the allowance each.
     *Sensitivity* of a candidate's score, its distance in ranks from the quantile: max(q, 1 - q),

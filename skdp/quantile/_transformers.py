@@ -60,9 +60,7 @@ class DPRobustScaler(QuantileFit):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, generously, for 10% of the allowance, between -2**40 and 2**40 (about 1.1e12; what
-        is nearer to 0 than 2**-40 is 0 to it). State them for few rows, and for values that are
-        far larger than their differences.
+        them, for at most a fifth of the allowance. State them for few rows.
     step : float or None, default=None
         Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
         None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple
@@ -111,7 +109,7 @@ class DPRobustScaler(QuantileFit):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (10% of the allowance), and up to three quantiles
+    **Privacy.** *Released*: bounds, if not stated (at most 20%), and up to three quantiles
     a column, as by `DPQuantile`: same *sensitivity*, same *mechanism*. *Charged*: (epsilon,
     delta), once, before any noise, to ``budget``. With ``with_centering=False,
     with_scaling=False`` nothing is released or charged.
@@ -270,9 +268,7 @@ class DPQuantileTransformer(QuantileFit):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, generously, for 10% of the allowance, between -2**40 and 2**40 (about 1.1e12; what
-        is nearer to 0 than 2**-40 is 0 to it). State them for few rows, and for values that are
-        far larger than their differences.
+        them, for at most a fifth of the allowance. State them for few rows.
     step : float or None, default=None
         Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
         None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple
@@ -321,7 +317,7 @@ class DPQuantileTransformer(QuantileFit):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (10% of the allowance), and the inner landmarks
+    **Privacy.** *Released*: bounds, if not stated (at most 20%), and the inner landmarks
     of every column, as by `DPQuantile`: same *sensitivity*, same *mechanism*. *Charged*: (epsilon,
     delta), once, before any noise, to ``budget``.
 

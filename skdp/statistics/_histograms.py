@@ -118,7 +118,7 @@ def histogram(
     bins : int or array-like of float, default=10
         Number of bins of equal width between the bounds, or public edges that increase.
     bounds : "private" or (low, high), default="private"
-        Public bounds; ``"private"`` learns them at a tenth of the allowance. Not used with edges.
+        Public bounds; ``"private"`` learns them. Not used with edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -341,7 +341,7 @@ def subset_sums(
         Public labels, all text or all numbers, for example.
     bounds : "private" or (low, high), default="private"
         Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them at a tenth of the allowance.
+        them: see `Released`, and doc/sharp_edges.md for what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
     n_rows : {"private", "public"}, default="private"

@@ -81,7 +81,7 @@ def var(
         The divisor is the number of rows minus this.
     bounds : "private" or (low, high), default="private"
         Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them at a tenth of the allowance.
+        them: see `Released`, and doc/sharp_edges.md for what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -155,7 +155,7 @@ def std(
         The divisor is the number of rows minus this.
     bounds : "private" or (low, high), default="private"
         Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them at a tenth of the allowance.
+        them: see `Released`, and doc/sharp_edges.md for what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -328,7 +328,7 @@ def covariance(
         The divisor is the number of rows minus this.
     bounds : "private" or (low, high), default="private"
         Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them at a tenth of the allowance.
+        them: see `Released`, and doc/sharp_edges.md for what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -427,7 +427,7 @@ def correlation(
         Private rows, finite numbers; columns are variables.
     bounds : "private" or (low, high), default="private"
         Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them at a tenth of the allowance.
+        them: see `Released`, and doc/sharp_edges.md for what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"

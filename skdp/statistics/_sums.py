@@ -189,7 +189,7 @@ def sum(  # noqa: A001  as numpy's
         0: of each column. None: of all cells.
     bounds : "private" or (low, high), default="private"
         Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them at a tenth of the allowance.
+        them: see `Released`, and doc/sharp_edges.md for what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -262,7 +262,7 @@ def mean(
         0: of each column. None: of all cells.
     bounds : "private" or (low, high), default="private"
         Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them at a tenth of the allowance.
+        them: see `Released`, and doc/sharp_edges.md for what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"

@@ -73,10 +73,10 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, generously, and the grid is coarser then. That takes 10% of the allowance, or up to
-        half of it where rows are few. It needs n epsilon of about 350 for each column, 750 of more
-        than four (without delta; half as much where the number of rows is private): with fewer
-        rows the bounds may be far off, and `expected_error` is 1.
+        them, and the grid is coarser then. That takes up to half of the allowance where rows are
+        few. It needs n epsilon of about 470 for each column (without delta; half as much where the
+        number of rows is private): with fewer rows the bounds may be far off, and
+        `expected_error` is 1.
     n_cells : int, default=1000
         Points of the grid from bound to bound, both included.
     grid : array-like of shape (n_points,), default=None
@@ -133,14 +133,14 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
     Notes
     -----
     **Privacy.** *Released*: the number of rows, if it is private, unless size and bounds (or grid)
-    are stated (2% of the allowance); bounds, if neither they nor a grid are stated (histograms
-    of octaves, 10% to 50%, by the number of rows); and `database_`. *Sensitivity* of a table's
-    score, the largest difference at a grid point between the number of rows below and the share of
-    the table below times the number of rows, rounded up: 1, whether a row is added or removed, or
-    replaced. *Mechanism*: the exponential mechanism over all comb(n_points + size - 1, size)
-    tables, sampled exactly by counting lattice paths; each column takes an equal part; discrete
-    Laplace noise for counts, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta),
-    once, before any noise, to ``budget``.
+    are stated (2% of the allowance); bounds, if neither they nor a grid are stated (a median and
+    counts of distances of each column, up to 50%, by the number of rows); and `database_`.
+    *Sensitivity* of a table's score, the largest difference at a grid point between the number of
+    rows below and the share of the table below times the number of rows, rounded up: 1, whether a
+    row is added or removed, or replaced. *Mechanism*: the exponential mechanism over all
+    comb(n_points + size - 1, size) tables, sampled exactly by counting lattice paths; each column
+    takes an equal part; discrete Laplace noise for counts, or rounded Gaussian noise with delta.
+    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     Nothing raises because of what the rows hold. Without rows, every table is as likely as any
     other.

@@ -22,6 +22,7 @@ from skdp.audit import neighbour_check
 from skdp.budget import PrivacyBudget
 from skdp.kernel import protect, session, statistics
 from skdp.kernel.blocks import BlockDoors
+from skdp.kernel.learning import BoundsDoors
 from skdp.kernel.quantiles import QuantileDoors
 from skdp.kernel.queries import QueryDoors
 from skdp.kernel.small_tables import SmallTableDoors
@@ -252,7 +253,6 @@ NOTHING = np.ones(D), np.zeros(D)
 TWO = kernel.Box([0, 0], [1, 1])
 POLES = np.eye(D)[0], -np.eye(D)[0]
 NORMS = np.ones(D), 9 * np.ones(D)
-OCTAVES = np.array([1.0, 3.0, 40.0]), np.array([-1.0, -9.0, 0.01])
 BOTH, PURE, GAUSS = (0.0, 1e-5), (0.0,), (1e-5,)
 R, A = ("replace_one",), ("add_or_remove_one",)
 
@@ -280,7 +280,6 @@ DOORS = [
     ("tree sums, units", leaf_sums_in_units, BOTH, R + A, CORNERS, 0.99),
     ("tree counts", node_counts, BOTH, R + A, CORNERS, 0.99),
     ("tree sums", leaf_sums, BOTH, R + A, CORNERS, 0.99),
-    ("bounds", lambda s: s.learn_bounds(0.5)[0], BOTH, R + A, OCTAVES, 0.99),
     ("norm bound", lambda s: s.learn_norm_bound(0.0, 0.5), BOTH, R + A, NORMS, 0.99),
     ("norms below", lambda s: s.norms_below(0.0, 5.0).value, BOTH, R + A, NORMS, 0.99),
     ("median", lambda s: s.quantile(box(s), 0.5).value, BOTH, R + A, CORNERS, 0.99),
@@ -328,6 +327,7 @@ LOPSIDED = np.repeat([[0.0], [1.0]], [2, 5], axis=0)
 ENDS = np.repeat([-1.0, 1.0], [2, 3])[:, None] * ONES
 TWENTY = np.zeros((20, 1))
 OF_THREE = np.array([[0.0], [0.0], [1.0]])
+FAR = np.append(np.zeros((400, 1)), [[1e6]], axis=0)
 
 
 def smooth(**options):
@@ -377,6 +377,8 @@ WHOLE = [
     ("quantiles, 9 of 10", levels(0.9), BOTH, *A, np.append(TWENTY, [[1.0]], axis=0), TWENTY, 0.99),
     ("quantiles, of integers", levels(0.5, step=1.0), BOTH, *R, OF_THREE, -OF_THREE, 0.49),
     ("quantiles, three", levels([0.25, 0.5, 0.75]), BOTH, *R, ENDS, MEDIAN_ENDS, 0.49),
+    ("learned bounds", lambda s: s.learn_box().low, BOTH, *R, FAR, -FAR, 0.99),
+    ("learned bounds, a row less", lambda s: s.learn_box().low, BOTH, *A, FAR, FAR[:-1], 0.99),
     ("noisy quantiles", lambda s: s.noisy_quantiles(s.box(-1, 1), 0.5).value, BOTH, *R, ENDS,
      MEDIAN_ENDS, 0.99),
     ("noisy quantiles, a row less", lambda s: s.noisy_quantiles(s.box(-1, 1), 0.5).value, BOTH, *A,
@@ -446,8 +448,8 @@ def test_a_sensitivity_is_attained_by_whole_tables(name, ask, delta, relation, X
 def test_every_door_of_these_files_is_here(monkeypatch):
     """A door that takes a share is asked above."""
     asked, doors = set(), set()
-    kinds = BlockDoors, QuantileDoors, QueryDoors, SmallTableDoors, SmoothDoors, SparseVectorDoors
-    for kind in (*kinds, WorkloadDoors):
+    kinds = BlockDoors, BoundsDoors, QuantileDoors, QueryDoors, SmallTableDoors, SmoothDoors
+    for kind in (*kinds, SparseVectorDoors, WorkloadDoors):
         for name, door in list(vars(kind).items()):
             if name.startswith("_") or not callable(door) or name == "smooth_noise":
                 continue

@@ -314,35 +314,6 @@ def test_a_flat_quantile_box_and_a_flat_tree_do_not_fail():
     assert np.isfinite(tree.sums(np.arange(8, 16), 0.5)[1].value).all()
 
 
-# --- learned bounds ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("delta", DELTAS)
-def test_learned_bounds_cover_the_data_to_an_octave(adjacency, delta):
-    rng = np.random.default_rng(0)
-    data = np.column_stack(
-        [rng.uniform(100, 200, 5000), rng.normal(0, 3, 5000), -rng.uniform(0.6, 0.9, 5000)]
-    )
-    session = open_session(data, epsilon=1.0, delta=delta, adjacency=adjacency)
-    low, high = session.learn_bounds(0.5)
-    assert low[0] == 64 and high[0] == 256
-    assert -16 <= low[1] <= -4 and 4 <= high[1] <= 16
-    assert low[2] == -1 and high[2] == -0.5
-    radius = session.learn_norm_bound([150, 0, 0], 0.5)
-    assert 40 < radius < 80
-
-
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("value", [0.0, 7.0, -7.0, 1e300, 5e-324])
-def test_learning_from_almost_nothing_gives_something_finite(adjacency, delta, value):
-    session = open_session(np.full((20, 3), value), epsilon=1e-3, delta=delta, adjacency=adjacency)
-    low, high = session.learn_bounds(0.5)
-    assert np.isfinite(low).all() and np.isfinite(high).all() and np.all(low < high)
-    assert 0 < session.learn_norm_bound(0.0, 0.5) < math.inf
-
-
 # --- scores --------------------------------------------------------------------------------------
 
 
@@ -474,7 +445,7 @@ def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, ad
         s.gram(ball, 0.01).second_moment,
         s.gram(ball, 0.01, noise="wishart").second_moment,
         s.gram(ball, 0.01, noise="laplace").second_moment,
-        *s.learn_bounds(0.01),
+        s.learn_box(0.01).low,
         s.learn_norm_bound(0, 0.01),
     ]
     assert all(np.isfinite(v).all() for v in values)
