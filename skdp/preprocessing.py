@@ -291,6 +291,7 @@ class DPStandardScaler(Scaler):
         -------
         error : float
             Exact under ``"replace_one"``; else of a column whose mean is the middle of its bounds.
+            Of the noise alone: with learned bounds, what they clip comes on top.
             Zero if nothing is released.
 
         Examples

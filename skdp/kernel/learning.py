@@ -29,6 +29,7 @@ from skdp.kernel.protect import Floats
 from skdp.kernel.quantiles import QuantileDoors, Runs, recursion, score_runs
 from skdp.kernel.release import Share
 from skdp.kernel.rows import Rows
+from skdp.kernel.samples import RATE_BITS, draw_poisson
 from skdp.kernel.tape import current_tape
 
 __all__ = ["BoundsDoors", "FloatLattice", "LearningPlan", "plan_learning"]
@@ -46,7 +47,9 @@ _FEW = 600  # below it, bounds stay near what was seen
 _LEAST = 60  # below it, nothing but a point amid the rows is learned
 _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
-_COLUMN_VALUES = 2**22
+_COLUMN_VALUES = 2**18  # values that are read from the rows at once: 2 MB
+_RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
+_MANY = 2**17  # rows of which a random part serves
 
 
 # --- planning -----------------------------------------------------------------------------------
@@ -142,7 +145,8 @@ def plan_learning(
     if size < _LEAST * ease:
         location, shape, doubt = 0.5, 0.0, 0.0
     elif pure:
-        location = min(max(150 / eased, 0.03 if eased < 20_000 else 0.01), 0.2)
+        rows = 150 if audit else 75
+        location = min(max(rows / eased, 0.03 if eased < 20_000 else 0.01), 0.2)
         both = min(max(0.5 * (1200 / eased) ** 0.45, 0.07), 0.5)
         shape = min(max(650 / eased, 0.07), both)
         doubt = both - shape if audit else 0.0
@@ -351,15 +355,14 @@ class BoundsDoors(QuantileDoors):
             Also kept as ``learned``.
         """
         whole = self._fraction(Fraction(1))
-        if n is None:
-            n = self._counted_rows()
+        n = self._counted_rows() if n is None else max(n, 1.0)
         level = self.level(whole)
         plan = plan_learning(n, self.n_features, level, self.adjacency, pure=self.pure, audit=audit)
         plan = plan.within(self.rest if share is None else min(self._fraction(share), self.rest))
         lattice = FloatLattice(plan.octaves)
         image = _reduced(plan.mode)
         d = {"columns": self.n_features, "extremes": 2, "largest": 1}[plan.mode]
-        middles = self._medians(lattice, image, d, plan.location)
+        middles = self._medians(lattice, image, d, plan.location, n)
         if plan.shape:
             box = self._shaped(plan, n, image, middles)
         else:
@@ -383,23 +386,27 @@ class BoundsDoors(QuantileDoors):
         return max(float(noisy[0]), 1.0)
 
     def _medians(
-        self, lattice: FloatLattice, image: Callable[[Floats], Floats], d: int, share: Fraction
+        self,
+        lattice: FloatLattice,
+        image: Callable[[Floats], Floats],
+        d: int,
+        share: Fraction,
+        n_known: float,
     ) -> Floats:
-        """Release a point amid the rows of each column, of `image`."""
+        """Release a point amid the rows of each column, of `image`.
+
+        Of very many rows, which need not be in memory, a random part.
+        """
         fraction, epsilon = self._take(share, "locations")
         (one,) = self._rounds(recursion([_MEDIAN]), fraction, epsilon, d)
         eta = one.etas[0]
-        n = self._rows._n
+        wanted = max(_MANY, math.ceil(_RANKS / (2 * eta)))
+        part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
         values = np.empty(d)
-        together = max(1, _COLUMN_VALUES // max(n, 1))
+        together = max(1, int(_COLUMN_VALUES / min(n_known, wanted)))
         for first in range(0, d, together):
             features = range(first, min(first + together, d))
-            columns = np.empty((len(features), n), dtype=np.int64)
-            with np.errstate(all="ignore"):
-                for start, stop in self._rows.spans():
-                    block = image(self._rows.block(start, stop))
-                    for i, j in enumerate(features):
-                        columns[i, start:stop] = lattice.number(block[:, j])
+            columns = self._numbers(lattice, image, features, part)
             for i, j in enumerate(features):
                 runs = score_runs(np.sort(columns[i]), 0, lattice.size - 1, _MEDIAN)
                 # The number of runs tells of the rows: on a tape they are one object.
@@ -417,6 +424,24 @@ class BoundsDoors(QuantileDoors):
         scale = float(1 / (2 * eta))
         self._record("locations", "exponential mechanism", "ranks", moved, scale, fraction)
         return values
+
+    def _numbers(
+        self,
+        lattice: FloatLattice,
+        image: Callable[[Floats], Floats],
+        features: range,
+        part: Fraction,
+    ) -> list[Ints]:
+        """Return the numbers of the candidates of some columns, of a random part of the rows."""
+        found: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in features]
+        with np.errstate(all="ignore"):
+            for start, stop in self._rows.spans():
+                block = image(self._rows.block(start, stop))
+                if part < 1:
+                    block = block[draw_poisson(len(block), part, self._entropy)]
+                for numbers, j in zip(found, features, strict=True):
+                    numbers.append(lattice.number(block[:, j]))
+        return [np.concatenate(numbers) for numbers in found]
 
     def _shaped(
         self,

@@ -27,8 +27,8 @@ __all__ = ["DPEmpiricalCDF"]
 Floats = NDArray[np.float64]
 
 COUNT_SHARE = Fraction(1, 50)  # of the allowance, for a private number of rows, which plans
-MOST_LEARNING = Fraction(1, 2)  # of the allowance, for bounds
-_SEEN = 0.13  # of the rows: a group with so many should be seen when bounds are learned
+MOST_LEARNING = Fraction(7, 20)  # of the allowance, for bounds
+_SEEN = 1 / 6  # of the rows: a group with so many should be seen when bounds are learned
 _DEFAULT_CELLS = 1000
 
 
@@ -73,7 +73,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
     bounds : "private" or tuple (low, high), default="private"
         Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
         from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, and the grid is coarser then. That takes up to half of the allowance where rows are
+        them, and the grid is coarser then. That takes up to 35% of the allowance where rows are
         few. It needs n epsilon of about 470 for each column (without delta; half as much where the
         number of rows is private): with fewer rows the bounds may be far off, and
         `expected_error` is 1.
@@ -134,7 +134,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
     -----
     **Privacy.** *Released*: the number of rows, if it is private, unless size and bounds (or grid)
     are stated (2% of the allowance); bounds, if neither they nor a grid are stated (a median and
-    counts of distances of each column, up to 50%, by the number of rows); and `database_`.
+    counts of distances of each column, up to 35%, by the number of rows); and `database_`.
     *Sensitivity* of a table's score, the largest difference at a grid point between the number of
     rows below and the share of the table below times the number of rows, rounded up: 1, whether a
     row is added or removed, or replaced. *Mechanism*: the exponential mechanism over all
@@ -314,7 +314,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough. It is a bound for
         any rows and all columns together; most fits are several times closer. Where bounds are
-        learned, it holds for the column as clipped to them, and is 1 unless a group with an eighth
+        learned, it holds for the column as clipped to them, and is 1 unless a group with a sixth
         of the rows would stand clear of the noise.
 
         Parameters

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from skdp import kernel
-from skdp.kernel import groups, mechanisms, protect, statistics
+from skdp.kernel import groups, learning, mechanisms, protect, statistics
 from skdp.kernel import rows as rows_module
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -108,6 +108,8 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
     centers = np.array([[0.0, 0, 0], [1, 1, 0], [-1, 0, 0.5]])
     geometry = statistics.tree_geometry(box.half, 9)
 
+    edges = [[learning.distance_edges(0.0, 12, upwards=up) for up in (False, True)]] * 3
+
     def everything(X):
         rows = rows_of(X)
         table = statistics.cell_table(rows, box, geometry)
@@ -120,7 +122,8 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
             *statistics.exact_moments(rows, kernel.ScaledBox(box.low, box.high)),
             *groups.center_sums(rows, box, centers, np.array([1e-3, 1e-5, 1e-4]), 50_000),
             groups.square_sums(rows, box, centers, 2**20),
-            *statistics.exponent_histograms(rows),
+            *learning.distance_counts(rows, lambda block: block, np.zeros(3), edges),
+            learning.outside_counts(rows, box.low / 2, box.high / 2),
             statistics.norm_histogram(rows, np.zeros(3)),
             statistics.grid_histograms(rows, box, 100),
             table.counts,
@@ -303,21 +306,6 @@ def test_the_tree_cuts_the_nominally_longest_side_whatever_the_grid_of_a_column(
     for view in (common, own):
         dims = statistics.tree_geometry(view.half, 7, view.grid).split_dims
         assert dims.tolist() == [1, 1, 1, 1, 1, 0, 1]
-
-
-@settings(max_examples=100, deadline=None)
-@given(x=arrays(float, 5, elements=ANY_FLOAT))
-def test_exponent_codes_place_each_value_in_its_bin(x):
-    lower, upper = statistics.exponent_edges()
-    codes = statistics._exponent_codes(x)
-    limit = 2.0**statistics.EXPONENTS
-    for value, code in zip(x, codes, strict=True):
-        if abs(value) >= limit:
-            assert code in (0, lower.size - 1)
-        elif value > 0:
-            assert lower[code] <= value < upper[code] or code == lower.size // 2
-        else:
-            assert lower[code] <= value <= upper[code]
 
 
 @settings(max_examples=200, deadline=None)
