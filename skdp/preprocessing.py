@@ -232,8 +232,8 @@ class DPStandardScaler(Scaler):
                     self.scale_ = np.where(scale > 0.0, scale, 1.0)
                     # The floor is no estimate: it may be as far off as the root of the variance.
                     lifted = np.sqrt(np.maximum(variance, floor)) - np.sqrt(variance)
-                    error = root_error(variance, variance_error) + lifted / 3.0
-                    self.scale_std_error_ = finite(error * half_width)
+                    error = root_error(self.var_, self.var_std_error_) + lifted / 3.0 * half_width
+                    self.scale_std_error_ = finite(error)
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
