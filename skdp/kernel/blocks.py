@@ -77,6 +77,9 @@ def _flat(y: Any) -> tuple[NDArray, str]:
                 # Objects: a common dtype would be decided by all labels, one could turn the others
                 # to text.
                 labels = object_rows(y)
+            elif hasattr(y, "column_names"):  # a pyarrow table, of one column
+                (column,) = y.columns
+                labels = object_rows(column.to_pylist())
             elif hasattr(y, "to_pylist"):  # pyarrow, whose arrays depend on what is missing
                 labels = object_rows(y.to_pylist())
             elif hasattr(y, "to_numpy"):
