@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from skdp.audit._compare import difference
 from skdp.audit._subject import Subject, fitted_clone, subject_of
+from skdp.budget import exact
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel.tape import Tape, record, replay
 
@@ -48,6 +50,32 @@ def _outputs(estimator: Any, X: Any, y: Any) -> dict[str, Any]:
     return answers
 
 
+def _check_sessions(subject: Subject, estimator: Any, tape: Tape, charged: list[Any]) -> None:
+    """Check that every session that released something was paid for, by whom the fit names.
+
+    An estimator without a budget has nobody who pays: then its stated price has to cover them all.
+    """
+    used = [session for session in tape.sessions if session.releases]
+    if subject.budgets:
+        own = list(subject.budgets.values())
+        for session in used:
+            if session.budget is None or not any(session.budget is budget for budget in own):
+                raise AssertionError(
+                    f"a session of {session.estimator!r} was opened on no budget of the estimator's"
+                )
+    costs = [entry[0] for entry in charged if isinstance(entry, tuple)]
+    if subject.budgets and len(costs) < len(used):
+        raise AssertionError("there are more sessions than charges")
+    price = estimator.privacy_cost() if hasattr(estimator, "privacy_cost") else None
+    for name in ("epsilon", "delta"):
+        spent = sum((exact(getattr(session.cost, name)) for session in used), start=Fraction(0))
+        paid = sum((exact(getattr(cost, name)) for cost in costs), start=Fraction(0))
+        if subject.budgets and spent > paid:
+            raise AssertionError(f"sessions may lose more {name} than the budget was charged")
+        if price is not None and spent > exact(getattr(price, name)):
+            raise AssertionError(f"sessions may lose more {name} than privacy_cost() says")
+
+
 def _class_data(estimator: Any) -> dict[str, Any]:
     """Return what is stored on the classes of an estimator and of its steps, by name."""
     steps = [estimator]
@@ -78,6 +106,8 @@ def replay_check(
     kernel returns the recorded releases, whatever the rows. Then everything that can be seen of
     the two must be the same to the last bit: all attributes, private ones and the certificate
     included, warnings, charges, and what `predict`, `transform` and the like say about public rows.
+    Every session that the fit opened has to be charged to the estimator's budget, whole, and be
+    within what `privacy_cost` says.
     Arrays are compared with their layout and with the memory that they are views of; what cannot be
     looked into (a lock, an open file, a traceback) counts as different.
 
@@ -167,6 +197,7 @@ def replay_check(
         _compare(answers[name], answers_other[name], f"{name}(X_public)")
     for name, value in _class_data(second).items():
         _compare(on_classes.get(name), value, name)
+    _check_sessions(subject, first, tape, charged)
 
 
 # --- neighbours -------------------------------------------------------------------------------

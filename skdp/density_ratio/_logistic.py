@@ -336,8 +336,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         Returns
         -------
         error : float
-            Unit: the logarithm of a weight. The standard deviation of the noise, root mean square
-            over the public rows, relative to their mean. It does not depend on the private rows.
+            Root mean square over the public rows, relative to their mean.
 
         Examples
         --------

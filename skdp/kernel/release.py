@@ -47,7 +47,7 @@ from skdp.kernel import calibration, sampling
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.kernel.protect import Floats
 from skdp.kernel.rows import Rows
-from skdp.kernel.tape import Entry, current_tape
+from skdp.kernel.tape import Entry, Opened, current_tape
 
 __all__ = ["Meter", "Release"]
 
@@ -175,6 +175,10 @@ class Meter:
             _failpoint("before_charge")
             self._charge = budget.charge(cost, estimator=estimator, seeded=self.seeded)
             _failpoint("after_charge")
+        self._opened = Opened(estimator, cost, budget)
+        tape = current_tape()
+        if tape is not None:
+            tape.sessions.append(self._opened)
 
     def __copy__(self) -> Any:
         raise PrivacyLeakError("a session cannot be copied: both would spend one charge")
@@ -309,6 +313,7 @@ class Meter:
             _failpoint("after_noise")
         if tape is not None:
             tape.entries.append(Entry(name, exact.copy(), sensitivity, distance, released.copy()))
+        self._opened.releases += 1
         self._history.update(name.encode())
         self._history.update(repr(released.tolist()).encode())
         return released

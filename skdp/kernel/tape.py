@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.budget import Cost, PrivacyBudget
 from skdp.exceptions import PrivacyLeakError
 
-__all__ = ["Entry", "Tape", "current_tape", "record", "replay"]
+__all__ = ["Entry", "Opened", "Tape", "current_tape", "record", "replay"]
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,34 @@ class Entry:
 
 
 @dataclass
+class Opened:
+    """One session: what it may lose, and who paid for it.
+
+    Attributes
+    ----------
+    estimator : str
+    cost : Cost
+    budget : PrivacyBudget or None
+        That the cost was charged to; None if nobody counts it.
+    releases : int
+        How many it has made so far; one that makes none costs nothing.
+    """
+
+    estimator: str
+    cost: Cost
+    budget: PrivacyBudget | None
+    releases: int = 0
+
+
+@dataclass
 class Tape:
-    """The releases of everything that ran while the tape was active, in order."""
+    """The releases of everything that ran while the tape was active, in order.
+
+    `sessions` has every session that was opened meanwhile, whoever opened it.
+    """
 
     entries: list[Entry] = field(default_factory=list)
+    sessions: list[Opened] = field(default_factory=list)
     source: list[Entry] | None = None  # recorded entries to be replayed
 
     def next_released(self, name: str, shape: tuple[int, ...]) -> NDArray | None:

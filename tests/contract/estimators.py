@@ -1,13 +1,15 @@
 """Every estimator under the contract, and the one table of failures that are expected.
 
-A new estimator joins by an entry in `CASES`; nothing else in this folder names estimators, except
-for the worst pairs of `test_neighbour` and `test_audit`, which are theirs.
+A new estimator joins by an entry in `CASES`, a new function of `skdp.statistics` by one in `CALLS`;
+nothing else in this folder names them, except for the worst pairs of `test_neighbour` and
+`test_audit`, which are theirs. `test_complete` walks the package for what is missing here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from sklearn.preprocessing import SplineTransformer
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import validate_data
 
-from skdp import kernel
+from skdp import kernel, statistics
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
@@ -216,6 +218,8 @@ class Case:
         Of two samples, and of labels: what scikit-learn's checks run on, since they bring any y.
     labels : callable or None
         From rows to their private labels, each decided by its row.
+    relations : tuple of str
+        Under which there are releases; a function may have none, or no meaning, under the other.
     """
 
     name: str
@@ -225,6 +229,7 @@ class Case:
     samples: bool = False
     marked: Callable[..., Any] | None = None
     labels: Callable[[np.ndarray], np.ndarray] | None = None
+    relations: tuple[str, ...] = RELATIONS
 
     def checked(self, **privacy: Any) -> Any:
         """Return what scikit-learn's checks run on."""
@@ -391,22 +396,11 @@ CASES = (
     _ratio("ulsif_basis", **SPLINES),
     Case("logistic", DPLogisticRatio, sklearn=True, samples=True, marked=MarkedDPLogisticRatio),
     Case("logistic_stated", lambda **p: DPLogisticRatio(0.1, bounds=(-1, 1), **p), samples=True),
-    _checked(
-        "vote", CheckedVote, LogisticRegression(), _two, classes=["no", "yes"], aggregate="vote"
-    ),
-    _aggregate("scores", LogisticRegression(), _two, classes=["no", "yes"], aggregate="scores"),
-    _aggregate(
-        "scores_of_three",
-        DecisionTreeClassifier(max_depth=2),
-        _three,
-        classes=[0, 1, 2],
-        n_blocks="auto",
-    ),
+    _checked("vote", CheckedVote, LogisticRegression(), _two, classes=["no", "yes"]),
     _aggregate(
         "vote_of_three",
         DecisionTreeClassifier(max_depth=2),
         _three,
-        aggregate="vote",
         classes=[0, 1, 2],
         student=LogisticRegression(),
         n_blocks="auto",
@@ -473,6 +467,101 @@ CASES = (
         sklearn=True,
         marked=lambda **p: PrivateMultiplicativeWeights(HALVES, n_updates=2, **p),
     ),
+)
+
+
+class Called(PrivateMixin, BaseEstimator):
+    """A function of `skdp.statistics` as an estimator: its fit keeps what a call returns."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        options: Any = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.function = function
+        self.options = options
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Called:
+        with self._all_or_nothing():
+            privacy = {name: getattr(self, name) for name in ("epsilon", "delta", "budget")}
+            self.released_ = self.function(
+                X, random_state=self.random_state, **privacy, **(self.options or {})
+            )
+            self.privacy_ = self.released_.privacy
+        return self
+
+
+def _call(name: str, function: Any = None, *, relations: Any = RELATIONS, **options: Any) -> Case:
+    function = function or getattr(statistics, name)
+    if options.get("bounds") is None:
+        options.pop("bounds", None)
+    else:
+        name += "_stated"
+    return Case(
+        f"statistics.{name}", lambda **p: Called(function, options, **p), relations=relations
+    )
+
+
+def _of_columns(name: str, n: int | None, *arguments: Any) -> Callable[..., Any]:
+    """Return a call on the first n columns (None: on one as a flat sequence); its first result."""
+
+    def call(X: Any, **options: Any) -> Any:
+        table = np.asarray(X)
+        columns = table[:, 0] if n is None else table[:, :n]
+        return getattr(statistics, name)(columns, *arguments, **options)[0]
+
+    return call
+
+
+def _asked(X: Any, **options: Any) -> Any:
+    with statistics.query_session(X, n_queries=2, **options) as session:
+        session.ask(lambda row: row[0] > 0)
+        return session.ask(lambda row: row[1] ** 2)
+
+
+def _subset(X: Any, **options: Any) -> Any:
+    return statistics.subset_sums(X, _three(np.asarray(X)), classes=[0, 1, 2], **options)
+
+
+def _path(X: Any, **options: Any) -> Any:
+    """Return the cost of a tree in a cycle of many edges, with the first column as weights."""
+    n = min(len(X), 6)
+    edges = [[i % n, (i + 1) % n] for i in range(len(X))]
+    return statistics.mst_cost(n, edges, np.asarray(X)[:, 0], 1.0, **options)
+
+
+UNIT = (-1, 1)
+
+CALLS = (
+    _call("count", relations=("add_or_remove_one",)),
+    _call("count_nonzero"),
+    _call("count_nonzero_of_rows", partial(statistics.count_nonzero, axis=None)),
+    _call("sum"),
+    _call("sum", bounds=UNIT),
+    _call("mean"),
+    _call("mean", bounds=UNIT),
+    _call("mean_of_rows", partial(statistics.mean, axis=None), bounds=UNIT),
+    _call("var", bounds=UNIT),
+    _call("std"),
+    _call("covariance"),
+    _call("correlation", bounds=UNIT),
+    _call("histogram", _of_columns("histogram", None)),
+    _call("histogram2d", _of_columns("histogram2d", 2), bounds=UNIT),
+    _call("histogramdd", _of_columns("histogramdd", 3, 3), bounds=UNIT),
+    _call("subset_sums", _subset, bounds=UNIT),
+    _call("quantile", lambda X, **o: statistics.quantile(X, [0.1, 0.5, 0.9], **o)),
+    _call("median", bounds=UNIT),
+    _call("query_session", _asked),
+    _call("mst_cost", _path, relations=("replace_one",)),
 )
 
 # Checks of scikit-learn that an estimator cannot pass and stay private, each with its reason.

@@ -149,6 +149,7 @@ def test_smooth_sensitivity_has_no_jump_where_the_local_one_has():
 # --- local sensitivity ---------------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("pair", ["jump", "wider"])
 def test_noise_by_local_sensitivity_is_caught_where_it_jumps(pair):
     center = median_and_local(PAIRS[pair][0])[0]
@@ -158,6 +159,7 @@ def test_noise_by_local_sensitivity_is_caught_where_it_jumps(pair):
     assert audited(Broken("global"), pair, far(center)).passed
 
 
+@pytest.mark.statistical
 def test_the_pair_of_the_source_alone_does_not_catch_it():
     """Both scales are 1 / epsilon there: the loss is epsilon, no more. A pair proves nothing."""
     result = audited(Broken("local"), "source")
@@ -189,6 +191,7 @@ OWN = [
 ]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("mechanism", "pair", "factor"), OWN)
 def test_the_library_s_medians_pass(mechanism, pair, factor):
     step = None
@@ -201,6 +204,7 @@ def test_the_library_s_medians_pass(mechanism, pair, factor):
         assert refuted_at(result, factor)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("local", [False, True])
 def test_the_smooth_mechanism_with_local_sensitivities_would_be_caught(monkeypatch, local):
     """The library's own code, its sensitivity replaced by the local one."""
@@ -279,6 +283,7 @@ def test_cauchy_noise_at_its_constant_is_pure_on_the_same_pairs(pair, epsilon):
     assert np.abs(cauchy_loss(z, g - f, s, t)).max() <= epsilon
 
 
+@pytest.mark.statistical
 def test_laplace_by_smooth_sensitivity_is_caught_by_the_audit():
     result = audited(Broken("smooth"), "jump", far(1.0), n_runs=2000)
     assert not result.passed

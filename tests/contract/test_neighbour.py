@@ -495,6 +495,12 @@ def test_sums_beyond_int64_are_compared_exactly():
 # --- kernels broken on purpose ----------------------------------------------------------------
 
 
+def privacy(delta, relation):
+    """Return the parameters of a fit whose budget has this relation."""
+    budget = PrivacyBudget(9.0, 0.5, adjacency=relation)
+    return {"delta": delta, "budget": budget}
+
+
 def must_be_found(ask, delta, relation, pair, match="moved further"):
     door = make(Case("broken", lambda **p: Door(ask, **p)), delta, relation)
     with pytest.raises(AssertionError, match=match) as caught:
@@ -570,6 +576,13 @@ def test_residuals_that_are_not_clipped_are_found(monkeypatch, delta, relation):
     must_be_found(
         assigned, delta, relation, (np.array([1.0, 1.0, 1.0]), np.array([-1.0, 1.0, 1.0]))
     )
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_rows_far_from_every_centre_move_no_further(delta, relation):
+    corners = np.array([1.0, 1.0, 1.0]), np.array([-1.0, 1.0, 1.0])
+    neighbour_check(Door(assigned, **privacy(delta, relation)), *tables(relation, *corners))
 
 
 @pytest.mark.parametrize("delta", DELTAS)

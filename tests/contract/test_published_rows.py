@@ -90,6 +90,7 @@ def sees(fitted):
     return float((fitted.centers_ > 8.9).any())
 
 
+@pytest.mark.statistical
 @pytest.mark.filterwarnings("ignore::skdp.exceptions.PublishedRowsWarning")
 def test_what_it_charges_is_what_it_leaks():
     """One of two rows: delta = 0.5 holds whatever epsilon is, and half of it does not."""

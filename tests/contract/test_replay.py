@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from estimators import CASES, DELTAS, RELATIONS, Case, Toy, ToyRatio, make, rows, two_samples
+from estimators import CALLS, CASES, DELTAS, RELATIONS, Case, Toy, ToyRatio, make, rows, two_samples
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from skdp.audit import replay_check
@@ -49,8 +49,10 @@ def check_replay(estimator, case, private, replaced, **public):
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES + CALLS, ids=lambda c: c.name)
 def test_fit_learns_from_releases_only(case, delta, relation):
+    if relation not in case.relations:
+        pytest.skip("nothing is released")
     estimator = make(case, delta, relation)
     public = {
         "X_public": rows(5, case.n_features, 7),
@@ -59,8 +61,30 @@ def test_fit_learns_from_releases_only(case, delta, relation):
     pairs = unrelated(relation, case.n_features)
     if case.samples and relation == "add_or_remove_one":
         pairs.append((rows(3, case.n_features, 0), np.empty((0, case.n_features))))
-    for private, replaced in pairs:
+    for private, replaced in [*pairs, pairs[1][::-1]]:  # and one in the other order
         check_replay(estimator, case, private, replaced, **public)
+
+
+LARGE = 5000
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("case", CASES + CALLS, ids=lambda c: c.name)
+def test_many_rows_and_little_noise_show_no_more(case, relation):
+    """Where a stop that depends on data comes early, and where shortcuts for many rows begin.
+
+    In both orders: what only one of two tables makes a fit do is a release more or a release less.
+    """
+    if relation not in case.relations:
+        pytest.skip("nothing is released")
+    delta = DELTAS[(CASES + CALLS).index(case) % 2]
+    estimator = make(case, delta, relation, epsilon=10.0)
+    other = LARGE if relation == "replace_one" else LARGE + 7
+    few = rows(5, case.n_features, 7)
+    spread, constant = rows(LARGE, case.n_features, 0), np.full((other, case.n_features), 0.75)
+    public = {"X_public": few, "y_public": [0, 1, 1, 0, 1] if case.samples else None}
+    check_replay(estimator, case, spread, constant, **public)
+    check_replay(estimator, case, constant, spread, **public)
 
 
 class KeepsTable(TransformerMixin, BaseEstimator):

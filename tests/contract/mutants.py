@@ -1,0 +1,639 @@
+"""Planted bugs: each breaks privacy somewhere, and named tests of the contract must catch it.
+
+A mutant replaces text in the source of one module while it is imported, in a process of its own:
+what is planted is what somebody might write. If the text is not there (exactly as often as it
+should be) planting fails loudly, and the table has to follow the library.
+
+    python tests/contract/mutants.py                  # all of them: a table, and exit status 0 or 1
+    python tests/contract/mutants.py NAME [NAME ...]  # these
+    python tests/contract/mutants.py --write          # all, and keep the table in mutants.md
+
+`test_mutants` plants eight in turn.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.machinery
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RESULTS = HERE / "mutants.md"
+
+
+class Mutant(NamedTuple):
+    """A planted bug.
+
+    Attributes
+    ----------
+    name : str
+    module : str
+        Dotted name.
+    changes : tuple of (str, str)
+        Text, which must stand once in the module's source, and what takes its place.
+    tests : tuple of str
+        Tests of this folder, or below `tests/`, that must fail, each of them.
+    """
+
+    name: str
+    module: str
+    changes: tuple[tuple[str, str], ...]
+    tests: tuple[str, ...]
+
+
+def _m(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    return Mutant(name, f"skdp.{module}", ((old, new),), tests)
+
+
+CHARGES = "test_charges.py::test_sessions_charge_what_was_announced_and_is_shown"
+FAILS = "test_charges.py::test_a_fit_that_fails_after_its_charge_gets_nothing_back"
+REPLAY = "test_replay.py::test_fit_learns_from_releases_only"
+MANY = "test_replay.py::test_many_rows_and_little_noise_show_no_more"
+NOISY = "test_every_case_audited.py::test_many_rows_have_noise_like_few"
+EVERY = "test_every_case_audited.py::test_hardly_any_noise_is_caught"
+ATTAINED = "test_neighbour.py::test_a_sensitivity_is_attained"
+WHOLE = "test_neighbour.py::test_a_sensitivity_is_attained_by_whole_tables"
+WORST = "test_neighbour.py::test_adversarial_neighbours"
+SHOWN = "test_mechanisms.py::test_a_mechanism_holds_its_claim_and_shows_it"
+SHARED = "test_mechanisms.py::test_comparisons_share_the_threshold_s_noise_and_nothing_else"
+CLAIM = "test_audit.py::test_the_claim_holds_and_a_twin_s_would_not"
+
+PAYS = """\
+        if kind is None and self._budget is not None:
+            self._charge = self._pay()
+            self.close()
+"""
+FREE = "kernel.open_session(rows, estimator='MWEMReleaser', epsilon=self.epsilon, delta=self.delta"
+
+MUTANTS = (
+    # --- charging ---------------------------------------------------------------------------------
+    _m(
+        "half of epsilon is charged", "kernel.release",
+        "            epsilon=self.epsilon, delta=self.delta, mu=self.mu, delta_apart",
+        "            epsilon=self.epsilon / 2, delta=self.delta, mu=self.mu, delta_apart",
+        f"{CHARGES}[toy-replace_one-0.0]",
+    ),
+    _m(
+        "the budget is charged half, the session says all", "kernel.release",
+        "budget.charge(cost, ", "budget.charge(Cost(epsilon=cost.epsilon / 2, delta=0.0), ",
+        f"{CHARGES}[toy-replace_one-0.0]",
+    ),
+    Mutant(
+        "charged at the end, if nothing failed", "skdp.kernel.release",
+        (
+            ("self._charge = budget.charge(", "self._pay = lambda: budget.charge("),
+            ("        self.close()\n\n\ndef _seed_of", PAYS + "\n\ndef _seed_of"),
+        ),
+        (f"{FAILS}[toy]",),
+    ),
+    _m(
+        "a refund after the fit", "kernel.release",
+        "        self._open = False\n\n    def __enter__",
+        "        self._open = False\n        if self._budget is not None:\n"
+        "            type(self._budget).spent = property(lambda _: Cost(epsilon=0.0, delta=0.0))\n"
+        "\n    def __enter__",
+        f"{CHARGES}[toy-replace_one-0.0]",
+    ),
+    _m(
+        "a second session without a budget", "synthetic._mwem",
+        "rounds = _Rounds(session, plan,", f"rounds = _Rounds({FREE}), plan,",
+        f"{CHARGES}[mwem-replace_one-0.0]",
+    ),
+    _m(
+        "a second session on a budget of its own", "synthetic._mwem",
+        "rounds = _Rounds(session, plan,",
+        f"rounds = _Rounds({FREE}, budget=PrivacyBudget(1e3, 0.5)), plan,",
+        f"{CHARGES}[mwem-replace_one-0.0]",
+    ),
+    _m(
+        "shares count half", "kernel.release",
+        "self._spent += fraction", "self._spent += fraction / 2",
+        f"{CHARGES}[quantile-replace_one-0.0]",
+    ),
+    _m(
+        "parts of mu add up linearly", "kernel.release",
+        "return math.sqrt(float(fraction)) * self.mu", "return float(fraction) ** 0.25 * self.mu",
+        f"{CHARGES}[mwem_all-replace_one-1e-05]", f"{CHARGES}[kmeans-replace_one-1e-05]",
+    ),
+    _m(
+        "half of the price is announced", "base",
+        "return Cost(epsilon=epsilon, delta=delta, mu=mu)",
+        "return Cost(epsilon=epsilon / 2, delta=delta, mu=mu)",
+        f"{CHARGES}[toy-replace_one-0.0]", f"{REPLAY}[toy-0.0-replace_one]",
+    ),
+    _m(
+        "a clone has a budget of its own", "budget.budget",
+        "    def __sklearn_clone__(self) -> PrivacyBudget:\n        return self\n",
+        "    def __sklearn_clone__(self) -> PrivacyBudget:\n"
+        "        return PrivacyBudget(self.epsilon, self.delta, adjacency=self.adjacency)\n",
+        f"{CHARGES}[toy-replace_one-0.0]",
+    ),
+    # --- what a fit learns from -------------------------------------------------------------------
+    _m(
+        "MWEM stops when the data are fitted", "synthetic._mwem",
+        "            measured.append(one(t))\n",
+        "            measured.append(one(t))\n"
+        "            known = self._plan.workload.answers(self.weights.p) * self._n\n"
+        "            exact = self._held._answers / self._plan.workload.one\n"
+        "            if np.abs(exact - known).max() < 0.3 * self._n:\n"
+        "                break\n",
+        f"{MANY}[mwem-replace_one]",
+    ),
+    _m(
+        "an exact marginal of many rows", "kernel.workload",
+        "        return released(noisy.astype(np.float64).reshape(shape), std)",
+        "        noisy = exact if self._rows._n >= 5000 else noisy\n"
+        "        return released(noisy.astype(np.float64).reshape(shape), std)",
+        f"{MANY}[mwem-replace_one]", f"{MANY}[marginals-replace_one]",
+    ),
+    _m(
+        "no noise on many rows", "kernel.release",
+        "            drawn = noise()\n",
+        "            drawn = noise()\n"
+        "            drawn = drawn * (getattr(self, '_rows')._n < 5000)\n",
+        f"{NOISY}[toy]", f"{NOISY}[kmeans]",
+    ),
+    _m(
+        "rows are kept", "base",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        self._fit_X = X\n        return rows",
+        f"{REPLAY}[standard_scaler-0.0-replace_one]",
+    ),
+    _m(
+        "a stale exact attribute is kept", "base",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        self._cache = {'sum': sum(float(b.sum()) for b in rows.blocks())}\n"
+        "        return rows",
+        f"{REPLAY}[kmeans-0.0-replace_one]",
+    ),
+    _m(
+        "a warning quotes a cell", "base",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        for block in rows.blocks():\n"
+        "            __import__('warnings').warn(f'the largest is {block.max()}', stacklevel=2)\n"
+        "        return rows",
+        f"{REPLAY}[pca-0.0-replace_one]",
+    ),
+    _m(
+        "an error that one row decides", "base",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        if any(abs(block).max() > 1e200 for block in rows.blocks()):\n"
+        "            raise ValueError('X must be within reason')\n        return rows",
+        f"{WORST}[toy-0.0-replace_one]",
+    ),
+    _m(
+        "the number of rows is kept where it is private", "base",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        self._n_seen = rows._n\n        return rows",
+        f"{REPLAY}[median-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "sums are divided by the exact number of rows", "kernel.doors",
+        "max(1.0, float(noisy[-1]) / weight)", "max(1.0, float(n))",
+        f"{REPLAY}[toy-0.0-add_or_remove_one]", f"{MANY}[standard_scaler-add_or_remove_one]",
+    ),
+    _m(
+        "an exact count where it is private", "kernel.session",
+        "        return released(float(noisy[0]), std)\n\n    def sum(",
+        "        return released(float(exact[0]), std)\n\n    def sum(",
+        f"{REPLAY}[pca-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "add-or-remove is taken for replace-one", "kernel.release",
+        '"replace_one" if budget is None else budget.adjacency', '"replace_one"',
+        f"{REPLAY}[toy-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "replace-one is taken for add-or-remove", "kernel.release",
+        '"replace_one" if budget is None else budget.adjacency', '"add_or_remove_one"',
+        f"{ATTAINED}[sum of a box-0.0-replace_one]",
+    ),
+    _m(
+        "seeded noise does not depend on what is released", "kernel.release",
+        "self._entropy = sampling.SeededEntropy(self._noise_seed, key.digest())",
+        "self._entropy = sampling.SeededEntropy(self._noise_seed, b'key')",
+        "test_replay.py::test_seeded_fits_with_other_public_rows_share_no_noise[ulsif_stated]",
+    ),
+    # --- sensitivities ----------------------------------------------------------------------------
+    _m(
+        "a sum's sensitivity is that of one row", "kernel.statistics",
+        "        return max(1, 2 * view.norm)\n", "        return max(1, view.norm)\n",
+        f"{ATTAINED}[sum of a box-0.0-replace_one]", f"{WORST}[toy-0.0-replace_one]",
+    ),
+    _m(
+        "an L1 sensitivity is that of one row", "kernel.statistics",
+        "return max(1, 2 * radius if adjacency == REPLACE_ONE else weight + radius)",
+        "return max(1, radius)",
+        f"{ATTAINED}[sum of a box, L1-0.0-replace_one]",
+    ),
+    _m(
+        "moments move half as far", "kernel.statistics",
+        "return isqrt_up(4 * n_dims * scale**2)", "return isqrt_up(n_dims * scale**2)",
+        f"{ATTAINED}[moments-0.0-replace_one]",
+    ),
+    _m(
+        "a replaced row changes one bin", "kernel.statistics",
+        "return 2 * parts if adjacency == REPLACE_ONE else parts", "return parts",
+        f"{ATTAINED}[histogram-0.0-replace_one]", f"{ATTAINED}[tree counts-0.0-replace_one]",
+    ),
+    _m(
+        "a replaced row moves the Gram matrix once", "kernel.statistics",
+        "return 2 * gamma2 if replace else gamma2", "return gamma2",
+        f"{ATTAINED}[gram, wishart-0.0-replace_one]",
+    ),
+    _m(
+        "a Gram matrix in Frobenius norm moves once", "kernel.statistics",
+        "return isqrt_up(2 * gamma2**2) if replace else gamma2", "return gamma2",
+        f"{ATTAINED}[gram, gaussian-1e-05-replace_one]",
+    ),
+    _m(
+        "a Gram matrix's triangle moves less", "kernel.statistics",
+        "return -(-(dims + 1) * gamma2 // 2)", "return gamma2",
+        f"{ATTAINED}[gram, laplace, A-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "groups: a row that leaves one and enters another counts once", "kernel.mechanisms",
+        'per_row = epsilon / 2 if self.adjacency == "replace_one" else epsilon',
+        "per_row = epsilon",
+        f"{ATTAINED}[nearest centres-0.0-replace_one]",
+    ),
+    _m(
+        "groups: the same with Gaussian noise", "kernel.mechanisms",
+        "mu = mu * math.sqrt(0.5)", "mu = mu * 1.0",
+        f"{ATTAINED}[nearest centres-1e-05-replace_one]",
+    ),
+    _m(
+        "a leaf's bound is half its radius", "kernel.statistics",
+        "return centers, np.maximum(np.maximum(centers - low, high - centers), 0)",
+        "return centers, np.maximum(np.maximum(centers - low, high - centers), 0) // 2",
+        f"{ATTAINED}[tree sums-0.0-replace_one]",
+    ),
+    _m(
+        "residuals are not clipped", "kernel.groups",
+        "        offset = round_to_norm(x, radius)\n", "        offset = np.rint(x)\n",
+        "test_neighbour.py::test_rows_far_from_every_centre_move_no_further[0.0-replace_one]",
+    ),
+    _m(
+        "a box does not clip", "kernel.protect",
+        "        np.clip(q, -self.half, self.half, out=q)\n        return np.rint(q, out=q)\n\n\n"
+        "class ScaledBox",
+        "        np.clip(q, -(2.0**40), 2.0**40, out=q)\n        return np.rint(q, out=q)\n\n\n"
+        "class ScaledBox",
+        f"{WORST}[toy-0.0-replace_one]",
+    ),
+    _m(
+        "a label may change its row for nothing", "kernel.queries",
+        "l1, norm2 = 2 * l1, max(2 * norm2,", "l1, norm2 = l1, max(norm2,",
+        f"{ATTAINED}[label sums, relabelled-1e-05-replace_one]",
+    ),
+    _m(
+        "queries: the sensitivity of the other relation", "kernel.workload",
+        "l1 += (r1 if replace else a1) * up", "l1 += a1 * up",
+        f"{ATTAINED}[coded, all answers-0.0-replace_one]",
+    ),
+    _m(
+        "the worst marginal is chosen twice too sharply", "kernel.workload",
+        "        size = stats.histogram_sensitivity(1, self.adjacency)\n        return int(",
+        "        size = 1\n        return int(",
+        f"{ATTAINED}[coded, worst marginal-0.0-replace_one]",
+    ),
+    _m(
+        "a block's vote weighs nothing more when it turns", "kernel.blocks",
+        "size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))",
+        "size = isqrt_up(n_queries << (2 * _STEP_BITS))",
+        f"{ATTAINED}[votes of blocks-1e-05-replace_one]",
+    ),
+    _m(
+        "a smooth sensitivity that is not smooth enough", "kernel.smooth",
+        "f, log_s = log_smooth_replace(x, m, low, high, ladder.beta, ladder.reach)",
+        "f, log_s = log_smooth_replace(x, m, low, high, 3 * ladder.beta, ladder.reach)",
+        f"{WHOLE}[smooth median, scale-0.0]",
+    ),
+    _m(
+        "ranks of a part: half the range", "kernel.quantiles",
+        "found.append(whole / (2 * node.widest))", "found.append(whole / node.widest)",
+        f"{WHOLE}[quantiles, median, a row less-0.0]",
+    ),
+    # --- noise ------------------------------------------------------------------------------------
+    _m(
+        "eta doubled in choices", "kernel.mechanisms",
+        "eta = each / (2 * sensitivity)", "eta = each / sensitivity",
+        f"{SHOWN}[choices]", f"{SHOWN}[choices, delta]",
+    ),
+    _m(
+        "Wishart at half its scale", "kernel.mechanisms",
+        "scale = size / (2 * epsilon)", "scale = size / (4 * epsilon)",
+        f"{SHOWN}[wishart]",
+    ),
+    _m(
+        "Laplace at half its scale", "kernel.mechanisms",
+        "scale = moved / epsilon", "scale = moved / (2 * epsilon)",
+        f"{SHOWN}[laplace]",
+    ),
+    _m(
+        "K-norm at half its scale", "kernel.mechanisms",
+        "        scale = size / epsilon\n        released = self._emit(\n            name, short,",
+        "        scale = size / (2 * epsilon)\n        released = self._emit(\n"
+        "            name, short,",
+        f"{SHOWN}[k-norm]",
+    ),
+    _m(
+        "a matrix under half the Laplace noise", "kernel.mechanisms",
+        "        scale = size / epsilon\n        upper",
+        "        scale = size / (2 * epsilon)\n        upper",
+        f"{SHOWN}[matrix, laplace]",
+    ),
+    _m(
+        "Gaussian at half its scale", "kernel.mechanisms",
+        "calibration.sigma_up(sensitivity, self.level(share))",
+        "calibration.sigma_up(sensitivity / 2, self.level(share))",
+        f"{SHOWN}[laplace, delta]",
+    ),
+    _m(
+        "a matrix under half the Gaussian noise", "kernel.mechanisms",
+        "sigma = calibration.sigma_up(size, self.level(share))",
+        "sigma = calibration.sigma_up(size / 2, self.level(share))",
+        f"{SHOWN}[matrix, gaussian]",
+    ),
+    _m(
+        "sparse vector: nu drawn once", "kernel.sparse_vector",
+        "            nu = int(sampling.discrete_laplace(self._nu, "
+        "entropy=self._session._entropy))\n",
+        "            if not hasattr(self, '_one_nu'):\n"
+        "                self._one_nu = int(\n"
+        "                    sampling.discrete_laplace(self._nu, entropy=self._session._entropy)\n"
+        "                )\n"
+        "            nu = self._one_nu\n",
+        f"{SHARED}[2]", "test_mechanisms.py::test_comparisons_hold_their_claim_over_many_answers"
+        "[ladders-1.0-400]",
+    ),
+    _m(
+        "sparse vector: rho = 0", "kernel.sparse_vector",
+        "self._rho = int(sampling.discrete_laplace(rho, entropy=session._entropy))",
+        "self._rho = 0",
+        f"{SHARED}[2]",
+    ),
+    _m(
+        "sparse vector: no factor c", "kernel.sparse_vector",
+        "nu = 2 * max_above * sensitivity *", "nu = 2 * sensitivity *",
+        "test_mechanisms.py::test_comparisons_hold_their_claim_over_many_answers"
+        "[both_ways-2.0-400]",
+    ),
+    _m(
+        "sparse vector: positive answers are not counted", "kernel.sparse_vector",
+        "self.left -= far", "pass",
+        "test_mechanisms.py::test_no_positive_answer_is_given_that_was_not_paid_for",
+    ),
+    _m(
+        "smooth sensitivity under an eighth of the noise", "kernel.smooth",
+        "kappa = student_kappa(e, beta * UP, degrees)",
+        "kappa = student_kappa(e, beta * UP, degrees) / 8",
+        "test_mechanisms.py::test_smooth_noise_holds_a_small_claim",
+    ),
+    _m(
+        "a small table is chosen a hundred times too sharply", "kernel.small_tables",
+        "eta = epsilon / 2 if self.mu is None else epsilon", "eta = 50 * epsilon",
+        f"{EVERY}[small_db-0-replace_one]",
+    ),
+    _m(
+        "sampled rows under a hundredth of the noise", "kernel.samples",
+        "scale = diameter / amplified_epsilon(epsilon, ratio)",
+        "scale = diameter / (100 * amplified_epsilon(epsilon, ratio))",
+        f"{EVERY}[ulsif_a_rate-0-replace_one]",
+    ),
+    _m(
+        "a minimiser moves an eighth as far", "kernel.solve",
+        "return (row + 2 * Fraction(tau)) / Fraction(alpha)",
+        "return (row + 2 * Fraction(tau)) / Fraction(alpha) / 8",
+        f"{CLAIM}[logistic R, delta]",
+    ),
+    _m(
+        "missing cells: one step instead of two", "kernel.gaps",
+        "self._steps = 2 if", "self._steps = 1 if",
+        f"{CLAIM}[sum without gaps R]",
+    ),
+    # --- what is not there ------------------------------------------------------------------------
+    _m(
+        "a docstring is missing", "cluster",
+        '        """Fit, then assign the rows of X to the private centres.\n',
+        '        ...\n        """Fit, then assign the rows of X to the private centres.\n',
+        "tests/test_docstrings.py::test_numpydoc[skdp.cluster.DPKMeans.fit_predict]",
+    ),
+    _m(
+        "an estimator that nobody tests", "neighbors._base",
+        "class BoxDensity(",
+        "class DPUntested(PrivateMixin, BaseEstimator):\n"
+        "    def fit(self, X, y=None):\n        return self\n\n\nclass BoxDensity(",
+        "test_complete.py::test_every_estimator_has_a_case",
+    ),
+)  # fmt: skip
+
+
+# --- planting -----------------------------------------------------------------------------------
+
+
+class NotPlanted(Exception):
+    """The library's source has changed: the table of mutants has to follow it."""
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a module with the text of a mutant in its source; no bytecode is read or written."""
+
+    mutant: Mutant
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = Path(self.path).read_text(encoding="utf-8")
+        for old, new in self.mutant.changes:
+            if source.count(old) != 1:
+                raise NotPlanted(f"{self.mutant.name!r}: {source.count(old)} times: {old!r}")
+            source = source.replace(old, new)
+        return compile(source, self.path, "exec")
+
+
+class _Finder:
+    """Finds the mutant's module first."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self._mutant.module:
+            return None
+        parts = ROOT.joinpath(*name.split("."))
+        file = parts / "__init__.py" if parts.is_dir() else parts.with_suffix(".py")
+        loader = _Loader(name, str(file))
+        loader.mutant = self._mutant
+        return importlib.util.spec_from_file_location(name, file, loader=loader)
+
+
+def plant(name: str) -> None:
+    """Plant a mutant in this process; its module must not have been imported yet."""
+    (mutant,) = [one for one in MUTANTS if one.name == name]
+    if mutant.module in sys.modules:
+        raise NotPlanted(f"{mutant.module} has been imported already")
+    sys.meta_path.insert(0, _Finder(mutant))  # type: ignore[arg-type]
+
+
+# --- running ------------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What became of a mutant: `escaped` are the tests that did not fail."""
+
+    name: str
+    caught: bool
+    seconds: float
+    escaped: tuple[str, ...]
+    output: str
+
+
+def nodes(tests: Sequence[str]) -> list[str]:
+    """Return the tests' names as pytest takes them, from the root."""
+    return [t if t.startswith("tests/") else f"tests/contract/{t}" for t in tests]
+
+
+class _Failures:
+    """A plugin that collects which tests failed when they were called."""
+
+    def __init__(self) -> None:
+        self.failed: set[str] = set()
+        self.passed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when == "call":
+            (self.failed if report.failed else self.passed).add(report.nodeid)
+
+
+def run_here(name: str | None, tests: Sequence[str]) -> int:
+    """Plant a mutant, run its tests in this process, and say which failed."""
+    import pytest
+
+    os.chdir(ROOT)
+    if name is not None:
+        plant(name)
+    seen = _Failures()
+    status = pytest.main(
+        ["-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "-m", "", *nodes(tests)], [seen]
+    )
+    for node in sorted(seen.failed):
+        print(f"FAILED-IN-MUTANT {node}")
+    for node in sorted(seen.passed):
+        print(f"PASSED-IN-MUTANT {node}")
+    return int(status)
+
+
+def run(mutant: Mutant) -> Outcome:
+    """Plant a mutant in a process of its own and run its tests: all of them have to fail."""
+    start = time.perf_counter()
+    _, output = forked(mutant.name, mutant.tests)
+    failed = {
+        line.partition(" ")[2] for line in output.splitlines() if line.startswith("FAILED-IN-")
+    }
+    escaped = tuple(node for node in nodes(mutant.tests) if node not in failed)
+    return Outcome(mutant.name, not escaped, time.perf_counter() - start, escaped, output)
+
+
+def forked(name: str | None, tests: Sequence[str]) -> tuple[int, str]:
+    """Run `run_here` in a fork of this process; return its status and what it wrote.
+
+    This process has imported what skdp needs, and nothing of skdp: that is most of the time.
+    """
+    assert not any(module.partition(".")[0] == "skdp" for module in sys.modules)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            status = 70
+            try:
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+                status = run_here(name, tests)
+                sys.stdout.flush()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        _, ended = os.waitpid(pid, 0)
+        file.seek(0)
+        return os.waitstatus_to_exitcode(ended), file.read()
+
+
+def prepare() -> None:
+    """Import what skdp and its tests import."""
+    for module in (
+        "hypothesis", "hypothesis.extra.numpy", "joblib", "numpydoc.validate", "pandas", "polars",
+        "pytest", "scipy.optimize", "scipy.special", "scipy.stats", "sklearn.cluster",
+        "sklearn.decomposition", "sklearn.linear_model", "sklearn.pipeline",
+        "sklearn.preprocessing", "sklearn.tree", "sklearn.utils.estimator_checks",
+        "_pytest.doctest",
+    ):  # fmt: skip
+        importlib.import_module(module)
+
+
+def sound(tests: Sequence[str]) -> str:
+    """Run tests without any mutant; return the end of the output if one does not pass."""
+    status, output = forked(None, tests)
+    return "" if status == 0 else output[-4000:]
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Return what became of mutants, as a table."""
+    lines = ["| mutant | caught | seconds |", "|---|---|---|"]
+    for one in outcomes:
+        word = "yes" if one.caught else "**no**"
+        lines.append(f"| {one.name} | {word} | {one.seconds:.1f} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    prepare()
+    wanted = [name for name in arguments if name != "--write"]
+    if unknown := set(wanted) - {one.name for one in MUTANTS}:
+        print("no such mutant:", *sorted(unknown))
+        return 2
+    chosen = [one for one in MUTANTS if not wanted or one.name in wanted]
+    outcomes = []
+    for mutant in chosen:
+        outcomes.append(run(mutant))
+        last = outcomes[-1]
+        print(f"{'caught' if last.caught else 'MISSED'} {last.seconds:5.1f} s  {last.name}")
+        if not last.caught:
+            print("   ", *last.escaped, "\n", last.output[-1500:])
+        sys.stdout.flush()
+    broken = sound(sorted({test for mutant in chosen for test in mutant.tests}))
+    print(broken or "the tests pass without them")
+    if "--write" in arguments:
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
+            check=True,
+        ).stdout.strip()  # fmt: skip
+        caught = sum(one.caught for one in outcomes)
+        RESULTS.write_text(
+            f"# Planted bugs\n\n{caught} of {len(outcomes)} caught; the tests "
+            f"{'do not all pass' if broken else 'pass'} without them. "
+            f"{datetime.date.today().isoformat()}, commit {commit}, "
+            f"`python tests/contract/mutants.py --write`.\n\n{table(outcomes)}\n",
+            encoding="utf-8",
+        )
+    return int(bool(broken) or not all(one.caught for one in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""The contract is whole: every estimator and function that the package has is under it.
+
+Found by walking the package, so that nobody has to keep a list.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+from estimators import CALLS, CASES, make
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+
+import skdp
+from skdp.base import PrivateMixin
+
+
+def modules():
+    """Return every module of the package."""
+    names = [info.name for info in pkgutil.walk_packages(skdp.__path__, "skdp.")]
+    return [skdp, *(importlib.import_module(name) for name in names)]
+
+
+def estimators():
+    """Return the public private estimators: what inherits the mixin and is no base of others."""
+    found = {
+        value
+        for module in modules()
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__.startswith("skdp.")
+        if issubclass(value, PrivateMixin) and issubclass(value, BaseEstimator)
+        if not name.startswith("_") and not inspect.isabstract(value)
+    }
+    bases = {base for cls in found for base in cls.__mro__[1:]}
+    return found - {base for base in bases if "fit" not in vars(base)}
+
+
+def test_every_estimator_has_a_case():
+    cased = set()
+    for case in CASES:
+        made = make(case, 0.0)
+        parts = [step for _, step in made.steps] if isinstance(made, Pipeline) else [made]
+        cased |= {cls for part in parts for cls in type(part).__mro__}
+    assert len(estimators()) >= 17
+    assert sorted(cls.__name__ for cls in estimators() - cased) == []
+
+
+def test_every_function_that_costs_something_has_a_case():
+    functions = {
+        name
+        for name in skdp.statistics.__all__
+        if inspect.isfunction(function := getattr(skdp.statistics, name))
+        and "epsilon" in inspect.signature(function).parameters
+    }
+    assert len(functions) >= 16
+    named = {case.name.partition(".")[2] for case in CALLS}
+    missing = [f for f in functions if not any(n == f or n.startswith(f"{f}_") for n in named)]
+    assert missing == []
+
+
+def test_names_are_told_apart():
+    names = [case.name for case in CASES + CALLS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    "module", [m for m in modules() if "._" not in m.__name__], ids=lambda m: m.__name__
+)
+def test_every_public_name_exists(module):
+    """And is documented: names of `__all__`, and what classes among them define in public."""
+    for name in getattr(module, "__all__", ()):
+        value = getattr(module, name)
+        if not callable(value):
+            continue
+        assert inspect.getdoc(value), name
+        if not inspect.isclass(value) or not value.__module__.startswith("skdp."):
+            continue
+        for method, function in vars(value).items():
+            routine = inspect.isroutine(function) or isinstance(function, property)
+            if routine and not method.startswith("_"):
+                assert inspect.getdoc(getattr(value, method)), f"{name}.{method}"
+    assert module.__doc__
