@@ -85,7 +85,7 @@ _SQUARES_SHARES = tuple(Fraction(part, 100) for part in (2, 5, 10, 20))
 _SQUARES_NOISE = 0.01
 _HARDLY_CUT = 0.4  # half widths: of rows that are uniform over the bounds, 0.58
 _SQUARES_USELESS = 0.06
-_NEXT_STEP = 0.5
+_NEXT_STEP = 1.0  # of the last step: about what a further one would still move
 _PROFILE_BEFORE = 1.0
 _UPDATE = 2.0  # standard errors that a noisy count needs before its centre moves
 

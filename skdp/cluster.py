@@ -84,9 +84,9 @@ class DPKMeans(
         Centres, inside the bounds. Where the noise drowns all structure they coincide.
     cluster_centers_std_ : ndarray of shape (n_clusters, n_features)
         Standard error of each coordinate of each centre, in units of X: of the centre as the mean
-        of the rows (clipped to ``bounds_``) that are nearest to it. Noise, and half of the last
-        step, for what a further one would still move. For a centre that the noisy counts do not
-        support, the half width of the bounds.
+        of the rows (clipped to ``bounds_``) that are nearest to it. Noise, and the length of the
+        last step, for what a further one would still move. For a centre that the noisy counts do
+        not support, the half width of the bounds.
     cluster_counts_ : ndarray of shape (n_clusters,)
         Noisy number of rows nearest to each centre (before its last step), at least 0.
     cluster_counts_std_ : float
