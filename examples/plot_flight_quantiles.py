@@ -58,7 +58,7 @@ Floats = NDArray[np.float64]
 # Two quantiles of every airline
 # ------------------------------
 # ``step=1`` says that delays are whole minutes, so the candidates are whole minutes too: where many
-# flights have the same delay, a private quantile is often exactly right. `expected_error` says
+# flights have the same delay, a private quantile is often exactly right. `error_bound` says
 # before anything is spent how far off a quantile may be, in levels: 0.05 turns a median into
 # something between the 45th and the 55th percentile.
 #
@@ -87,11 +87,11 @@ for name in order:
     budget = PrivacyBudget(epsilon=0.1, adjacency="add_or_remove_one")
     quantile = released(rows, 0.1, budget)
     median, ninth = quantile.quantiles_[:, 0]
-    off = quantile.expected_error(len(rows))
+    off = quantile.error_bound(len(rows))
     print(f"{name:<9}{len(rows):>8,}{median:>8.0f}{ninth:>6.0f}   {off:.4f}")
 
 # %%
-# `expected_error` is a bound that 95% of releases keep, whatever the rows are; most are several
+# `error_bound` is a bound that 95% of releases keep, whatever the rows are; most are several
 # times closer. Airlines with some hundred flights need more than ε = 0.1: their bound is next to 1,
 # which promises nothing.
 #

@@ -60,7 +60,7 @@ Floats = NDArray[np.float64]
 # Delays are whole minutes, so the grid is too: from 75 minutes early to five hours late, and who is
 # later counts as that. The number of released values is chosen by itself, from ε and the number of
 # flights: few of them round the distribution function, many are chosen less well.
-# `expected_error` says before anything is spent how far off it may be, with 95% probability,
+# `error_bound` says before anything is spent how far off it may be, with 95% probability,
 # whatever the rows are; most releases are several times closer.
 
 GRID = np.arange(-75.0, 301.0)
@@ -83,7 +83,7 @@ for (code, e), cdf in fitted.items():
     tables = f"10^{math.log10(n_multisets(len(GRID), cdf.size_)):.0f}"
     shares = "".join(f"{share:>13.3f}" for share in cdf.cdf(at)[:, 0])
     print(f"{AIRLINES[code]:<17}{n:>8,}{e:>6g}{cdf.size_:>8}{tables:>10}{shares}", end="")
-    print(f"{cdf.expected_error(n):>9.3f}")
+    print(f"{cdf.error_bound(n):>9.3f}")
 
 # %%
 # All that was released is a table of delays. Whatever is computed from it costs nothing more:

@@ -184,7 +184,7 @@ print(f"\nArrival delays of {len(delays):,} flights in minutes, released for eps
 print(
     "  ".join(f"{q:.0%}: {v:.0f}" for q, v in zip(LEVELS, quantile.quantiles_[:, 0], strict=True))
 )
-ranks = quantile.expected_error(len(delays))
+ranks = quantile.error_bound(len(delays))
 print(f"95% of such quantiles have a level within {ranks:.4f} of the one asked for, or nearer")
 
 # %%

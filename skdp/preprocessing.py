@@ -275,8 +275,10 @@ class DPStandardScaler(Scaler):
                 values += self.mean_
         return finite(values)
 
-    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
-        """Return the standard error that noise will give a mean, as a part of its bounds' width.
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return the standard error that noise will give `mean_`, as a part of its bounds' width.
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough.
 
@@ -286,13 +288,21 @@ class DPStandardScaler(Scaler):
             Number of rows, as far as it is public.
         n_features : int, default=None
             Number of columns; ``n_features_in_`` after `fit`.
+        like : array-like of shape (n, n_features) or fitted DPStandardScaler, default=None
+            Public rows that resemble the private ones, **never the private rows themselves**, or an
+            earlier fit. Needed where the number of rows is private, as the error then depends on
+            where the means lie in their bounds, which must be stated.
 
         Returns
         -------
         error : float
-            Exact under ``"replace_one"``; else of a column whose mean is the middle of its bounds.
-            Of the noise alone: with learned bounds, what they clip comes on top.
-            Zero if nothing is released.
+            Unit: the width of a column's bounds; the root mean square over columns. Of the noise
+            alone: with learned bounds, what they clip comes on top. Zero if nothing is released.
+
+        Raises
+        ------
+        ValueError
+            If the answer depends on the rows and `like` is not given.
 
         Examples
         --------
@@ -301,11 +311,11 @@ class DPStandardScaler(Scaler):
         0.0017
         """
         n, d = self._sizes(n_samples, n_features)
-        private = check_bounds(self.bounds, d, self._names()) is None
+        bounds = check_bounds(self.bounds, d, self._names())
         cost = self.privacy_cost()
         if cost is None:
             return 0.0
-        share = 1.0 - self._learning_share(n, d, errors=True) if private else 1.0
+        share = 1.0 - self._learning_share(n, d, errors=True) if bounds is None else 1.0
         replace = self._adjacency == "replace_one"
         sensitivity = 2.0 * math.sqrt(d) if replace else math.sqrt(1.25 * d + 1.0)
         if cost.mu is not None:
@@ -313,7 +323,37 @@ class DPStandardScaler(Scaler):
         else:
             entries = 2 * d if replace else 2 * d + 1
             noise = sensitivity / (share * cost.epsilon) * math.sqrt(entries + 1)
-        return noise / n / 2.0
+        off = np.zeros(d) if replace else self._off_middle(bounds, like, d)
+        return float(noise / n / 2.0 * np.sqrt(np.mean(1.0 + off**2)))
+
+    @staticmethod
+    def _off_middle(bounds: Any, like: Any, d: int) -> Floats:
+        """Return how far means like those given lie off the middle, in half widths."""
+        if like is None:
+            raise ValueError(
+                "with a private number of rows the error of a mean depends on where it lies: pass "
+                "like=, public rows or an earlier fit"
+            )
+        if bounds is None:
+            raise ValueError(
+                "bounds must be stated for expected_error where the number of rows is private: "
+                "where a mean lies in learned bounds depends on the rows"
+            )
+        low, high = bounds
+        if isinstance(like, DPStandardScaler):
+            if getattr(like, "mean_", None) is None:
+                raise ValueError("like must be fitted, with means")
+            center = np.asarray(like.mean_)
+        else:
+            rows = np.asarray(like, dtype=np.float64)
+            if rows.ndim != 2:
+                raise ValueError("like must be public rows, of shape (n, n_features)")
+            center = np.clip(rows, low, high).mean(axis=0)
+        if center.shape != (d,):
+            raise ValueError(f"like must have n_features={d} columns, got {center.size}")
+        half = np.maximum(high / 2 - low / 2, np.finfo(float).tiny)
+        off: Floats = np.clip((center - (low / 2 + high / 2)) / half, -1.0, 1.0)
+        return off
 
 
 # --- scaling to a range -----------------------------------------------------------------------
@@ -579,8 +619,8 @@ class DPMinMaxScaler(Scaler):
         Returns
         -------
         error : float
-            Two times the level of the lower quantile; 0.5 means that epsilon is not enough for
-            any range. Zero with stated bounds.
+            Unit: a part of the rows. Two times the level of the lower quantile; 0.5 means that
+            epsilon is not enough for any range. Zero with stated bounds.
 
         Examples
         --------

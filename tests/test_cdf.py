@@ -32,13 +32,13 @@ def distance(fitted, values):
 def test_it_is_close_and_within_the_theorem():
     estimator = DPEmpiricalCDF(bounds=([0, 0], [1, 50]), epsilon=2.0, random_state=0)
     # Both columns together are further off in one fit of 10**6.
-    bound = clone(estimator).expected_error(len(X), 2, beta=1e-6)
+    bound = clone(estimator).error_bound(len(X), 2, beta=1e-6)
     for seed in range(3):
         fitted = clone(estimator).set_params(random_state=seed).fit(X)
         assert np.all(distance(fitted, X) <= bound)
         assert np.all(distance(fitted, X) < 0.06)
     assert fitted.size_ == 63  # sqrt(epsilon n) at half of epsilon a column
-    assert fitted.expected_error(len(X)) > fitted.expected_error(100 * len(X))
+    assert fitted.error_bound(len(X)) > fitted.error_bound(100 * len(X))
 
 
 def test_much_epsilon_leaves_the_rounding():
@@ -114,12 +114,12 @@ def test_delta_makes_the_choice_cheaper():
 
 
 def test_learned_bounds_serve_wherever_an_error_is_promised():
-    """At the number of rows from which on `expected_error` promises anything, fixed seeds."""
+    """At the number of rows from which on `error_bound` promises anything, fixed seeds."""
     estimator = DPEmpiricalCDF()
-    assert estimator.expected_error(250, 1) == estimator.expected_error(550, 2) == 1.0
-    assert DPEmpiricalCDF(bounds=(0, 100)).expected_error(250, 1) < 0.8
-    assert DPEmpiricalCDF(epsilon=2.0).expected_error(250, 1) < 1.0
-    assert estimator.expected_error(500, 1) < 0.6
+    assert estimator.error_bound(250, 1) == estimator.error_bound(550, 2) == 1.0
+    assert DPEmpiricalCDF(bounds=(0, 100)).error_bound(250, 1) < 0.8
+    assert DPEmpiricalCDF(epsilon=2.0).error_bound(250, 1) < 1.0
+    assert estimator.error_bound(500, 1) < 0.6
     at = np.array([[2.0], [5.0], [10.0], [20.0], [40.0]])
     for seed in range(10):
         rows = np.random.default_rng(seed).exponential(10.0, size=(500, 1))
@@ -179,7 +179,7 @@ def test_refused_before_any_charge(parameters, errors, text):
         estimator.fit(X)
     assert not budget.charges
     with pytest.raises(errors, match=text):
-        estimator.expected_error(100, 2)
+        estimator.error_bound(100, 2)
 
 
 def test_refused_arguments():
@@ -191,9 +191,9 @@ def test_refused_arguments():
         fitted.quantile("half")
     for beta in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="beta must be in"):
-            fitted.expected_error(10, beta=beta)
+            fitted.error_bound(10, beta=beta)
     with pytest.raises(TypeError, match="beta must be"):
-        fitted.expected_error(10, beta="small")
+        fitted.error_bound(10, beta="small")
     with pytest.raises(ValueError, match="n_samples must be"):
         fitted.sample(0)
     with pytest.raises(ValueError, match="features"):

@@ -133,7 +133,7 @@ def test_many_levels_together_beat_one_by_one():
 
 def test_more_levels_have_a_larger_bound():
     bound = [
-        DPQuantile(np.arange(1, m + 1) / (m + 1), bounds=(0, 1)).expected_error(10**6, 1)
+        DPQuantile(np.arange(1, m + 1) / (m + 1), bounds=(0, 1)).error_bound(10**6, 1)
         for m in (1, 3, 7, 15, 31)
     ]
     assert all(a < b for a, b in itertools.pairwise(bound))
@@ -156,11 +156,11 @@ def test_a_prior_keeps_noise_of_few_rows_from_the_far_end():
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("q", [0.5, (0.1, 0.2, 0.5, 0.9)])
-def test_the_expected_error_is_kept(relation, delta, q):
+def test_the_error_bound_is_kept(relation, delta, q):
     """Kept with probability 0.95 a level; in fact almost always, being a bound for any rows."""
     budget = PrivacyBudget(1e3, 0.1, adjacency=relation)
     quantile = DPQuantile(q, bounds=(0, 1), epsilon=1.0, delta=delta, budget=budget)
-    bound = quantile.expected_error(5000, 1)
+    bound = quantile.error_bound(5000, 1)
     assert 0.001 < bound < 0.5
     values = np.random.default_rng(0).uniform(0, 1, (5000, 1))
     missed = 0
@@ -168,39 +168,39 @@ def test_the_expected_error_is_kept(relation, delta, q):
         found = quantile.fit(values).quantiles_[:, 0]
         missed += (np.abs(rank(values, found) - np.atleast_1d(q)) > bound).sum()
     assert missed <= 2
-    assert quantile.expected_error(5000) == bound  # knows its columns
-    assert quantile.expected_error(10**6) < bound / 100
+    assert quantile.error_bound(5000) == bound  # knows its columns
+    assert quantile.error_bound(10**6) < bound / 100
 
 
-def test_expected_errors_of_special_cases():
-    assert DPMedian(bounds=(0, 10), step=1).expected_error(1000, 1) < DPMedian(
+def test_error_bounds_of_special_cases():
+    assert DPMedian(bounds=(0, 10), step=1).error_bound(1000, 1) < DPMedian(
         bounds=(0, 10)
-    ).expected_error(1000, 1)
-    assert DPMedian(bounds=(0, 1), epsilon=1e-3).expected_error(10, 1) == 1.0
-    assert DPRobustScaler(with_centering=False, with_scaling=False).expected_error(10, 1) == 0.0
-    assert 0 < DPQuantileTransformer(bounds=(0, 1)).expected_error(10**5, 2) < 1
-    assert DPMedian(bounds=(-1e308, 1e308), step=1e-300).expected_error(10**5, 1) < 1
+    ).error_bound(1000, 1)
+    assert DPMedian(bounds=(0, 1), epsilon=1e-3).error_bound(10, 1) == 1.0
+    assert DPRobustScaler(with_centering=False, with_scaling=False).error_bound(10, 1) == 0.0
+    assert 0 < DPQuantileTransformer(bounds=(0, 1)).error_bound(10**5, 2) < 1
+    assert DPMedian(bounds=(-1e308, 1e308), step=1e-300).error_bound(10**5, 1) < 1
     for mechanism in ("smooth", "global"):
         with pytest.raises(ValueError, match="exponential"):
-            DPMedian(mechanism=mechanism).expected_error(100, 1)
+            DPMedian(mechanism=mechanism).error_bound(100, 1)
     with pytest.raises(ValueError, match="n_features"):
-        DPMedian().expected_error(100)
+        DPMedian().error_bound(100)
 
 
 @pytest.mark.parametrize("estimator", EVERY, **named)
-def test_expected_errors_need_stated_bounds(estimator):
+def test_error_bounds_need_stated_bounds(estimator):
     """Learned bounds may be anywhere: no bound of the error would be true."""
-    with pytest.raises(ValueError, match="bounds must be stated for expected_error"):
-        estimator.expected_error(10**6, 1)
+    with pytest.raises(ValueError, match="bounds must be stated for error_bound"):
+        estimator.error_bound(10**6, 1)
     stated = clone(estimator).set_params(bounds=(0, 1))
-    assert 0 < stated.expected_error(10**6, 1) < 0.01
+    assert 0 < stated.error_bound(10**6, 1) < 0.01
 
 
-def test_the_expected_error_is_that_of_rows_rounded_to_candidates():
+def test_the_error_bound_is_that_of_rows_rounded_to_candidates():
     """Candidates are 0.4 apart, so nearly all rows are candidate 0: any level has it."""
     values = np.random.default_rng(0).normal(size=(5000, 1)) / 100
     median = DPMedian(bounds=(-1e5, 1e5), random_state=0).fit(values)
-    assert abs(median.median_[0]) < 0.4 and median.expected_error(5000, 1) < 0.02
+    assert abs(median.median_[0]) < 0.4 and median.error_bound(5000, 1) < 0.02
 
 
 # --- learned bounds -------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_a_step_without_a_multiple_within_stated_bounds_is_refused(estimator):
     with pytest.raises(ValueError, match=r"step must have a multiple within bounds, .*0\.4\)"):
         wrong.fit(np.ones((50, 2)))
     with pytest.raises(ValueError, match="step must have a multiple within bounds"):
-        wrong.expected_error(100, 2)
+        wrong.error_bound(100, 2)
     assert budget.charges == []
     good = clone(estimator).set_params(bounds=(1, 1), step=1).fit(np.ones((50, 2)))
     assert np.isfinite(good.transform(np.ones((3, 2)))).all()

@@ -20,7 +20,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpydoc.validate import validate
 
-from skdp import BudgetExceededError, PrivacyBudget, kernel, statistics
+from skdp import BudgetExceededError, PrivacyBudget, PublicRowCountWarning, kernel, statistics
 from skdp.budget.stand_in import StandInBudget
 from skdp.kernel import queries
 from skdp.kernel.tape import record, replay
@@ -422,6 +422,21 @@ def test_bad_numbers_of_rows_are_refused_for_free(function):
     with pytest.raises(ValueError, match="n_rows must be 'private' for a budget"):
         function([1.0], n_rows="public", budget=other)
     assert budget.spent.epsilon == other.spent.epsilon == 0.0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("first", [0, 400])
+def test_no_warning_tells_of_a_private_number_of_rows(X, first):
+    """The budget is not bound to it, and does not compare it with one that it is bound to."""
+    budget = PrivacyBudget(10.0)
+    if first:
+        statistics.mean(X[:first], n_rows="public", epsilon=0.1, budget=budget, **WHOLE)
+    for n in (231, 17, 0, 333):
+        statistics.mean(X[:n], epsilon=0.1, budget=budget, **WHOLE)
+        statistics.count(X[:n], epsilon=0.1, budget=budget)
+    statistics.mean(X[:400], n_rows="public", epsilon=0.1, budget=budget, **WHOLE)
+    with pytest.warns(PublicRowCountWarning):
+        statistics.mean(X[:231], n_rows="public", epsilon=0.1, budget=budget, **WHOLE)
 
 
 def test_the_count_of_a_filtered_table_is_noisy_and_charged(X):

@@ -336,7 +336,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         Returns
         -------
         error : float
-            Root mean square over the public rows, relative to their mean.
+            Unit: the logarithm of a weight. The standard deviation of the noise, root mean square
+            over the public rows, relative to their mean. It does not depend on the private rows.
 
         Examples
         --------

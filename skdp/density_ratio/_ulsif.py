@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 
 from skdp import kernel
 from skdp._nystroem import Features, independent_features, noise_std, nystroem_features
+from skdp._rehearsal import NOISELESS, check_like, mean_error, rehearsal, resampled
 from skdp.base import check_bounds, check_integer
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.amounts import round_up
@@ -599,12 +600,14 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             return cost
         return Cost(epsilon=cost.epsilon, delta=cost.delta, delta_apart=cost.delta)
 
-    def expected_error(self, n_samples: int, X_public: ArrayLike) -> float:
-        """Return the standard error that noise will give a mean over the private rows.
+    def expected_error(
+        self, n_samples: int, X_public: ArrayLike, *, like: ArrayLike | None = None
+    ) -> float:
+        """Return how far noise will move the weights of the public rows, on average over fits.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. The mean is one of
-        kernel values, which lies in [0, 1], or with a basis one of its outputs. Private centres
-        are taken to lie where the public rows do.
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough. Rows
+        that stand for the private ones are fitted a few times, with noise of their own. The errors
+        of sampling, and of the model, are not in it.
 
         Parameters
         ----------
@@ -612,47 +615,59 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             Number of private rows, as far as it is public.
         X_public : array-like of shape (n_public, n_features)
             The public sample.
+        like : array-like of shape (n_like, n_features)
+            Public rows that resemble the *private* sample (made-up ones will do), of any number.
+            There is no default: ridge and bandwidth follow the release.
 
         Returns
         -------
         error : float
-            At any point, an upper bound.
+            Unit: weights, whose mean over the public sample is about 1. The mean over fits of the
+            root mean square, over the public rows, of the difference from the weights that the same
+            bandwidth and ridge would have without noise.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given, or centres come from the private rows: nobody knows where these
+            lie.
 
         Examples
         --------
         >>> import numpy as np
         >>> from skdp import DPuLSIF
         >>> public = np.linspace(-1.0, 1.0, 50)[:, None]
-        >>> round(DPuLSIF(epsilon=1.0).expected_error(10_000, public), 4)
-        0.0007
+        >>> like = np.random.default_rng(0).normal(0.3, 0.4, size=(500, 1))  # made up
+        >>> 0.01 < DPuLSIF(epsilon=1.0).expected_error(10_000, public, like=like) < 0.1
+        True
         """
         n = check_integer(n_samples, "n_samples", low=1)
         self._check_parameters()
-        cost = self.privacy_cost()
         public = kernel.check_public_array(X_public, estimator=type(self).__name__)
-        pure, replace = cost.mu is None, self._adjacency == "replace_one"
-        share = 1.0 if replace or self.noise == "independent" else 1.0 - _COUNT_SHARE
-        if isinstance(self.centers, str) and self.centers == "noisy":
-            share *= 1.0 - _CENTERS_SHARE
-        level = cost.epsilon * share if cost.mu is None else cost.mu * math.sqrt(share)
+        if isinstance(self.centers, str) and self.centers != "public":
+            raise ValueError(
+                f"centers={self.centers!r} has no expected error: centres come from the private "
+                "rows, and nobody knows where these lie. centers='public', or stated ones, have one"
+            )
+        if like is None:
+            raise ValueError(
+                "like must be given: the error of DPuLSIF depends on the ridge and the bandwidth, "
+                "which follow the private sample. State public rows that resemble it (made-up ones "
+                "will do)"
+            )
+        private = check_like(self, like, public.shape[1])
+        with rehearsal(self, self._adjacency) as made:
 
-        def noise(size: int) -> float:
-            return noise_std(level, n, size, pure=pure, replace=replace)
+            def once(number: int) -> float:
+                rows = resampled(private, n, number)
+                X = np.concatenate([rows, public])
+                y = np.repeat([1, 0], [len(rows), len(public)])
+                fitted = made(number).fit(X, y)
+                same: dict[str, Any] = {"alpha": fitted.alpha_}
+                if fitted.gamma_ is not None:
+                    same["gamma"] = fitted.gamma_
+                plain = made(number, epsilon=NOISELESS, **same).fit(X, y)
+                moved = fitted.predict(public) - plain.predict(public)
+                return math.sqrt(float(np.mean(np.square(moved))))
 
-        basis = fit_basis(self.basis, self.basis_bounds, X_public, public)
-        if basis is not None:
-            radius = float(np.linalg.norm(basis.high - basis.low)) / 2
-            # The sensitivity of features of norm 1 is sqrt(2) or 1, that of a box 2 or 1 radii.
-            return noise(len(basis.low)) * radius * (math.sqrt(2.0) if replace else 1.0)
-        gammas = self._gammas(public)
-        some = np.linspace(0, len(public) - 1, min(len(public), self.n_centers)).astype(np.intp)
-        stated = self._stated_centers(public.shape[1])
-        centers = public[np.unique(some)] if stated is None else stated
-        values = KernelValues(kernel.KernelMap(centers, gammas, kernel=self.kernel), gammas)
-        if self.noise == "independent":
-            first, second = values.map.sensitivity(self._adjacency)
-            size = math.sqrt(2.0) * first if pure else math.sqrt(second)
-            return size * float(values.map.grid[0]) / (level * n)
-        moments = public_moments(values, public)
-        plan = nystroem_features(values.map.gram(), moments.second, noise)
-        return noise(len(plan.matrix)) * math.sqrt(len(gammas))
+            return mean_error(once)

@@ -14,19 +14,28 @@ from skdp import kernel
 __all__ = [
     "COUNT_SHARE",
     "MOST_QUERIES",
+    "SCORES",
     "SMOOTH",
     "Noise",
     "number_of_blocks",
+    "number_of_directions",
     "number_of_queries",
+    "votes_are_heard",
 ]
 
+SCORES = "scores"
 SMOOTH = "smooth_median"
 
 COUNT_SHARE = 0.05  # where the number of rows is private: what the number of blocks needs of it
 
 # "auto": the noise as a part of a unanimous vote, or of half a width.
-_AIM = {"vote": 0.25, "mean": 0.05, "median": 0.05, SMOOTH: 0.05}
+_AIM = {"vote": 0.25, "mean": 0.05, "median": 0.05, SCORES: 0.1, SMOOTH: 0.05}
 _LEAST_BLOCKS = 10
+_LEAST_ROWS_OF_SCORES = 10  # of a block: a mean of many rough scores is better than of few good
+_LOUD_SCORES = 0.2  # the noise of all directions, as a part of unanimous scores
+_MOST_DIRECTIONS = 33
+_HEARD = 0.5  # noise of a margin up to which votes teach a student
+_ENOUGH_QUERIES = 100
 _LEAST_ROWS = 20  # of a block
 _PLANNED_ROWS = 50  # of a block, when queries are chosen
 MOST_QUERIES = 1000
@@ -38,7 +47,7 @@ class Noise:
 
     Attributes
     ----------
-    how : {"vote", "mean", "median", "smooth_median"}
+    how : {"vote", "scores", "mean", "median", "smooth_median"}
     n_classes : int
         Of votes.
     epsilon : float
@@ -129,5 +138,31 @@ def number_of_queries(
 def number_of_blocks(noise: Noise, n: int, stated: int | None, numbers: int) -> int:
     """Return the number of blocks for this many queries or parameters; `n` as above."""
     if stated is None:
-        stated = max(min(noise.wanted(numbers), n // _LEAST_ROWS), _LEAST_BLOCKS)
+        rows = _LEAST_ROWS_OF_SCORES if noise.how == SCORES else _LEAST_ROWS
+        stated = max(min(noise.wanted(numbers), n // rows), _LEAST_BLOCKS)
     return min(stated, n) if n else stated
+
+
+def number_of_directions(noise: Noise, n: int, blocks: int | None, most: int) -> tuple[int, int]:
+    """Return the numbers of blocks and of directions in which scores are released.
+
+    Parameters
+    ----------
+    n, blocks
+        As above.
+    most : int
+        Number of public rows that are asked.
+    """
+    each = 1 if noise.n_classes == 2 else noise.n_classes
+    most = min(most, _MOST_DIRECTIONS)
+    blocks = number_of_blocks(noise, n, blocks, most * each)
+    number = most
+    while number > 2 and noise.error(number * each, blocks) > _LOUD_SCORES:
+        number -= 1
+    return blocks, number
+
+
+def votes_are_heard(noise: Noise, blocks: int, queries: int, stated: int | None, most: int) -> bool:
+    """Say whether votes on as many queries teach a student enough; else scores teach it more."""
+    enough = min(_ENOUGH_QUERIES if stated is None else stated, most)
+    return queries >= enough and noise.error(queries, blocks) <= _HEARD

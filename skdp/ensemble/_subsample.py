@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -27,17 +28,22 @@ from skdp.budget import PrivacyBudget
 from skdp.ensemble._plan import (
     COUNT_SHARE,
     MOST_QUERIES,
+    SCORES,
     SMOOTH,
     Noise,
     number_of_blocks,
+    number_of_directions,
     number_of_queries,
+    votes_are_heard,
 )
 from skdp.ensemble._progress import CALLER, BlockProgress, CallbackSupportMixin, with_callbacks
+from skdp.ensemble._scores import directions, radius, restored
 from skdp.ensemble._tasks import (
     AUTO,
     Floats,
     Parameters,
     Prediction,
+    Scores,
     Vote,
     bare,
     check_auto,
@@ -71,6 +77,26 @@ def _has_model_method(name: str) -> Any:
     return has
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """What a fit will ask, decided by public or released numbers.
+
+    Attributes
+    ----------
+    noise : Noise
+        It knows the way of aggregating.
+    blocks, queries : int
+        Of parameters, `queries` is their number.
+    numbers : int
+        That noise is for: queries or parameters, or the directions of scores.
+    """
+
+    noise: Noise
+    blocks: int
+    queries: int
+    numbers: int
+
+
 # --- the estimator ----------------------------------------------------------------------------
 
 
@@ -78,11 +104,11 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
     """Make any classifier or regressor private by fitting it on disjoint blocks of the rows.
 
     Clones of `estimator` are fitted on disjoint blocks and aggregated under noise; then they are
-    thrown away. With ``output="predictions"`` they answer for public rows: classifiers vote,
-    predictions of regressors are averaged or their median is taken. A `student` is fitted on
-    public rows and private answers, and `predict` is the student's: free, for any rows. With
-    ``output="parameters"`` the ``coef_`` and ``intercept_`` of linear models are aggregated, and
-    no public rows are needed.
+    thrown away. With ``output="predictions"`` they answer for public rows: classifiers vote, or
+    their scores are averaged, and so are predictions of regressors, or their median is taken. A
+    `student` is fitted on public rows and private answers, and `predict` is the student's: free,
+    for any rows. With ``output="parameters"`` the ``coef_`` and ``intercept_`` of linear models are
+    aggregated, and no public rows are needed.
 
     Parameters
     ----------
@@ -96,21 +122,28 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         Fitted on public rows with private answers; None takes a clone of `estimator`.
     output : {"predictions", "parameters"}, default="predictions"
         What of the blocks' models is aggregated.
-    aggregate : {"auto", "vote", "mean", "median", "smooth_median"}, default="auto"
-        ``"vote"`` for predictions of classifiers, and for them only. Else ``"mean"``, which
-        ``"auto"`` takes, or ``"median"`` of each number, which a few wild blocks do not move, but
-        whose noise grows faster with their number. ``"smooth_median"`` adds noise scaled to the
-        smooth sensitivity of the blocks' median: little where nearly all blocks agree closely, and
-        for few numbers only.
+    aggregate : {"auto", "vote", "scores", "mean", "median", "smooth_median"}, default="auto"
+        For predictions of classifiers ``"vote"``, whose noise grows with the number of queries, or
+        ``"scores"``: the mean of the blocks' probabilities (of 0 and 1, where `estimator` has
+        none), along a few directions in which public rows differ most. Their noise does not grow
+        with the number of queries, and they teach a student from few hundred rows what votes teach
+        it from many thousands; but scores that follow no such direction are smoothed. ``"auto"``
+        takes votes where 100 queries (or `n_queries`, or all) have noise of at most half a
+        unanimous vote. Else ``"mean"``, which ``"auto"`` takes, or ``"median"`` of each number,
+        which a few wild blocks do not move, but whose noise grows faster with their number.
+        ``"smooth_median"`` adds noise scaled to the smooth sensitivity of the blocks' median:
+        little where nearly all blocks agree closely, and for few numbers only.
     n_blocks : int or "auto", default="auto"
         More blocks: less noise, and worse models. ``"auto"`` takes as many as make the standard
         deviation of the noise (see `expected_error`) a quarter of a unanimous vote, or 5% of half
-        the width of `bounds`, at least 10, but leaves 20 rows to a block where that allows 10.
+        the width of `bounds`, at least 10, but leaves 20 rows to a block where that allows 10. For
+        scores a tenth of unanimous ones, and 10 rows.
         For a smooth median, as many as unanimous blocks need for noise of that scale.
     n_queries : int or "auto", default="auto"
         How many public rows (chosen at random) are asked, at most all. Noise grows with their
         number, and with its root only where delta > 0. ``"auto"`` takes as many as blocks of 50
-        rows can answer at that noise, at least 10 and at most 1000.
+        rows can answer at that noise, at least 10 and at most 1000. For scores as many as there
+        are, at most 1000.
     classes : array-like, default=None
         For classifiers: all labels, from public knowledge. Rows with another label are left out.
     bounds : tuple (low, high), default=None
@@ -143,7 +176,9 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         What was released for them: labels or numbers.
     votes_ : ndarray of shape (n_queries, n_classes) or None
         Noisy counts, up to the same number for all classes of a query; None if the winners alone
-        were released (more than two classes and delta = 0).
+        were released (more than two classes and delta = 0), or scores.
+    scores_ : ndarray of shape (n_queries, n_classes)
+        With scores: the noisy mean scores, in [0, 1].
     coef_, intercept_ : ndarray
         With ``output="parameters"``: as released, in the shapes of `estimator`.
     classes_ : ndarray of shape (n_classes,)
@@ -167,17 +202,18 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
     Notes
     -----
     **Privacy.** *Released*: for each query the difference of the votes for two classes; for more
-    classes all counts (delta > 0) or the winner; the mean over blocks of predictions or
-    parameters, or their median. Under ``"add_or_remove_one"`` with ``n_blocks="auto"`` or
-    ``n_queries="auto"`` also the number of rows, for 5% of the allowance. *Sensitivity*: a row is
-    in one block and changes its model in any way, under both relations; so one vote a query is
-    changed into another (L2 2 sqrt(n_queries) for differences, sqrt(2 n_queries) for counts, 1 for
-    one count), or one of n_blocks vectors within its bounds (their diagonal for a sum, 1 for a
-    rank, smooth for a smooth median). *Mechanism*: rounded Gaussian noise if delta > 0, else K-norm
-    noise; the exponential mechanism for winners and medians; Cauchy noise, which is pure, for
-    smooth medians. *Charged*: (epsilon, delta), once, before any noise, to
-    `budget`. Blocks are dealt out at random: under ``"replace_one"`` by the places of rows, else
-    by an independent draw a row. The student sees public rows and released answers only.
+    classes all counts (delta > 0) or the winner; the mean over blocks of scores in a few
+    directions; that of predictions or parameters, or their median. Under ``"add_or_remove_one"``
+    with ``n_blocks="auto"`` or ``n_queries="auto"`` also the number of rows, for 5% of the
+    allowance. *Sensitivity*: a row is in one block and changes its model in any way, under both
+    relations; so one vote a query is changed into another (L2 2 sqrt(n_queries) for differences,
+    sqrt(2 n_queries) for counts, 1 for one count), or one of n_blocks vectors within its bounds
+    (their diagonal for a sum, twice the radius of their ball for scores, 1 for a rank, smooth for a
+    smooth median). *Mechanism*: rounded Gaussian noise if delta > 0, else K-norm noise; the
+    exponential mechanism for winners and medians; Cauchy noise, which is pure, for smooth medians.
+    *Charged*: (epsilon, delta), once, before any noise, to `budget`. Blocks are dealt out at
+    random: under ``"replace_one"`` by the places of rows, else by an independent draw a row. The
+    student sees public rows and released answers only.
 
     Nothing raises and nothing is said because of what the rows hold. A block with one class votes
     for it; one without rows, or whose fit fails, abstains, or counts as the middle of `bounds`.
@@ -265,13 +301,16 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
     # --- checks, before anything is charged -----------------------------------------------------
 
     def _check_parameters(self) -> str:
-        """Check what can be judged without rows, and return the way of aggregating."""
+        """Check what can be judged without rows, and return the way of aggregating.
+
+        ``"auto"`` for a classifier's predictions: `_planned` decides with the number of rows.
+        """
         self._check_privacy_parameters()
         check_model(self.estimator, "estimator")
         votes = is_classifier(self.estimator) and self.output == "predictions"
         if self.output not in ("predictions", "parameters"):
             raise ValueError(f"output must be 'predictions' or 'parameters', got {self.output!r}")
-        allowed = (AUTO, "vote") if votes else (AUTO, "mean", "median", SMOOTH)
+        allowed = (AUTO, SCORES, "vote") if votes else (AUTO, "mean", "median", SMOOTH)
         if self.aggregate not in allowed:
             raise ValueError(
                 f"aggregate must be one of {allowed} for {self.output} of a "
@@ -298,7 +337,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         check_jobs(self.n_jobs)
         if self.aggregate != AUTO:
             return self.aggregate
-        return "vote" if votes else "mean"
+        return AUTO if votes else "mean"
 
     def _public_rows(self, n_features: int) -> Floats:
         """Return the public rows as floats; none where parameters are aggregated."""
@@ -389,19 +428,40 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         queries = self.output == "predictions" and self.n_queries == AUTO
         return queries or self.n_blocks == AUTO
 
-    def _plan(self, noise: Noise, n: int, n_public: int, n_numbers: int | None) -> tuple[int, int]:
-        """Return the numbers of blocks and of queries (or, if stated, of parameters).
+    def _planned(
+        self, how: str, n_classes: int, n: int, n_public: int, n_numbers: int | None
+    ) -> _Plan:
+        """Return what is asked of how many blocks.
 
         Parameters
         ----------
+        how : str
+            As of `_check_parameters`.
+        n_classes : int
+            0 where there are none.
         n : int
-            Public or released; 0 if it is neither, and then nothing is ``"auto"``.
+            Number of rows, public or released; 0 if it is neither, and then nothing is ``"auto"``.
+        n_public : int
+        n_numbers : int or None
+            Of parameters; None for predictions.
         """
         stated = check_auto(self.n_blocks, "n_blocks")
+        queries = check_auto(self.n_queries, "n_queries")
+        if how == AUTO:
+            voted = self._planned("vote", n_classes, n, n_public, None)
+            heard = votes_are_heard(voted.noise, voted.blocks, voted.queries, queries, n_public)
+            if heard:
+                return voted
+            how = SCORES
+        noise = self._noise(how, n_classes)
+        if how == SCORES:
+            asked = min(MOST_QUERIES if queries is None else queries, n_public)
+            blocks, number = number_of_directions(noise, n, stated, asked)
+            return _Plan(noise, blocks, asked, number)
         if n_numbers is None:
-            queries = check_auto(self.n_queries, "n_queries")
             n_numbers = number_of_queries(noise, n, stated, queries, n_public)
-        return number_of_blocks(noise, n, stated, n_numbers), n_numbers
+        blocks = number_of_blocks(noise, n, stated, n_numbers)
+        return _Plan(noise, blocks, n_numbers, n_numbers)
 
     def _check_noise(self, noise: Noise, n_public: int, n_numbers: int | None) -> None:
         """Refuse before the charge what the kernel would refuse after it."""
@@ -448,12 +508,15 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
             public = self._public_rows(rows.n_features)
             model = self._probe(public, like, classes)
             n_numbers = parameters_of(model).size if self.output == "parameters" else None
-            bounds = None if how == "vote" else self._stated_bounds(n_numbers or 1)
-            noise = self._noise(how, 0 if classes is None else len(classes))
-            self._check_noise(noise, len(public), n_numbers)
+            n_classes = 0 if classes is None else len(classes)
+            bounds: tuple[Floats, Floats] | None = None
+            if how not in (AUTO, "vote", SCORES):
+                bounds = self._stated_bounds(n_numbers or 1)
+                self._check_noise(self._noise(how, n_classes), len(public), n_numbers)
             with self._session(rows) as session:
                 n = self._rows_to_plan_with(session)
-                self.n_blocks_, n_numbers = self._plan(noise, n, len(public), n_numbers)
+                plan = self._planned(how, n_classes, n, len(public), n_numbers)
+                self.n_blocks_, n_numbers, how = plan.blocks, plan.queries, plan.noise.how
                 options = {"n_jobs": self.n_jobs, "progress": progress.of_blocks}
                 if classes is not None:
                     self.classes_ = classes
@@ -464,7 +527,12 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
                     chosen = rng.permutation(len(public))[:n_numbers]
                     self.queries_ = np.sort(chosen)
                     asked = kernel.as_table(public[self.queries_], like)
-                    self._release_answers(session, asked, how, bounds, options)
+                    self.votes_: Floats | None = None
+                    if how == SCORES:
+                        basis = directions(public[self.queries_], plan.numbers)
+                        self._release_scores(session, asked, basis, options)
+                    else:
+                        self._release_answers(session, asked, how, bounds, options)
                     self._fit_student(asked, session)
                 self.privacy_ = session.certificate()
         progress.end()
@@ -501,6 +569,20 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         model.coef_, model.intercept_ = self.coef_.copy(), self.intercept_.copy()
         self.student_ = model
 
+    def _release_scores(
+        self, session: kernel.Session, asked: Any, basis: Floats, options: dict[str, Any]
+    ) -> None:
+        """Release the blocks' mean scores of the classes, in the directions of a public basis."""
+        n_classes = len(self.classes_)
+        width = basis.shape[1] * (1 if n_classes == 2 else n_classes)
+        task = Scores(self.estimator, asked, len(self.queries_), self.classes_, basis)
+        view = kernel.Ball(np.zeros(width), radius(n_classes))
+        parts = session.block_mean(
+            task, self.n_blocks_, view, name="mean scores of blocks", **options
+        ).value
+        self.scores_ = restored(parts, basis, n_classes)
+        self.answers_ = self.classes_[self.scores_.argmax(axis=1)]
+
     def _release_answers(
         self, session: kernel.Session, asked: Any, how: str, bounds: Any, options: dict[str, Any]
     ) -> None:
@@ -512,7 +594,8 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
                 task, self.n_blocks_, n_queries, len(self.classes_), **options
             )
             self.answers_ = self.classes_[winners]
-            self.votes_ = None if votes is None else votes.value
+            if votes is not None:
+                self.votes_ = votes.value
             return
         low, high = (float(side[0]) for side in bounds)
         view = kernel.Box(np.full(n_queries, low), np.full(n_queries, high))
@@ -606,11 +689,13 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         measure = accuracy_score if is_classifier(self.estimator) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
-    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
         """Return the noise of an answer as a part of what unanimous blocks would give.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. The error of
-        models that see one block each comes on top.
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough. The
+        error of models that see one block each comes on top.
 
         Parameters
         ----------
@@ -618,14 +703,23 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
             Number of rows, as far as it is public.
         n_features : int, default=None
             Number of columns; ``n_features_in_`` after `fit`.
+        like : None
+            Not needed: the noise does not depend on the rows.
 
         Returns
         -------
         error : float
-            Standard deviation of the noise on the margin between two classes over the number of
-            blocks; of a mean over half the width of its bounds; of the rank of a median over half
-            the number of blocks. Of a smooth median, its scale over half the width if the blocks
-            are unanimous: it grows as they disagree.
+            Unit: a part of what unanimous blocks would give. Of votes, the standard deviation of
+            the noise on the margin between two classes over the number of blocks; of scores, the
+            root mean square over public rows of the noise of the difference of two classes' mean
+            scores (before they are cut to [0, 1]); of a mean, the standard deviation of the noise
+            over half the width of its bounds.
+
+        Raises
+        ------
+        ValueError
+            For medians, and for winners of votes (more than two classes, delta = 0): their noise
+            follows how far the blocks agree.
 
         Examples
         --------
@@ -646,7 +740,19 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         numbers = None
         if self.output == "parameters":
             numbers = parameters_of(self._probe(public, None, classes)).size
-        noise = self._noise(how, n_classes)
-        self._check_noise(noise, len(public), numbers)
-        blocks, numbers = self._plan(noise, n, len(public), numbers)
-        return noise.error(numbers, blocks)
+        if how not in (AUTO, "vote", SCORES):
+            self._check_noise(self._noise(how, n_classes), len(public), numbers)
+        plan = self._planned(how, n_classes, n, len(public), numbers)
+        if plan.noise.how in ("median", SMOOTH):
+            raise ValueError(
+                f"aggregate={plan.noise.how!r} has no expected error: its noise follows how far "
+                "the blocks agree, which only they know. aggregate='mean' has one"
+            )
+        if plan.noise.how == "vote" and n_classes > 2 and plan.noise.mu is None:
+            raise ValueError(
+                f"votes for {n_classes} classes with delta=0 have no expected error: winners are "
+                "chosen, and how well follows how far the blocks agree. State delta > 0, which "
+                "releases counts, or aggregate='scores'"
+            )
+        each = n_classes if plan.noise.how == SCORES and n_classes > 2 else 1
+        return plan.noise.error(plan.numbers * each, plan.blocks)

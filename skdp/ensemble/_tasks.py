@@ -23,6 +23,7 @@ __all__ = [
     "Floats",
     "Parameters",
     "Prediction",
+    "Scores",
     "Vote",
     "bare",
     "check_auto",
@@ -85,6 +86,52 @@ class Vote:
             return np.full(self.n_queries, present[0] if present.size else -1)
         fitted = bare(self.estimator, seed).fit(X, self.classes[codes])
         return kernel.label_codes(_predicted(fitted, self.queries), self.classes)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Fits on a block and returns its scores of the classes at public rows, by direction.
+
+    Scores are probabilities where the estimator has them, else 1 for what it predicts. Of two
+    classes their difference, of more their distance from equal ones: the parts have at most the
+    norm of one row's (`skdp.ensemble._scores.radius`).
+    """
+
+    estimator: Any
+    queries: Any
+    n_queries: int
+    classes: NDArray
+    basis: Floats
+
+    def __call__(self, X: Any, codes: NDArray, seed: int) -> NDArray:
+        known = codes >= 0
+        if not known.all():
+            X, codes = kernel.as_table(np.asarray(X)[known], X), codes[known]
+        scores = np.zeros((self.n_queries, len(self.classes)))
+        present = np.unique(codes)
+        if present.size == 1:  # few estimators take that; the scores are clear
+            scores[:, present[0]] = 1.0
+        elif present.size:
+            fitted = bare(self.estimator, seed).fit(X, self.classes[codes])
+            scores = self._scores(fitted)
+        else:
+            scores += 1.0 / len(self.classes)
+        if len(self.classes) == 2:
+            scores = scores[:, 1:] - scores[:, :1]
+        else:
+            scores = scores - 1.0 / len(self.classes)
+        return np.asarray(self.basis.T @ scores).ravel() / self.n_queries**0.5
+
+    def _scores(self, fitted: Any) -> Floats:
+        scores = np.zeros((self.n_queries, len(self.classes)))
+        if hasattr(fitted, "predict_proba"):
+            found = np.asarray(fitted.predict_proba(copy.deepcopy(self.queries)))
+            scores[:, np.searchsorted(self.classes, fitted.classes_)] = np.clip(found, 0.0, 1.0)
+            return scores
+        codes = kernel.label_codes(_predicted(fitted, self.queries), self.classes)
+        known = np.flatnonzero(codes >= 0)
+        scores[known, codes[known]] = 1.0
+        return scores
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,17 @@ from skdp.kernel.isolation import quiet
 from skdp.kernel.learning import LearningPlan, plan_learning
 from skdp.kernel.order import smooth_sensitivity
 from skdp.kernel.protect import Ball, Box, Projection, ScaledBox
-from skdp.kernel.quantiles import check_levels, multiples, rank_scale
+from skdp.kernel.quantiles import (
+    SPREAD_BITS,
+    Lattice,
+    allowances,
+    check_levels,
+    multiples,
+    rank_scale,
+    rates,
+    recursion,
+    spread,
+)
 from skdp.kernel.queries import MAX_CELLS, check_labelled_table, check_table
 from skdp.kernel.release import Release
 from skdp.kernel.rows import (
@@ -72,6 +82,7 @@ __all__ = [
     "MAX_SMALL_TABLES",
     "MAX_TABLE",
     "QUERY_UNIT",
+    "SPREAD_BITS",
     "AboveThreshold",
     "Ball",
     "Bins",
@@ -85,6 +96,7 @@ __all__ = [
     "Group",
     "Intervals",
     "KernelMap",
+    "Lattice",
     "LearnedBox",
     "LearningPlan",
     "LinearImage",
@@ -102,6 +114,7 @@ __all__ = [
     "Weighted",
     "Workload",
     "about",
+    "allowances",
     "array_of_rows",
     "as_table",
     "cauchy_kappa",
@@ -141,7 +154,10 @@ __all__ = [
     "pure_mu",
     "quiet",
     "rank_scale",
+    "rates",
+    "recursion",
     "smooth_sensitivity",
+    "spread",
     "student_kappa",
     "table_rate",
     "table_schema",

@@ -37,7 +37,7 @@ from skdp.kernel.cells import plain
 from skdp.kernel.containers import is_frame, is_listed, reading, take, to_float
 from skdp.kernel.doors import released
 from skdp.kernel.isolation import attempt, interruptible, no_restart, quiet
-from skdp.kernel.protect import SUM_BITS, Box, Floats, isqrt_up
+from skdp.kernel.protect import SUM_BITS, Ball, Box, Floats, isqrt_up
 from skdp.kernel.release import Release, Share
 from skdp.kernel.rows import Rows, check_rows
 from skdp.kernel.smooth import Ladder, SmoothDoors, quantile_log_smooth
@@ -77,6 +77,9 @@ def _flat(y: Any) -> tuple[NDArray, str]:
                 # Objects: a common dtype would be decided by all labels, one could turn the others
                 # to text.
                 labels = object_rows(y)
+            elif hasattr(y, "column_names"):  # a pyarrow table, of one column
+                (column,) = y.columns
+                labels = object_rows(column.to_pylist())
             elif hasattr(y, "to_pylist"):  # pyarrow, whose arrays depend on what is missing
                 labels = object_rows(y.to_pylist())
             elif hasattr(y, "to_numpy"):
@@ -515,16 +518,16 @@ class BlockDoors(SmoothDoors):
         self,
         task: Task,
         n_blocks: int,
-        view: Box,
+        view: Box | Ball,
         share: Share = None,
         *,
         n_jobs: int | None = None,
         progress: Progress | None = None,
         name: str = "mean of blocks",
     ) -> Release:
-        """Release the mean over disjoint blocks of a vector that each returns, clipped to a box.
+        """Release the mean over disjoint blocks of a vector that each returns, clipped to a view.
 
-        Guarantee: one row changes the vector of one block, to any other in the box, under both
+        Guarantee: one row changes the vector of one block, to any other in the view, under both
         relations: L2 sensitivity of the sum 2 norm. The number of blocks is public.
 
         Parameters
@@ -534,7 +537,7 @@ class BlockDoors(SmoothDoors):
             the centre's.
         n_blocks : int
             Public.
-        view : Box
+        view : Box or Ball
         share : float, default=None
         n_jobs : int, default=None
         progress : callable, default=None
@@ -543,7 +546,7 @@ class BlockDoors(SmoothDoors):
         Returns
         -------
         mean : Release, value and std of shape (view.n_dims,)
-            The std is of the noise before the mean is clipped to the box.
+            The std is of the noise before each number is clipped to the view's half width.
         """
         self._check_share(share, name)
         view = view.at(SUM_BITS)
@@ -662,11 +665,11 @@ class BlockDoors(SmoothDoors):
         self,
         task: Task,
         n_blocks: int,
-        view: Box,
+        view: Box | Ball,
         n_jobs: int | None,
         progress: Progress | None,
     ) -> Floats:
-        """Return the blocks' vectors as integers in the box; private."""
+        """Return the blocks' vectors as integers in the view; private."""
         vectors = self._block_outputs(task, n_blocks, view.n_dims, n_jobs, progress)
         finite = np.isfinite(vectors)
         with np.errstate(all="ignore"):

@@ -33,6 +33,8 @@ class GapsSession(Session):
         The relation of the whole table, for which the claim and the certificate are.
     """
 
+    shows_row_count = False  # neither to a reader, nor to the budget: that number is private
+
     def __init__(self, rows: Rows, **options: Any) -> None:
         if options.get("delta_apart"):
             # Two steps would cost more than twice a delta that stands apart from mu.

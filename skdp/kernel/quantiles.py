@@ -35,7 +35,19 @@ from skdp.kernel.release import Release, Share, exact_fraction
 from skdp.kernel.statistics import REPLACE_ONE
 from skdp.kernel.tape import current_tape
 
-__all__ = ["PRIORS", "QuantileDoors", "check_levels", "multiples", "rank_scale"]
+__all__ = [
+    "PRIORS",
+    "SPREAD_BITS",
+    "Lattice",
+    "QuantileDoors",
+    "allowances",
+    "check_levels",
+    "multiples",
+    "rank_scale",
+    "rates",
+    "recursion",
+    "spread",
+]
 
 Ints = NDArray[np.int64]
 PRIORS = ("uniform", "log")

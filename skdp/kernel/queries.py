@@ -115,7 +115,7 @@ def _as_columns(X: Any) -> tuple[Any, bool]:
     elif not isinstance(X, np.ndarray) and getattr(X, "ndim", 1) == 1:
         if hasattr(X, "dtype") or hasattr(X, "to_pylist"):  # a column of a table's library
             table, problem = to_float(X)
-        elif hasattr(X, "__array__"):
+        else:
             table = _no_table(X, flat=True)
     _raise(problem)
     if not isinstance(table, np.ndarray) or table.ndim != 1:

@@ -246,8 +246,10 @@ def _learns_nothing(estimator: Any) -> bool:
         return True
     if hasattr(estimator, "predict") or kind == "PatchExtractor":
         return False  # a Gaussian process predicts before it is fitted, and learns all the same
-    tagged = hasattr(type(estimator), "__sklearn_tags__")
-    return tagged and not get_tags(estimator).requires_fit
+    try:
+        return not get_tags(estimator).requires_fit
+    except AttributeError:  # an estimator without tags, or a wrapper of nothing
+        return False
 
 
 def _nested(estimator: Any) -> list[tuple[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import kernel
+from skdp._rehearsal import check_like, resampled, unanswered
 from skdp.base import LEARNING_SHARE, PrivateMixin, check_bounds, check_integer
 
 __all__ = ["COUNT_SHARE", "BoxDensity", "Floats", "Pair", "mixed"]
@@ -117,6 +119,26 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         if session.learned is not None:
             return session.learned.n  # released there
         return max(1.0, float(session.count(COUNT_SHARE).value))
+
+    def _like(
+        self, n_samples: int, n_features: int | None, like: Any
+    ) -> tuple[int, Callable[[int], Floats]]:
+        """Check the arguments of `expected_error`; return d and rows for each rehearsal."""
+        if n_features is None and like is not None and not hasattr(self, "n_features_in_"):
+            n_features = getattr(like, "n_features_in_", None) or np.shape(like)[1]
+        n, d = self._sizes(n_samples, n_features)
+        self._check_privacy_parameters()
+        self._stated_bounds(d)
+        if like is None:
+            raise unanswered(
+                self,
+                "the rows: noise is cut off where there are none, and the bandwidth or the box "
+                "may follow them",
+            )
+        if isinstance(like, BoxDensity):
+            like = like.sample(min(max(n, 1000), 10**5), random_state=0)
+        public = check_like(self, like, d)
+        return d, lambda number: resampled(public, n, number)
 
     # --- after the fit --------------------------------------------------------------------------
 

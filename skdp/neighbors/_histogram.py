@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp import kernel
-from skdp.base import LEARNING_SHARE
+from skdp._rehearsal import mean_error, rehearsal
 from skdp.budget import PrivacyBudget
-from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
+from skdp.neighbors._base import BoxDensity, Floats, Pair, mixed
 from skdp.statistics._histograms import Bins, _bins, _bins_of_each, _edges
 
 __all__ = ["DPHistogramDensity"]
@@ -280,43 +280,50 @@ class DPHistogramDensity(BoxDensity):
         ]
         return np.column_stack(columns)
 
-    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
-        """Return how far noise alone will move the density, in total variation, before cut-offs.
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return how far noise will move the density, on average over fits.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. Half of the
-        expected integral of the absolute noise. An expected value, not a bound, and so without the
-        ``beta`` of bounds. It takes learned bounds to be good: see `bounds`.
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
+        Public rows are fitted a few times, with noise of their own. The errors of sampling and of
+        cells of some width are not in it.
 
         Parameters
         ----------
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`.
+            Number of columns; ``n_features_in_`` after `fit`, else those of `like`.
+        like : array-like of shape (n_like, n_features), or fitted density
+            Public rows that resemble the private ones (made-up ones will do), of any number; or an
+            earlier fit, which is sampled. There is no default: noise is cut off where the density
+            is 0, so a density of few peaks has less of it than an even one.
 
         Returns
         -------
         error : float
-            At most 1, which says that the density will be noise.
+            Unit: total variation, at most 1. The mean over fits of half the integral of the
+            absolute difference from the histogram with the same cells without noise, of
+            the rows within ``bounds_``.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given.
         """
-        n, d = self._sizes(n_samples, n_features)
-        cost = self.privacy_cost()
-        each = self._each_bins(d)
-        stated = self._stated_bounds(d)
-        if each is not None and not any(isinstance(b, int) for b in each):
-            stated = np.zeros(d), np.ones(d)
-        replace = self._adjacency == "replace_one"
-        share = 1.0
-        if stated is None:
-            share -= self._learning_share(n, d, most=LEARNING_SHARE)
-        share -= COUNT_SHARE if each is None and not replace else 0.0
-        pure = cost.mu is None
-        level = cost.epsilon * share if cost.mu is None else cost.mu * math.sqrt(share)
-        std, absolute = kernel.cells_noise(level, self._adjacency, pure=pure)
-        if each is None:
-            each = [auto_bins(n, d, std)] * d
-        cells = math.prod(b if isinstance(b, int) else b.size - 1 for b in each)
-        return min(0.5 * cells * absolute / n, 1.0)
+        d, rows = self._like(n_samples, n_features, like)
+        self._each_bins(d)
+        with rehearsal(self, self._adjacency) as made:
+
+            def once(number: int) -> float:
+                public = rows(number)
+                fitted = made(number).fit(public)
+                counts, _ = np.histogramdd(public, fitted.edges_)
+                exact = counts / max(counts.sum(), 1.0)
+                return 0.5 * float(np.abs(fitted.probabilities_ - exact).sum())
+
+            return mean_error(once)
 
 
 def _all_edges(each: list[Bins], bounds: Pair) -> list[Floats]:

@@ -18,9 +18,10 @@ from scipy.interpolate import RegularGridInterpolator
 
 from skdp import kernel
 from skdp._nystroem import noise_std, nystroem_features
+from skdp._rehearsal import NOISELESS, mean_error, rehearsal
 from skdp.budget import PrivacyBudget
 from skdp.density_ratio._base import check_choice, check_real
-from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
+from skdp.neighbors._base import BoxDensity, Floats, Pair, mixed
 from skdp.neighbors._grid import (
     LOUD,
     MOST_CENTERS,
@@ -407,49 +408,51 @@ class DPKernelDensity(BoxDensity):
             columns.append(axis[0] * (1.0 - unit) + axis[-1] * unit)
         return np.column_stack(columns)
 
-    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
-        """Return how far noise alone will move the density, in total variation, before cut-offs.
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return how far noise will move the density, on average over fits.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. Half of the
-        expected integral over the bounds of the absolute noise; of the smallest bandwidth, if it
-        is to be chosen, so that larger ones have less. An expected value, not a bound, and so
-        without the ``beta`` of bounds.
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
+        Public rows are fitted a few times, with noise of their own. The errors of sampling and of
+        smoothing are not in it.
 
         Parameters
         ----------
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`.
+            Number of columns; ``n_features_in_`` after `fit`, else those of `like`.
+        like : array-like of shape (n_like, n_features), or fitted density
+            Public rows that resemble the private ones (made-up ones will do), of any number; or an
+            earlier fit, which is sampled. There is no default: noise is cut off where the density
+            is 0, so a density of few peaks has less of it than an even one.
 
         Returns
         -------
         error : float
-            At most 1, which says that the density will be noise.
+            Unit: total variation, at most 1. The mean over fits of half the integral of the
+            absolute difference from the kernel density without noise (of the same bandwidth), of
+            the rows within ``bounds_``.
 
         Raises
         ------
         ValueError
-            If bounds are not stated: the noise is relative to their volume.
+            If `like` is not given.
         """
-        n, d = self._sizes(n_samples, n_features)
-        bandwidth, cost = self._stated_bandwidth(), self.privacy_cost()
-        stated = self._stated_bounds(d)
-        if stated is None:
-            raise ValueError("bounds must be stated, a pair (low, high), to expect an error")
-        self._check_size(d, stated, bandwidth)
-        replace, pure = self._adjacency == "replace_one", cost.mu is None
-        share = 1.0 - COUNT_SHARE if self._plans_with_rows(pure, bandwidth) else 1.0
-        share = 1.0 if replace else share
-        level = cost.epsilon * share if cost.mu is None else cost.mu * math.sqrt(share)
-        with np.errstate(all="ignore"):
-            plan = self._planned(stated, bandwidth, n, level, pure=pure, replace=replace)
-            if plan.matrix is None:
-                std = kernel.cells_noise(level, self._adjacency, pure=pure)[0] / n
-            else:
-                std = noise_std(level, n, len(plan.matrix), pure=pure, replace=replace)
-            rms = std * plan.lattice.root_mean_square(plan.matrix, plan.tried[0], stated)
-        return min(0.5 * math.sqrt(2.0 / math.pi) * rms, 1.0)
+        d, rows = self._like(n_samples, n_features, like)
+        self._check_size(d, self._stated_bounds(d), self._stated_bandwidth())
+        with rehearsal(self, self._adjacency) as made:
+
+            def once(number: int) -> float:
+                public = rows(number)
+                fitted = made(number).fit(public)
+                stated = {"bandwidth": fitted.bandwidth_, "bounds": fitted.bounds_}
+                plain = made(0, epsilon=NOISELESS, features="kernel", **stated).fit(public)
+                moved = np.abs(fitted.density_ - plain.density_)
+                return 0.5 * float((_trapezoid(fitted.axes_) * moved).sum())
+
+            return mean_error(once)
 
 
 def criterion(

@@ -403,7 +403,10 @@ class DPQuantile(_SmoothFit):
     >>> quantile = DPQuantile([0.1, 0.5, 0.9], bounds=(0, 1000), random_state=0).fit(X)
     >>> np.abs(quantile.quantiles_ - np.quantile(X, [0.1, 0.5, 0.9], axis=0)).max() < 0.5
     np.True_
-    >>> round(quantile.expected_error(20_000), 3)
+    >>> like = np.random.default_rng(1).exponential(12.0, size=(1000, 1))  # made up
+    >>> 2 < quantile.expected_error(20_000, like=like) < 20  # ranks
+    True
+    >>> round(quantile.error_bound(20_000), 3)  # a part of the rows, whatever they are
     0.017
     """
 

@@ -7,6 +7,7 @@ cells of a row as well.
 """
 
 from skdp.statistics._call import Released
+from skdp.statistics._expected import expected_error
 from skdp.statistics._histograms import (
     histogram,
     histogram2d,
@@ -31,6 +32,7 @@ __all__ = [
     "count",
     "count_nonzero",
     "covariance",
+    "expected_error",
     "histogram",
     "histogram2d",
     "histogramdd",

@@ -515,8 +515,9 @@ def quantile(
     >>> import numpy as np
     >>> from skdp import statistics
     >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
-    >>> statistics.quantile(ages, [0.25, 0.75], step=1, bounds=(0, 120), random_state=0).value
-    array([36., 72.])
+    >>> answer = statistics.quantile(ages, [0.25, 0.75], step=1, bounds=(0, 120))
+    >>> bool(np.all(np.abs(answer.value - [36, 72]) <= 3))
+    True
     """
     call = Call("quantile", epsilon, delta, budget, random_state, nan_policy, n_rows)
     check_axis(axis)

@@ -100,8 +100,10 @@ class ReleaserMixin(PrivateMixin):
 
     # --- rows ---------------------------------------------------------------------------------
 
-    def _known_domain(self, n_features: int | None) -> kernel.Domain:
+    def _known_domain(self, n_features: int | None, like: Any = None) -> kernel.Domain:
         """Return the domain that a fit would have, as far as parameters tell; the last fit's shape.
+
+        Where neither tells it, that of public rows or of an earlier fit: `like`.
 
         Raises
         ------
@@ -118,6 +120,12 @@ class ReleaserMixin(PrivateMixin):
                 )
             return stated
         names = None
+        if d is None and isinstance(like, ReleaserMixin):
+            check_is_fitted(like)
+            d, names = like.domain_.n_columns, like.domain_.names
+        elif d is None and like is not None:
+            _, schema = kernel.table_schema(like, estimator="expected_error(like=...)")
+            d, names = schema.n_columns, schema.names
         if d is None and hasattr(self, "domain_"):
             # The domain of the fit may be of other parameters: only its columns are kept.
             d, names = self.domain_.n_columns, self.domain_.names

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import kernel
+from skdp._rehearsal import check_like, mean_error, rehearsal, rehearsal_rng, stretched, unanswered
 from skdp._scalers import full_level
 from skdp.base import PRIVATE, PrivateMixin, check_bounds, check_integer
 from skdp.budget import PrivacyBudget
@@ -76,7 +77,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         them, and the grid is coarser then. That takes up to 35% of the allowance where rows are
         few. It needs n epsilon of about 470 for each column (without delta; half as much where the
         number of rows is private): with fewer rows the bounds may be far off, and
-        `expected_error` is 1.
+        `error_bound` is 1.
     n_cells : int, default=1000
         Points of the grid from bound to bound, both included.
     grid : array-like of shape (n_points,), default=None
@@ -183,7 +184,10 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
     >>> at = np.array([[5.0], [10.0], [30.0]])
     >>> bool(np.abs(released.cdf(at) - (1 - np.exp(-at / 10))).max() < 0.03)
     True
-    >>> round(released.expected_error(20_000), 3)
+    >>> like = np.random.default_rng(1).exponential(12.0, size=(1000, 1))  # made up
+    >>> released.expected_error(20_000, like=like) < released.error_bound(20_000) / 2
+    True
+    >>> round(released.error_bound(20_000), 3)
     0.046
     """
 
@@ -308,6 +312,74 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         return tuned_size(n, self._column_rate(d, n), n_points)
 
     def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return how far a released distribution function will be off, on average over fits.
+
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
+        Public rows are fitted a few times, with noise of their own. `error_bound` holds for any
+        rows.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns; ``n_features_in_`` after `fit`, else those of `like`.
+        like : array-like of shape (n_like, n_features), or fitted DPEmpiricalCDF
+            Public rows that resemble the private ones (made-up ones will do), of any number; or an
+            earlier fit, which is sampled. There is no default: many equal values are hit exactly,
+            and where values fill a small part of the bounds, the grid is coarse for them.
+
+        Returns
+        -------
+        error : float
+            Unit: a part of the rows. The mean over fits and columns of the largest difference at a
+            grid point between the released distribution function and that of the column as clipped
+            to the grid.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given.
+        """
+        if n_features is None and like is not None and not hasattr(self, "n_features_in_"):
+            n_features = getattr(like, "n_features_in_", None) or np.shape(like)[1]
+        n, d = self._sizes(n_samples, n_features)
+        self._check_grid_and_size()
+        check_bounds(self.bounds, d)
+        if like is None:
+            raise unanswered(
+                self,
+                "the rows: on how often values repeat, and on how much of the bounds they fill",
+                ". error_bound() holds for any rows",
+            )
+        if isinstance(like, DPEmpiricalCDF):
+            like = like.sample(max(n, 1000), random_state=0)
+        columns = check_like(self, like, d).T
+        rng = rehearsal_rng()
+        with rehearsal(self, self._adjacency) as made:
+
+            def once(number: int) -> float:
+                rows = np.column_stack([stretched(column, n, rng) for column in columns])
+                fitted = made(number).fit(rows)
+                released = fitted.cdf(fitted.grid_)
+                return float(
+                    np.mean(
+                        [
+                            np.abs(
+                                released[:-1, j]
+                                - np.searchsorted(rows[:, j], fitted.grid_[:-1, j], side="right")
+                                / n
+                            ).max(initial=0.0)
+                            for j in range(d)
+                        ]
+                    )
+                )
+
+            return mean_error(once, least=8)
+
+    def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05
     ) -> float:
         """Return how far a released distribution function is off at most: the theorem's bound.
@@ -329,9 +401,9 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         Returns
         -------
         error : float
-            The largest difference at a grid point between the released distribution function and
-            that of the clipped column. At most 1, which says that epsilon is not enough for any
-            guarantee, or not for learning the bounds.
+            Unit: a part of the rows. The largest difference at a grid point between the released
+            distribution function and that of the clipped column. At most 1, which says that epsilon
+            is not enough for any guarantee, or not for learning the bounds.
         """
         n, d = self._sizes(n_samples, n_features)
         if isinstance(beta, bool | np.bool_) or not isinstance(beta, numbers.Real):

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdp import kernel
-from skdp._scalers import full_level
+from skdp._rehearsal import unanswered
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.synthetic._base import ReleaserMixin, Tables
-from skdp.synthetic._queries import as_queries
+from skdp.synthetic._errors import LIKE, PublicTable, largest_error
+from skdp.synthetic._queries import as_queries, conjunctions
 from skdp.synthetic._trees import Clique, Floats, Model, clique_size, fit_model, tree_size
 
 __all__ = ["DPMarginalSynthesizer"]
@@ -420,14 +421,13 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
             self.database_ = self._table(self._model.sample(self.n_samples_, rng), rng)
         return self
 
-    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
-        """Return how far noise alone will move one cell of a measured table, on average.
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return how far the worst answer will be off, on average over fits.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. It is the mean
-        absolute noise of a cell of a table chosen in the first rounds; later ones have as much or
-        less. It is no bound on answers: those from tables that are not measured may be further off
-        by as much as the model does not know, and those from several cells or tables are closer or
-        further, as errors add up or cancel.
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
+        Public rows are fitted a few times, with noise of their own.
 
         Parameters
         ----------
@@ -435,32 +435,34 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
             Number of rows, as far as it is public.
         n_features : int, default=None
             Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        like : array-like or table of shape (n_like, n_features), or fitted releaser
+            Public rows that resemble the private ones (made-up ones will do), of any number; or an
+            earlier fit, which is sampled. There is no default: what the tables that are measured
+            do not tell is different for every table.
 
         Returns
         -------
         error : float
-            A fraction of the rows, at most 1, which says that all tables will be noise.
+            Unit: a part of the rows. The mean over fits of the largest error of an answer to
+            `queries` (without, to the cells of all pairs of columns).
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given.
         """
         n = check_integer(n_samples, "n_samples", low=1)
-        domain, cost = self._known_domain(n_features), self.privacy_cost()
-        sizes, d, pure = domain.sizes, domain.n_columns, cost.mu is None
+        domain = self._known_domain(n_features, like)
         max_cells = check_integer(self.max_cells, "max_cells", low=8, high=MAX_WORK)
-        candidates = _candidates(_asked(self.queries, domain), sizes, max_cells)
-
-        def noise(share: Fraction) -> float:
-            level = full_level(cost) * float(share if pure else math.sqrt(share))
-            return kernel.cells_noise(level, self._adjacency, pure=pure)[1]
-
-        left = Fraction(1) if self._adjacency == "replace_one" else 1 - COUNT
-        if not candidates:
-            return min(noise(left / d) / n, 1.0)
-        alone = clear_columns(sizes, noise(COLUMNS / d), n)
-        left -= COLUMNS / d * len(alone)
-        tables = [(a,) for a in range(d) if a not in alone] + candidates
-        cells = [math.prod(sizes[a] for a in s) for s in tables]
-        measuring = 1 - (CHOICE_PURE if pure else CHOICE)
-        rounds = planned_rounds(cells, d, noise(measuring), n, pure=pure)
-        return min(noise(left / rounds * measuring) / n, 1.0)
+        _candidates(_asked(self.queries, domain), domain.sizes, max_cells)
+        if like is None:
+            raise unanswered(self, LIKE)
+        queries = self.queries
+        if queries is None:
+            queries = conjunctions(min(2, domain.n_columns))
+        return largest_error(
+            self, self._adjacency, PublicTable(like, domain, n), as_queries(queries)
+        )
 
     def _tables(self, sets: Iterable[Sequence[int]]) -> Tables:
         found = {tuple(s) for s in sets}

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdp import kernel
+from skdp._rehearsal import unanswered
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.synthetic._base import ReleaserMixin
+from skdp.synthetic._errors import LIKE, PublicTable, largest_error
 from skdp.synthetic._queries import as_queries, conjunctions
 from skdp.synthetic._weights import Weights
 
@@ -296,13 +298,53 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     def _distribution(self) -> NDArray[np.float64]:
         return self.weights_
 
-    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return how far the worst answer will be off, on average over fits.
+
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
+        Public rows are fitted a few times, with noise of their own. `error_bound` holds for any
+        rows.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        like : array-like or table of shape (n_like, n_features), or fitted releaser
+            Public rows that resemble the private ones (made-up ones will do), of any number; or an
+            earlier fit, which is sampled. There is no default: what the measurements do not tell is
+            different for every table.
+
+        Returns
+        -------
+        error : float
+            Unit: a part of the rows. The mean over fits of the largest error of an answer to
+            `queries`.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given.
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        domain = self._known_domain(n_features, like)
+        self._plan(self._workload(domain), float(n))
+        if like is None:
+            raise unanswered(self, LIKE, ". error_bound() holds for any rows")
+        return largest_error(
+            self, self._adjacency, PublicTable(like, domain, n), as_queries(self.queries)
+        )
+
+    def error_bound(self, n_samples: int, n_features: int | None = None) -> float:
         """Return the bound of the algorithm's theorem on the worst query's error.
 
         Nothing is fitted, read or charged. 2 sqrt(ln(cells) / T) + 10 T ln(queries) / (epsilon n),
         with probability at least 1 - 2T / queries, is proved for the textbook's algorithm with T
         rounds, and holds for any rows. Measured errors are many times smaller: read it as what is
-        certain, not as what is likely.
+        certain, and `expected_error` as what is likely.
 
         Parameters
         ----------
@@ -314,7 +356,8 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Returns
         -------
         error : float
-            A difference of fractions, at most 1, where nothing is certain.
+            Unit: a part of the rows. A difference of fractions, at most 1, where nothing is
+            certain.
         """
         n = check_integer(n_samples, "n_samples", low=1)
         domain = self._known_domain(n_features)

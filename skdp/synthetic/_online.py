@@ -23,12 +23,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import kernel
+from skdp._rehearsal import mean_error, rehearsal, rehearsal_rng, unanswered
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
 from skdp.synthetic._base import ReleaserMixin
+from skdp.synthetic._errors import PublicTable
 from skdp.synthetic._mwem import AUTO, COUNT_SHARE, as_fractions, check_factored
-from skdp.synthetic._queries import as_queries
+from skdp.synthetic._queries import Queries, as_queries, linear_queries
 from skdp.synthetic._weights import Weights
 
 __all__ = ["PrivateMultiplicativeWeights"]
@@ -36,6 +38,7 @@ __all__ = ["PrivateMultiplicativeWeights"]
 # What comparisons take of what is left after the number of rows; the rest is for the answers.
 COMPARING, COMPARING_GAUSSIAN = Fraction(3, 4), Fraction(19, 20)
 # The threshold in alpha: a quarter is left for the noise of comparisons.
+USUAL_ASKED = 50  # queries, for an expected error that is not told which
 THRESHOLD = 0.75
 SWEEPS, TOL = 30, 1e-4
 # "auto" keeps the noise of so many comparisons, but for this chance, within half of alpha.
@@ -393,6 +396,67 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         n_samples: int,
         n_features: int | None = None,
         *,
+        like: Any = None,
+        queries: Any = None,
+    ) -> float:
+        """Return how far the worst answer will be off, on average over fits.
+
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough for
+        these queries. They are asked of public rows a few times, with noise of their own, and in
+        their order; what is asked after the last update is predicted. `error_bound` holds for any
+        rows and queries.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        like : array-like or table of shape (n_like, n_features), or fitted releaser
+            Public rows that resemble the private ones (made-up ones will do), of any number; or an
+            earlier fit, which is sampled. There is no default: what is measured is different for
+            every table.
+        queries : sequence of Queries or callables, default=None
+            What will be asked, each a single query as `answer` takes it. None: 50 cells of pairs
+            of columns, at random.
+
+        Returns
+        -------
+        error : float
+            Unit: a part of the rows. The mean over fits of the largest error of an answer.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given.
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        domain = self._known_domain(n_features, like)
+        self._plan(domain, n)
+        if like is None:
+            raise unanswered(self, "the rows and on the queries", ". error_bound() holds for any")
+        table = PublicTable(like, domain, n)
+        every = _usual_queries(domain) if queries is None else [as_queries(q) for q in queries]
+        exact = [float(table.answers(query)[0]) for query in every]
+        with rehearsal(self, self._adjacency) as made:
+
+            def once(number: int) -> float:
+                with made(number).fit(table.rows) as fitted:
+                    answers = [
+                        fitted.answer(query)
+                        if fitted.n_updates_left_
+                        else float(fitted.predict(query)[0])
+                        for query in every
+                    ]
+                return float(np.abs(np.array(answers) - exact).max())
+
+            return mean_error(once, least=5, most=30)
+
+    def error_bound(
+        self,
+        n_samples: int,
+        n_features: int | None = None,
+        *,
         n_queries: int = 100,
         beta: float = 0.05,
     ) -> float:
@@ -415,8 +479,8 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         Returns
         -------
         error : float
-            A difference of fractions, at most 1: the threshold and the noise of comparisons, or
-            the noise of measured answers, whichever is larger.
+            Unit: a part of the rows. A difference of fractions, at most 1: the threshold and the
+            noise of comparisons, or the noise of measured answers, whichever is larger.
         """
         n = check_integer(n_samples, "n_samples", low=1)
         k = check_integer(n_queries, "n_queries", low=1)
@@ -437,3 +501,17 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         kept = THRESHOLD * plan.alpha * (n + counted) + margin
         measured = tail(plan.answering, min(plan.n_updates, k))
         return min((max(kept, measured) + counted) / n, 1.0)
+
+
+def _usual_queries(domain: kernel.Domain) -> list[Queries]:
+    """Return cells of pairs of columns, at random."""
+    rng = rehearsal_rng()
+    found = []
+    for _ in range(USUAL_ASKED):
+        k = min(2, domain.n_columns)
+        columns = tuple(sorted(rng.choice(domain.n_columns, size=k, replace=False).tolist()))
+        cell = [int(rng.integers(domain.sizes[j])) for j in columns]
+        weights = np.zeros([domain.sizes[j] for j in columns])
+        weights[tuple(cell)] = 1.0
+        found.append(linear_queries(weights.reshape(1, -1), columns=list(columns)))
+    return found

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdp import kernel
+from skdp._rehearsal import unanswered
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.synthetic._base import ReleaserMixin
+from skdp.synthetic._errors import LIKE, PublicTable, largest_error
 from skdp.synthetic._queries import as_queries, conjunctions
 
 __all__ = ["SmallDBReleaser"]
@@ -220,7 +222,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     >>> late = released.predict(lambda row: row[0] > 30)
     >>> bool(abs(late[0] - np.mean(delays > 30)) < 0.05)
     True
-    >>> round(released.expected_error(10_000), 3)
+    >>> round(released.error_bound(10_000), 3)
     0.033
     """
 
@@ -308,6 +310,46 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         return self._codes
 
     def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return how far the worst answer will be off, on average over fits.
+
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
+        Public rows are fitted a few times, with noise of their own. `error_bound` holds for any
+        rows.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        like : array-like or table of shape (n_like, n_features), or fitted releaser
+            Public rows that resemble the private ones (made-up ones will do), of any number; or an
+            earlier fit, which is sampled. There is no default: how well a small table can do is
+            different for every table.
+
+        Returns
+        -------
+        error : float
+            Unit: a part of the rows. The mean over fits of the largest error of an answer to
+            `queries`.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given.
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        domain = self._known_domain(n_features, like)
+        _check_possible(self._range(domain))
+        if like is None:
+            raise unanswered(self, LIKE, ". error_bound() holds for any rows")
+        return largest_error(
+            self, self._adjacency, PublicTable(like, domain, n), as_queries(self.queries)
+        )
+
+    def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05
     ) -> float:
         """Return by how much the answers may be off, at most: the theorem's alpha.
@@ -327,10 +369,10 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         Returns
         -------
         error : float
-            A difference of fractions, at most 1, which says that epsilon is not enough for any
-            guarantee. It adds the error of the best table of that size and what the choice loses.
-            With ``candidates`` as a list, the former is unknown before the fit: then it is what the
-            choice may add to the error of the best candidate.
+            Unit: a part of the rows. A difference of fractions, at most 1, which says that epsilon
+            is not enough for any guarantee. It adds the error of the best table of that size and
+            what the choice loses. With ``candidates`` as a list, the former is unknown before the
+            fit: then it is what the choice may add to the error of the best candidate.
         """
         n = check_integer(n_samples, "n_samples", low=1)
         if not (isinstance(beta, numbers.Real) and 0.0 < float(beta) < 1.0):

@@ -16,7 +16,7 @@ from sklearn.model_selection import (
     train_test_split,
 )
 
-from skdp import DPStandardScaler, PrivacyBudget, PublicRowCountWarning
+from skdp import DPStandardScaler, PrivacyBudget, PublicRowCountWarning, statistics
 from skdp.budget.row_counts import RowCounts, is_part
 
 X = np.random.default_rng(0).random((239, 2))
@@ -116,6 +116,15 @@ def test_a_fold_before_the_whole_table():
 def test_workers_see_folds_first_and_bind_nothing():
     counts = RowCounts((), binds=False)
     assert all(counts.expects(n) for n in (191, 127, 3))
+
+
+def test_statistics_that_keep_the_number_private_do_not_warn():
+    budget = PrivacyBudget(10.0, n_rows=239)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PublicRowCountWarning)
+        statistics.mean(X[:127], bounds=(0, 1), epsilon=0.1, budget=budget)
+        with pytest.raises(PublicRowCountWarning):
+            statistics.mean(X[:127], bounds=(0, 1), epsilon=0.1, budget=budget, n_rows="public")
 
 
 def test_under_add_or_remove_the_number_is_private():

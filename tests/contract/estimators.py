@@ -396,11 +396,22 @@ CASES = (
     _ratio("ulsif_basis", **SPLINES),
     Case("logistic", DPLogisticRatio, sklearn=True, samples=True, marked=MarkedDPLogisticRatio),
     Case("logistic_stated", lambda **p: DPLogisticRatio(0.1, bounds=(-1, 1), **p), samples=True),
-    _checked("vote", CheckedVote, LogisticRegression(), _two, classes=["no", "yes"]),
+    _checked(
+        "vote", CheckedVote, LogisticRegression(), _two, classes=["no", "yes"], aggregate="vote"
+    ),
+    _aggregate("scores", LogisticRegression(), _two, classes=["no", "yes"], aggregate="scores"),
+    _aggregate(
+        "scores_of_three",
+        DecisionTreeClassifier(max_depth=2),
+        _three,
+        classes=[0, 1, 2],
+        n_blocks="auto",
+    ),
     _aggregate(
         "vote_of_three",
         DecisionTreeClassifier(max_depth=2),
         _three,
+        aggregate="vote",
         classes=[0, 1, 2],
         student=LogisticRegression(),
         n_blocks="auto",

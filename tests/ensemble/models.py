@@ -28,9 +28,13 @@ relations = pytest.mark.parametrize("relation", [R, A])
 def voting(model=TREE, **parameters):
     options = {
         "public": PUBLIC, "classes": ["late", "on time"], "n_blocks": 100, "epsilon": 20.0,
-        "random_state": 0,
+        "aggregate": "vote", "random_state": 0,
     }  # fmt: skip
     return DPSubsampleAggregate(model, **{**options, **parameters})
+
+
+def scoring(model=TREE, **parameters):
+    return voting(model, **{"aggregate": "scores", **parameters})
 
 
 def averaging(model=None, **parameters):

@@ -21,6 +21,7 @@ from models import (
     budget_of,
     linear,
     relations,
+    scoring,
     smoothed,
     voting,
 )
@@ -166,7 +167,7 @@ def test_one_row_moves_releases_by_their_sensitivity(relation, delta):
     (big, labels, high), (rows, fewer, targets) = pair(relation)
     budget = budget_of(relation)
     for make, inner, y, other, n_blocks in [
-        (voting, LargestDecides(), labels, fewer, 4),
+        (voting, LargestDecides(), labels, fewer, 4), (scoring, LargestDecides(), labels, fewer, 4),
         (averaging, LargestTarget(), high, targets, 4), (linear, LargestTarget(), high, targets, 4),
         (smoothed, LargestTarget(), high, targets, 1),  # of more blocks the median would stay
     ]:  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import datetime
 import decimal
 import fractions
@@ -529,3 +530,29 @@ def test_scored_rows_of_lists_have_one_form():
     assert rows._y.tolist() == ["x", 2]
     with pytest.raises(ValueError, match="as many cells in each row"):
         kernel.opaque_rows([[1, 2], [3]])
+
+
+def test_labels_in_columns_of_every_library():
+    classes = np.array(["a", "b"])
+    for y in (
+        pa.array(["a", "b"]),
+        pa.chunked_array([["a"], ["b"]]),
+        pa.table({"y": ["a", "b"]}),
+        pa.array(["a", "b"]).dictionary_encode(),
+        pl.Series(["a", "b"], dtype=pl.Categorical),
+        pl.DataFrame({"y": ["a", "b"]}),
+        pd.DataFrame({"y": ["a", "b"]}),
+        pd.Series(["a", "b"], dtype="category"),
+        [["a"], ["b"]],
+        np.array([["a"], ["b"]]),
+    ):
+        rows = kernel.check_labelled(np.zeros((2, 1)), y, estimator="T", classes=classes)
+        assert rows._y.tolist() == [0, 1]
+    for y in (pa.table({"y": [1.0], "z": [1.0]}), np.ma.array([1.0], mask=[1])):
+        found = outcome(lambda y=y: kernel.check_labelled(np.zeros((1, 1)), y, estimator="T"))
+        assert found == (ValueError, "y must be one-dimensional, of shape (n_samples,).")
+
+
+def test_an_array_of_python_s_own_is_a_column():
+    for column in (array.array("f", [0.5, 2.0]), memoryview(np.array([0.5, 2.0])), (0.5, 2)):
+        assert kept(column).tolist() == [[0.5], [2.0]]

@@ -219,6 +219,19 @@ def test_a_step_that_is_not_private(estimator, where, way_out):
     assert way_out in one.way_out
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_any_estimator_of_scikit_learn_can_be_looked_at():
+    for name, kind in all_estimators():
+        for params in ({}, {"estimator": kmeans()}, {"estimators": [("a", kmeans())]}):
+            try:
+                made = kind(**params)
+            except TypeError:
+                continue  # takes no such parameter
+            if params:
+                assert any("DPKMeans" in repr(v) for v in made.get_params(deep=False).values())
+            assert isinstance(repr(check_pipeline(made)), str), name
+
+
 def test_a_function_is_not_looked_into():
     (one,) = check_pipeline(make_pipeline(FunctionTransformer(lambda X: X - X.mean(0)), kmeans()))
     assert (one.severity, one.where) == ("low", "functiontransformer (FunctionTransformer)")

@@ -242,28 +242,6 @@ def test_the_allowance_is_spent_to_the_last_part(columns, epsilon, delta, relati
         assert found.n_samples_ == N
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("columns", [["night"], ["night", "hour"], ["origin", "hour", "delay"]])
-def test_expected_error_is_the_noise_of_the_first_table_that_is_chosen(columns, delta, relation):
-    budget = PrivacyBudget(1.0, delta, adjacency=relation)
-    domain = Domain({name: DOMAIN.column(DOMAIN.position(name)) for name in columns})
-    found = synthetic(domain=domain, epsilon=1.0, delta=delta, budget=budget)
-    expected = found.expected_error(N)
-    records = list(found.fit(TABLE[columns]).privacy_.releases)
-    names = [r.name for r in records]
-    first = names.index("choice of a table") + 1 if len(columns) > 1 else -1
-    scale = records[first].scale
-    mean = scale if delta == 0 else scale * math.sqrt(2 / math.pi)
-    # The number of rows that a fit plans with is noisy under A.
-    assert expected == pytest.approx(mean / N, rel=1e-3 if relation == "replace_one" else 0.1)
-    assert isinstance(found.measured_, list)
-    assert found.expected_error(1) == 1.0
-    assert found.expected_error(10 * N) < expected
-    with pytest.raises(ValueError, match="n_samples"):
-        found.expected_error(0)
-
-
 def test_columns_that_would_drown_in_noise_are_not_measured_by_themselves():
     """With little epsilon, tables of three columns tell each column better."""
     rng = np.random.default_rng(0)

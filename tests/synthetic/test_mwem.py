@@ -322,15 +322,15 @@ def test_hardly_any_rows(n, delta):
 def test_the_theorem_s_bound():
     estimator = MWEMReleaser(conjunctions(2), domain=2, n_rounds=50)
     with pytest.raises(ValueError, match="n_features"):
-        estimator.expected_error(1000)
-    bound = estimator.expected_error(10**6, 16)
+        estimator.error_bound(1000)
+    bound = estimator.error_bound(10**6, 16)
     expected = 2 * math.sqrt(16 * math.log(2) / 50) + 10 * 50 * math.log(480) / 10**6
     assert bound == pytest.approx(min(expected, 1.0))
-    assert estimator.expected_error(10, 16) == 1.0
+    assert estimator.error_bound(10, 16) == 1.0
     estimator.set_params(delta=1e-6, n_rounds=400)
-    assert estimator.expected_error(10**8, 16) < estimator.expected_error(10**4, 16)
+    assert estimator.error_bound(10**8, 16) < estimator.error_bound(10**4, 16)
     estimator.fit(dependent(100))
-    assert 0 < estimator.expected_error(10**8) <= 1
+    assert 0 < estimator.error_bound(10**8) <= 1
 
 
 @pytest.mark.parametrize(

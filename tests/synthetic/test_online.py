@@ -50,7 +50,7 @@ def online(**options):
 def test_answers_are_within_the_bound(delta, budget):
     X = table()
     fitted = online(delta=delta, budget=budget).fit(X)
-    bound = fitted.expected_error(len(X), n_queries=12)
+    bound = fitted.error_bound(len(X), n_queries=12)
     assert bound < 0.1
     errors = [abs(fitted.answer(q) - np.mean([q(row) for row in X.tolist()])) for q in questions()]
     assert max(errors) < bound
@@ -250,7 +250,7 @@ def test_an_alpha_beyond_what_rows_can_pay_for_leaves_one_update(alpha, epsilon)
     with estimator.fit(table(50)) as fitted:
         assert fitted.n_updates_ == 1
         assert 0.0 <= fitted.answer(lambda row: row[0] == 0) <= 1.0
-    assert estimator.expected_error(50, 4) == 1.0
+    assert estimator.error_bound(50, 4) == 1.0
 
 
 def test_too_little_epsilon_for_any_comparison():
@@ -273,12 +273,12 @@ def test_the_number_of_updates_is_that_of_the_theory_or_what_the_rows_can_pay_fo
 
 def test_errors_that_are_expected():
     estimator = online(domain=Domain.binary(4))
-    errors = [estimator.expected_error(n) for n in (100, 10_000, 10**6)]
+    errors = [estimator.error_bound(n) for n in (100, 10_000, 10**6)]
     assert errors[0] == 1.0
     assert 0.75 * 0.05 < errors[2] < 0.05 < errors[1]
-    more = estimator.expected_error(10_000, n_queries=10_000)
+    more = estimator.error_bound(10_000, n_queries=10_000)
     assert errors[1] < more
     with pytest.raises(ValueError, match="beta"):
-        estimator.expected_error(100, beta=0.0)
+        estimator.error_bound(100, beta=0.0)
     with pytest.raises(ValueError, match="n_features"):
-        online().expected_error(100)
+        online().error_bound(100)

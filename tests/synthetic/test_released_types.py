@@ -328,7 +328,7 @@ def test_domains_as_lists_and_mappings(domain):
     X = np.zeros((20, 3), dtype=int)
     fitted = small(domain).fit(X)
     assert fitted.domain_ == Domain(domain)
-    assert small(domain).expected_error(1000) == small(Domain(domain)).expected_error(1000)
+    assert small(domain).error_bound(1000) == small(Domain(domain)).error_bound(1000)
     with pytest.raises(ValueError, match="X has 2 features"):
         small(domain).fit(X[:, :2])
 
@@ -336,20 +336,20 @@ def test_domains_as_lists_and_mappings(domain):
 def test_the_error_is_that_of_the_domain_that_is_stated_now():
     X = np.zeros((20, 3), dtype=int)
     fitted = small(Domain([2, 2, 2])).fit(X)
-    larger = small(Domain([3, 3])).expected_error(1000)
-    assert fitted.set_params(domain=Domain([3, 3])).expected_error(1000) == larger
+    larger = small(Domain([3, 3])).error_bound(1000)
+    assert fitted.set_params(domain=Domain([3, 3])).error_bound(1000) == larger
     # Of a domain that is the same in every column, the fit tells how many there are.
-    expected = small(5).expected_error(1000, 3)
-    assert fitted.set_params(domain=5).expected_error(1000) == expected
-    assert fitted.expected_error(1000, 2) == small(5).expected_error(1000, 2)
+    expected = small(5).error_bound(1000, 3)
+    assert fitted.set_params(domain=5).error_bound(1000) == expected
+    assert fitted.error_bound(1000, 2) == small(5).error_bound(1000, 2)
     with pytest.raises(TypeError, match="domain must be"):
-        fitted.set_params(domain=None).expected_error(1000)
+        fitted.set_params(domain=None).error_bound(1000)
     for estimator in (small(Domain([2, 2, 2])), small([2, 2, 2]), small([2, 2, 2]).fit(X)):
-        assert estimator.expected_error(1000, 3) == small(2).expected_error(1000, 3)
+        assert estimator.error_bound(1000, 3) == small(2).error_bound(1000, 3)
         with pytest.raises(ValueError, match="n_features must be the number of columns of domain"):
-            estimator.expected_error(1000, 99)
+            estimator.error_bound(1000, 99)
     with pytest.raises(ValueError, match="n_features must be given"):
-        small(2).expected_error(1000)
+        small(2).error_bound(1000)
 
 
 @pytest.mark.parametrize("container", ["numpy", "polars", "pyarrow", "dictionary"])

@@ -199,14 +199,14 @@ def _counts(X, domain):
         (thresholds(), Domain([Bins.regular(0, 200, 100)]), {"alpha": 0.05, "delta": 1e-6}),
     ],
 )
-def test_expected_error_is_kept_by_releases(queries, domain, parameters):
+def test_error_bound_is_kept_by_releases(queries, domain, parameters):
     """By all but beta of them; by far most of them (binomial test at 1e-6)."""
     rng = np.random.default_rng(1)
     n, epsilon, beta, runs = 400, 0.5, 0.05, 60
     X = np.column_stack([np.minimum(rng.exponential(40, n), 199)] * domain.n_columns)
     X = X if isinstance(domain.column(0), Bins) else rng.integers(0, 2, (n, 2))
     estimator = SmallDBReleaser(queries, domain=domain, epsilon=epsilon, **parameters)
-    bound = estimator.expected_error(n, beta=beta)
+    bound = estimator.error_bound(n, beta=beta)
     assert 0 < bound < 1
     codes = np.column_stack([domain.codes(j, X[:, j])[0] for j in range(domain.n_columns)])
     truth = queries.workload(domain).answers(_counts(codes, domain)) / n
@@ -216,20 +216,20 @@ def test_expected_error_is_kept_by_releases(queries, domain, parameters):
     assert missed <= stats.binom.isf(1e-6, runs, beta)
 
 
-def test_expected_error_is_the_formula():
+def test_error_bound_is_the_formula():
     e = SmallDBReleaser(conjunctions(2), domain=2, size=5, epsilon=2.0)
     q, number = 12, math.comb(8 + 4, 5)
     wanted = math.sqrt(math.log(2 * q) / 10) + (math.log(number / 0.01) / 1.0 + 1) / 300
-    assert e.expected_error(300, 3, beta=0.01) == pytest.approx(wanted)
+    assert e.error_bound(300, 3, beta=0.01) == pytest.approx(wanted)
     e = SmallDBReleaser(thresholds(), domain=Domain([50]), alpha=0.1, epsilon=0.2)
     wanted = 0.1 + (math.log(math.comb(54, 5) / 0.05) / 0.1 + 1) / 10_000
-    assert e.expected_error(10_000) == pytest.approx(wanted)
+    assert e.error_bound(10_000) == pytest.approx(wanted)
     e = SmallDBReleaser(conjunctions(1), domain=Domain.binary(30), candidates=100, epsilon=1.0)
-    assert e.expected_error(1000) == pytest.approx((math.log(100 / 0.05) / 0.5 + 1) / 1000)
-    assert e.expected_error(3) == 1.0
+    assert e.error_bound(1000) == pytest.approx((math.log(100 / 0.05) / 0.5 + 1) / 1000)
+    assert e.error_bound(3) == 1.0
     # It says what a fit would cost where none is possible.
-    assert SmallDBReleaser(domain=Domain.binary(16)).expected_error(10**9) < 0.11
-    more = [e.expected_error(n) for n in (100, 200, 10**4)]
+    assert SmallDBReleaser(domain=Domain.binary(16)).error_bound(10**9) < 0.11
+    more = [e.error_bound(n) for n in (100, 200, 10**4)]
     assert more == sorted(more, reverse=True)
 
 
@@ -243,19 +243,19 @@ def test_expected_error_is_the_formula():
         ((100, 0), {}, "n_features"),
     ],
 )
-def test_bad_arguments_of_expected_error(arguments, options, match):
+def test_bad_arguments_of_error_bound(arguments, options, match):
     with pytest.raises(ValueError, match=match):
-        SmallDBReleaser(domain=2).expected_error(*arguments, **options)
+        SmallDBReleaser(domain=2).error_bound(*arguments, **options)
 
 
-def test_expected_error_needs_the_number_of_columns():
+def test_error_bound_needs_the_number_of_columns():
     e = SmallDBReleaser(conjunctions(1), domain=2, size=9)
     with pytest.raises(ValueError, match="n_features must be given before fit"):
-        e.expected_error(10)
-    assert e.fit(np.zeros((4, 2))).expected_error(10) == e.expected_error(10, 2)
-    assert e.expected_error(10**6, 2) < e.expected_error(10**6, 5)
+        e.error_bound(10)
+    assert e.fit(np.zeros((4, 2))).error_bound(10) == e.error_bound(10, 2)
+    assert e.error_bound(10**6, 2) < e.error_bound(10**6, 5)
     with pytest.raises(TypeError, match="domain"):
-        SmallDBReleaser().expected_error(10)
+        SmallDBReleaser().error_bound(10)
 
 
 # --- ranges -------------------------------------------------------------------------------------

@@ -1,0 +1,147 @@
+"""Rehearsals: the fit of an estimator on public rows, to see how far noise moves it.
+
+Nothing private is touched: the rows are public, or made up, or drawn from an earlier release. A
+rehearsal is a fit of a clone whose budget is a stand-in that grants everything and writes nothing
+(its certificate says ``charged: no``), with noise from a seeded generator: no entropy of the
+operating system is used up, and the same question has the same answer.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+
+from skdp import kernel
+from skdp._config import config_context
+from skdp.budget.stand_in import StandInBudget
+
+__all__ = [
+    "NOISELESS",
+    "check_like",
+    "mean_error",
+    "rehearsal",
+    "rehearsal_rng",
+    "repeated",
+    "resampled",
+    "stretched",
+    "unanswered",
+]
+
+Floats = NDArray[np.float64]
+
+NOISELESS = 1e6  # an epsilon whose noise is beside that of any fit none
+_PRECISION = 0.05  # of a mean error, as a part of it: one standard error
+
+
+def unanswered(estimator: Any, depends: str, otherwise: str = "") -> ValueError:
+    """Return the refusal of an estimator whose error cannot be told without rows."""
+    return ValueError(
+        f"like must be given: the error of {type(estimator).__name__} depends on {depends}. State "
+        "public rows that resemble the private ones (made-up ones will do), or an earlier fit of "
+        f"{type(estimator).__name__}{otherwise}"
+    )
+
+
+@cache
+def _stand_in(adjacency: str) -> StandInBudget:
+    """Return the one stand-in of a relation."""
+    return StandInBudget(adjacency)
+
+
+@contextmanager
+def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
+    """Yield a function that returns an unfitted clone that charges nothing.
+
+    It takes the number of the rehearsal, which seeds its noise, and parameters to change.
+    """
+    budget = _stand_in(adjacency)
+
+    def made(number: int, **changes: Any) -> Any:
+        return clone(estimator).set_params(budget=budget, random_state=number, **changes)
+
+    with config_context(noise="seeded"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield made
+        finally:
+            budget.asked.clear()
+
+
+def mean_error(once: Callable[[int], float], *, least: int = 6, most: int = 60) -> float:
+    """Return the mean of once(0), once(1), ...: as many as tell it to 5% (one standard error)."""
+    found: list[float] = []
+    for number in range(most):
+        found.append(float(once(number)))
+        if number + 1 >= least:
+            mean = float(np.mean(found))
+            if np.std(found, ddof=1) <= _PRECISION * mean * math.sqrt(len(found)):
+                break
+    return float(np.mean(found))
+
+
+def rehearsal_rng(number: int = 0) -> np.random.Generator:
+    """Return a generator for a rehearsal, of which nothing is secret."""
+    return kernel.public_generator(b"rehearsal" + str(number).encode())
+
+
+# --- rows that are public -----------------------------------------------------------------------
+
+
+def check_like(estimator: Any, like: Any, n_features: int) -> Floats:
+    """Return public rows as floats, or raise naming ``like``."""
+    name = f"{type(estimator).__name__}.expected_error(like=...)"
+    rows = kernel.check_public_array(like, estimator=name)
+    if rows.shape[1] != n_features:
+        raise ValueError(f"like must have n_features = {n_features} columns, got {rows.shape[1]}")
+    return rows
+
+
+def repeated(n_like: int, n: int, number: int = 0) -> NDArray[np.int64]:
+    """Return n numbers of public rows: each as often as any other, but for one."""
+    whole, part = divmod(n, n_like)
+    rest = rehearsal_rng(number).permutation(n_like)[:part]
+    return np.concatenate([np.tile(np.arange(n_like), whole), rest])
+
+
+def resampled(rows: Floats, n: int, number: int) -> Floats:
+    """Return n rows that are distributed like public ones, of some continuous columns or others.
+
+    As many rows as there are, or fewer, are taken as they are. Where they have to be repeated, the
+    columns in which most values differ get half of the usual spread of a kernel density, so that
+    no row is there twice.
+    """
+    m, d = rows.shape
+    found = rows[repeated(m, n, number)]
+    if n <= m:
+        return found
+    smooth = np.array([len(np.unique(column)) > m / 2 for column in rows.T])
+    spread = 0.5 * rows.std(axis=0) * m ** (-1.0 / (d + 4)) * smooth
+    return found + rehearsal_rng(number).normal(size=found.shape) * spread
+
+
+def stretched(column: ArrayLike, n: int, rng: np.random.Generator) -> Floats:
+    """Return n values, sorted, drawn from the distribution of a public column.
+
+    As many values as there are rows are taken as they are. Else, where most of them differ, the
+    distribution is a smooth one (linear between some of them, so that the distances of single
+    neighbours are not repeated); where they repeat, only they are drawn, so that ties stay ties.
+    """
+    ordered = np.sort(np.asarray(column, dtype=np.float64))
+    m = len(ordered)
+    if m == n:
+        return ordered
+    places = np.sort(rng.random(n)) * (m - 1)
+    if len(np.unique(ordered)) <= m / 2:
+        # How many rows each value has is known up to the chance of these m rows: drawn, too.
+        again = np.sort(rng.choice(ordered, size=m))
+        return again[np.rint(places).astype(np.int64)]
+    knots = np.unique(np.linspace(0, m - 1, max(2, round(2 * math.sqrt(m)))).round()).astype(int)
+    return np.interp(places, knots, ordered[knots])

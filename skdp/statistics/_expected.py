@@ -1,0 +1,185 @@
+"""What error a statistic will have, before anything is charged: `expected_error`.
+
+Nothing private is read. A function is rehearsed on public rows, or on a made-up row where its error
+is the same for all tables, with a budget of its own, and the standard error that it states is the
+answer: so the prediction follows the same plan as the call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.base import check_integer
+from skdp.budget import PrivacyBudget
+from skdp.budget.ambient import in_force
+from skdp.statistics import _histograms, _moments, _sums
+from skdp.statistics._call import Released
+
+__all__ = ["expected_error"]
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "correlation": _moments.correlation,
+    "count": _sums.count,
+    "count_nonzero": _sums.count_nonzero,
+    "covariance": _moments.covariance,
+    "histogram": _histograms.histogram,
+    "histogram2d": _histograms.histogram2d,
+    "histogramdd": _histograms.histogramdd,
+    "mean": _sums.mean,
+    "std": _moments.std,
+    "subset_sums": _histograms.subset_sums,
+    "sum": _sums.sum,
+    "var": _moments.var,
+}
+_ELSEWHERE = {
+    "median": "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
+    "quantile": "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
+    "mst_cost": "its error follows the smooth sensitivity, which depends on private weights",
+    "query_session": "every answer states its own error, which depends on its share",
+}
+_BY_ROWS = ("correlation", "covariance", "std", "var")  # whose error depends on rows
+_REHEARSALS = 5
+_MOST_ROWS = 2**17
+
+
+def expected_error(
+    function: str,
+    n_samples: int,
+    n_features: int | None = None,
+    *,
+    like: Any = None,
+    **parameters: Any,
+) -> NDArray[np.float64]:
+    """Return the standard error that a function of this module would state, before it is called.
+
+    Parameters
+    ----------
+    function : str
+        Name of the function, as it is charged: ``"mean"``, ``"var"``, ...
+    n_samples : int
+        Number of rows, as far as it is public.
+    n_features : int, default=None
+        Number of columns; None for one flat column, or as many as `like` has.
+    like : array-like of shape (n,) or (n, n_features), or Released, default=None
+        Public rows that resemble the private ones, **never the private rows themselves**: the
+        answer is not private. For ``"mean"`` also an earlier release of it. Needed where the error
+        depends on the rows: with learned bounds, for variances and what is made of them, and for a
+        mean whose number of rows is private.
+    **parameters
+        Those of the function: ``bounds``, ``epsilon``, ``delta``, ``n_rows``, ``budget`` (only its
+        relation is used), ...
+
+    Returns
+    -------
+    error : ndarray
+        Unit: that of the answer (of X for sums, means and standard deviations, squared for
+        variances and covariances, rows for counts, none for correlations). Of its shape: one
+        number for a flat column.
+
+    Raises
+    ------
+    ValueError
+        If the function has no such error, or if it depends on the rows and `like` is not given.
+
+    Notes
+    -----
+    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no private row is read.
+    *Charged*: nothing.
+
+    Examples
+    --------
+    >>> from skdp import statistics
+    >>> statistics.expected_error("sum", 1000, bounds=(0, 10), n_rows="public").round(2)
+    np.float64(14.14)
+    >>> ages = [18, 25, 31, 44, 67]  # made up, or public
+    >>> bool(statistics.expected_error("mean", 10_000, bounds=(0, 120), like=ages) < 0.1)
+    True
+    """
+    if function in _ELSEWHERE:
+        raise ValueError(
+            f"function: {function!r} has no expected error here: {_ELSEWHERE[function]}"
+        )
+    if function not in _FUNCTIONS:
+        raise ValueError(f"function must be one of {sorted(_FUNCTIONS)}, got {function!r}")
+    n = check_integer(n_samples, "n_samples", low=1)
+    call = _FUNCTIONS[function]
+    options = {
+        name: one.default
+        for name, one in inspect.signature(call).parameters.items()
+        if one.default is not one.empty
+    }
+    unknown = sorted(set(parameters) - set(inspect.signature(call).parameters))
+    if unknown:
+        raise TypeError(f"{function} has no parameter {unknown[0]!r}")
+    options |= parameters
+    budget = in_force(options.pop("budget"), f"expected_error of {function}")
+    relation = "replace_one" if budget is None else budget.adjacency
+    options["random_state"] = None
+
+    per_row = function in (*_BY_ROWS, "mean")
+    if like is None:
+        _check_needs(function, options)
+        if function == "histogram2d":
+            n_features = 2
+        table, scale = _made_up(options.get("bounds", (0.0, 1.0)), n_features), 1.0 / n
+    else:
+        rows = _rows_like(function, like, n_features)
+        m = min(n, _MOST_ROWS)
+        table, scale = np.resize(rows, (m, *rows.shape[1:])), m / n
+    if function == "subset_sums":
+        options["labels"] = np.resize(np.asarray(options["classes"]), len(table))
+    squares = []
+    for _ in range(_REHEARSALS if like is not None else 1):
+        own = PrivacyBudget(float(options["epsilon"]), float(options["delta"]), adjacency=relation)
+        answer = call(table, **options, budget=own)
+        release = answer if isinstance(answer, Released) else answer[0]  # beside its edges
+        squares.append(release.std**2)
+    error: NDArray[np.float64] = np.sqrt(np.mean(squares, axis=0))
+    return error * scale if per_row else error
+
+
+def _check_needs(function: str, options: dict[str, Any]) -> None:
+    """Refuse what cannot be answered without rows."""
+    bounds = options.get("bounds")
+    edges = "bins" in options and not isinstance(options["bins"], int)
+    if isinstance(bounds, str) and not edges:
+        reason = "learned bounds depend on the rows: state them, or"
+    elif function in _BY_ROWS:
+        reason = f"the error of {function!r} depends on the rows:"
+    elif function == "mean" and options["n_rows"] == "private":
+        reason = "with a private number of rows the error of a mean depends on where it lies:"
+    else:
+        return
+    raise ValueError(f"{reason} pass like=, public rows or an earlier release")
+
+
+def _made_up(bounds: Any, n_features: int | None) -> NDArray[np.float64]:
+    """Return one row in the middle of stated bounds."""
+    if isinstance(bounds, str) or bounds is None or isinstance(bounds, dict):
+        bounds = (0.0, 1.0)
+    middle = np.add(*(np.asarray(side, dtype=np.float64) / 2 for side in bounds))
+    if n_features is None:
+        return np.atleast_1d(middle)[:1] if np.ndim(middle) == 0 else np.atleast_2d(middle)
+    return np.broadcast_to(middle, (1, check_integer(n_features, "n_features", low=1))).copy()
+
+
+def _rows_like(function: str, like: Any, n_features: int | None) -> NDArray[np.float64]:
+    """Return public rows, or one made up from an earlier release."""
+    if isinstance(like, Released):
+        if function != "mean":
+            raise ValueError(
+                f"like: an earlier release does not tell the error of {function!r}; pass rows"
+            )
+        rows = np.atleast_1d(like.value)
+        return rows if like.value.ndim == 0 else rows[None]
+    rows = np.asarray(like, dtype=np.float64)
+    if rows.ndim not in (1, 2) or rows.size == 0:
+        raise ValueError("like must be public rows, of shape (n,) or (n, n_features)")
+    if n_features is not None and (rows.ndim == 1 or rows.shape[1] != n_features):
+        raise ValueError(f"like must have n_features={n_features} columns, got shape {rows.shape}")
+    return rows
