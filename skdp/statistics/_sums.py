@@ -227,8 +227,9 @@ def sum(  # noqa: A001  as numpy's
     >>> import numpy as np
     >>> from skdp import statistics
     >>> minutes = np.arange(1000) % 60
-    >>> statistics.sum(minutes, bounds=(0, 60), random_state=0).value.round(-3), minutes.sum()
-    (np.float64(29000.0), np.int64(29100))
+    >>> total = statistics.sum(minutes, bounds=(0, 60))
+    >>> bool(abs(total.value - minutes.sum()) < 20 * total.std)
+    True
     """
     call = Call("sum", epsilon, delta, budget, random_state, nan_policy, n_rows)
     across = check_axis(axis, whole=True)
