@@ -331,7 +331,8 @@ class DPKMeans(
         stay below. Nothing private is read or charged.
 
         How many rows a centre has, and how far they lie from it, decides about its error, so the
-        answer needs `like` unless there is one centre and bounds are stated. It is measured: fits
+        answer needs `like` unless there is one centre and bounds are stated. Fits scatter: expect
+        agreement within a factor of two (doc/benchmarks/kmeans_columns.py). It is measured: fits
         with these parameters run on `n_samples` rows like those given, so it takes the time of
         nine fits.
 
