@@ -34,24 +34,27 @@ def show(name, found):
     print(f"{name:45} {found[0]:8.3f} {found[1]:8.3f} {found[2]:8.3f}")
 
 
-def growth(ledger, name, many):
-    """Charge different amounts, and measure on the way."""
-    budget = PrivacyBudget(1e6, 1e-3, ledger=ledger, accountant="gdp", delta_apart=1e-4)
-    numbers = iter(range(many + 200))
+def growth(folder, many):
+    """Charge different amounts to a ledger in memory, and measure on the way and in files."""
+    terms = {"accountant": "gdp", "delta_apart": 1e-4}
+    numbers = iter(range(2 * many))
 
-    def charge():
+    def charge(budget):
         budget.charge(Cost(0.001 + next(numbers) * 1e-7), estimator="x")
 
-    for _ in range(25):
-        charge()
-    show(f"{name}: a charge after 75", quantiles(charge, 100))
-    for _ in range(many - 125):
-        charge()
-    show(f"{name}: a charge after {many:,}", quantiles(charge, 100))
-    if ledger is not None:
+    memory, done = PrivacyBudget(1e6, 1e-3, **terms), 0
+    for wanted in (75, many):
+        for _ in range(wanted - done):
+            charge(memory)
+        path = os.path.join(folder, f"{wanted}.budget")
+        memory.backup(path)
         start = time.perf_counter()
-        PrivacyBudget(1e6, 1e-3, ledger=ledger, accountant="gdp", delta_apart=1e-4)
-        print(f"{name}: opening and checking {time.perf_counter() - start:.2f} s")
+        file = PrivacyBudget(1e6, 1e-3, ledger=path, **terms)
+        opening = 1000 * (time.perf_counter() - start)
+        show(f"a charge after {wanted:,}, in memory", quantiles(lambda: charge(memory), 100))
+        show(f"a charge after {wanted:,}, a file", quantiles(lambda b=file: charge(b), 100))
+        print(f"opening and checking {wanted:,} charges: {opening:.0f} ms")
+        done = wanted + 100
 
 
 def main():
@@ -71,10 +74,9 @@ def main():
     ):
         fit = scaler(budget).fit
         show(f"a fit of 100 rows, {name}", quantiles(lambda fit=fit: fit(X), 500))
-    growth(None, "in memory", 100_000)
-    folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else None  # no disk in the figures
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        growth(os.path.join(place, "a.budget"), "a file in memory", 100_000)
+        growth(place, 100_000)
 
 
 if __name__ == "__main__":
