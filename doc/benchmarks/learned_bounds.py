@@ -114,7 +114,11 @@ def cell(x, epsilon, relation, delta, runs):
     """Return what many answers for one column are like."""
     budget = PrivacyBudget(1e9, 0.5, adjacency=relation)
     level = kernel.gdp_mu(epsilon, delta) if delta else epsilon
-    found = [statistics.mean(x, epsilon=epsilon, delta=delta, budget=budget) for _ in range(runs)]
+    known = "public" if relation == "replace_one" else "private"
+    found = [
+        statistics.mean(x, epsilon=epsilon, delta=delta, budget=budget, n_rows=known)
+        for _ in range(runs)
+    ]
     error = np.array([float(a) - x.mean() for a in found])
     std = np.array([float(a.std) for a in found])
     finite = np.isfinite(std)

@@ -579,4 +579,4 @@ def _for_all(box: LearnedBox, mode: str, d: int, n: float) -> LearnedBox:
 def _is_doubtful(box: LearnedBox, noise: float) -> bool:
     """Say whether the rows beyond weigh much beside the noise of a sum, `noise` half widths."""
     width = float(box.high[0] / 2 - box.low[0] / 2)
-    return not (bool(box.sound[0]) and float(box.sum_error()[0]) <= 0.4 * noise * width)
+    return not (bool(box.sound[0]) and float(box.sum_error()[0]) <= 0.6 * noise * width)
