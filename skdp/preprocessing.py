@@ -626,7 +626,7 @@ class DPMinMaxScaler(Scaler):
         --------
         >>> from skdp.preprocessing import DPMinMaxScaler
         >>> DPMinMaxScaler(epsilon=1.0).expected_error(100_000, 4)
-        0.0046
+        0.0045
         """
         n, d = self._sizes(n_samples, n_features)
         if check_bounds(self.bounds, d, self._names()) is not None:

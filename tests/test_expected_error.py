@@ -8,7 +8,7 @@ import pytest
 from skdp import DPStandardScaler, PrivacyBudget, statistics
 from skdp.statistics import expected_error
 
-N = 3000
+N = 6000
 A, R = "add_or_remove_one", "replace_one"
 
 
@@ -19,7 +19,7 @@ def tables():
 
 
 def options(relation, delta):
-    return {"epsilon": 2.0, "delta": delta, "budget": PrivacyBudget(99, 0.1, adjacency=relation)}
+    return {"epsilon": 3.0, "delta": delta, "budget": PrivacyBudget(99, 0.1, adjacency=relation)}
 
 
 @pytest.mark.parametrize("kind", sorted(tables()))
@@ -32,7 +32,8 @@ def test_it_is_what_a_call_states_of_rows_like_those_given(name, delta, relation
     if name != "count_nonzero":
         more["bounds"] = (0, 1)
     expected = expected_error(name, N, like=public, **more)
-    stated = getattr(statistics, name)(X, **more).std
+    calls = [getattr(statistics, name)(X, **more).std for _ in range(9)]
+    stated = np.sqrt(np.mean(np.square(calls), axis=0))
     assert expected.shape == stated.shape
     assert np.all(np.abs(np.log(expected / stated)) < np.log(1.3))
 
