@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
-from skdp.budget.ambient import in_force
+from skdp.budget.ambient import ambient_budget
 from skdp.statistics import _histograms, _moments, _sums
 from skdp.statistics._call import Released
 
@@ -117,7 +117,7 @@ def expected_error(
     if unknown:
         raise TypeError(f"{function} has no parameter {unknown[0]!r}")
     options |= parameters
-    budget = in_force(options.pop("budget"), f"expected_error of {function}")
+    budget = options.pop("budget") or ambient_budget()
     relation = "replace_one" if budget is None else budget.adjacency
     options["random_state"] = None
 
