@@ -409,13 +409,13 @@ MUTANTS = (
     _m(
         "a small table is chosen a hundred times too sharply", "kernel.small_tables",
         "eta = epsilon / 2 if self.mu is None else epsilon", "eta = 50 * epsilon",
-        f"{EVERY}[small_db-0-replace_one]",
+        f"{EVERY}[small_db]",
     ),
     _m(
         "sampled rows under a hundredth of the noise", "kernel.samples",
         "scale = diameter / amplified_epsilon(epsilon, ratio)",
         "scale = diameter / (100 * amplified_epsilon(epsilon, ratio))",
-        f"{EVERY}[ulsif_a_rate-0-replace_one]",
+        f"{EVERY}[ulsif_a_rate]",
     ),
     _m(
         "a minimiser moves an eighth as far", "kernel.solve",
