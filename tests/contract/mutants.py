@@ -412,9 +412,9 @@ MUTANTS = (
         f"{EVERY}[small_db]",
     ),
     _m(
-        "sampled rows under a hundredth of the noise", "kernel.samples",
+        "sampled rows under hardly any noise", "kernel.samples",
         "scale = diameter / amplified_epsilon(epsilon, ratio)",
-        "scale = diameter / (100 * amplified_epsilon(epsilon, ratio))",
+        "scale = diameter / (4000 * amplified_epsilon(epsilon, ratio))",
         f"{EVERY}[ulsif_a_rate]",
     ),
     _m(
