@@ -95,7 +95,10 @@ def _check_n_rows(value: object) -> tuple[int, ...]:
 
 def _check_cost(cost: object) -> Cost:
     if not isinstance(cost, Cost):
-        raise TypeError(f"cost must be a skdp.budget.Cost; got {type(cost).__name__}.")
+        raise TypeError(
+            f"cost must be a skdp.budget.Cost; got {type(cost).__name__}. Write "
+            "Cost(epsilon=0.5), estimator.privacy_cost() or search_cost(search)."
+        )
     return cost
 
 
@@ -668,7 +671,7 @@ class PrivacyBudget:
                 **facts,
             )
         if charge is None:
-            raise self._exceeded(cost, room)
+            raise self._exceeded(cost, room, estimator)
         return charge
 
     def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
@@ -692,14 +695,33 @@ class PrivacyBudget:
         with self._noting_seal():
             self._ledger.describe(charge, text)
 
-    def _exceeded(self, cost: Cost, room: Amount) -> BudgetExceededError:
+    def _exceeded(self, cost: Cost, room: Amount, who: str = "") -> BudgetExceededError:
         left = self._accountant.room(room.positive())
+        named = f"{who}: the" if who else "The"
         return BudgetExceededError(
-            f"The price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
+            f"{named} price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
             f"of the budget epsilon={self.epsilon!r}, delta={self.delta!r} there is "
             f"epsilon={left.epsilon!r}, delta={left.delta!r} left under "
-            f'accountant="{self.accountant}". Nothing was charged.{self._apart_hint(cost)}'
+            f'accountant="{self.accountant}". Nothing was charged. {self._way_out(cost, left)}'
+            f"{self._apart_hint(cost)}"
         )
+
+    def _way_out(self, cost: Cost, left: PrivacyLoss) -> str:
+        """Say which of epsilon and delta does not fit, and what to do about it."""
+        if self.accountant != "basic":
+            return "State a smaller epsilon, or a larger budget."
+        by_delta = cost.delta > left.delta
+        by_epsilon = cost.epsilon > left.epsilon
+        if by_delta and not by_epsilon:
+            short, way = (
+                "delta does",
+                "delta=0 (other noise)" if not left.delta else "a smaller delta",
+            )
+        elif by_delta:
+            short, way = "epsilon and delta do", "smaller ones"
+        else:
+            short, way = "epsilon does", "a smaller epsilon"
+        return f"The {short} not fit: state {way}, or a larger budget."
 
     def _apart_hint(self, cost: Cost) -> str:
         """Say what a price with a delta of its own needs, where the accountant keeps such apart."""

@@ -281,6 +281,15 @@ def _narrowed(known: dict[Any, int], dtype: np.dtype) -> dict[float, int]:
     return found
 
 
+def _is_named(spec: Any) -> bool:
+    """Say whether this is a pair of a name and a column, and not a list of two categories."""
+    if not (isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], str)):
+        return False
+    column = spec[1]
+    listed = isinstance(column, Bins | list | tuple | range | np.ndarray)
+    return listed or (isinstance(column, numbers.Integral) and not isinstance(column, bool))
+
+
 class Domain:
     """The values that each column of a table may have, stated from public knowledge.
 
@@ -340,6 +349,11 @@ class Domain:
         specs = list(columns.values()) if isinstance(columns, Mapping) else list(columns)
         if not specs:
             raise ValueError("domain must have at least one column")
+        if self.names is None and (pair := next((c for c in specs if _is_named(c)), None)):
+            raise TypeError(
+                f"domain: {pair[0]!r} beside its column is no column: with names state a mapping, "
+                f"Domain({{{pair[0]!r}: ...}}), or dict(pairs)"
+            )
         if outside not in (CLIP, REFUSE):
             raise ValueError(f"outside must be 'clip' or 'refuse', got {outside!r}")
         self.outside = outside

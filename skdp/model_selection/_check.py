@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from skdp._config import noise_is_seeded
-from skdp.budget import PrivacyBudget
+from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.model_selection._searches import (
     candidates_of,
@@ -170,7 +170,8 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
       the number of rows where it is private;
     - scorers that read private folds;
     - resampling (SMOTE, bootstrap), by which one row counts several times;
-    - steps without the budget beside steps with it, with different budgets, or without any;
+    - steps without the budget beside steps with it, with different budgets, or without any, where
+      they release something; and prices beyond the budget, of one step or of all together;
     - parameters that no fit accepts (a wrong ``epsilon``), by step, and parameters that mean
       something else than in scikit-learn;
     - seeds, memory caches, and meta-estimators whose fits no price can know.
@@ -219,6 +220,28 @@ def _budget_of(part: Any) -> PrivacyBudget | None:
     if budget is None:
         return ambient_budget()
     return budget if isinstance(budget, PrivacyBudget) else None
+
+
+def _price_of(part: Any) -> Cost | None:
+    """Return the price of one fit, or None: it releases nothing, or its parameters are wrong."""
+    try:
+        cost: Cost | None = part.privacy_cost()
+    except (TypeError, ValueError):
+        return None
+    return cost
+
+
+def _releases(part: Any) -> bool:
+    """Say whether a fit of a part releases anything, so that a ledger has to count it."""
+    try:
+        return part.privacy_cost() is not None
+    except (TypeError, ValueError):
+        return True
+
+
+def _grants(budget: PrivacyBudget, cost: Cost) -> bool:
+    """Say whether a ledger of this size, with nothing charged, grants this price."""
+    return budget._accountant.price(cost).fits(budget._accountant.cap)
 
 
 def _below(path: str, name: str) -> str:
@@ -271,6 +294,7 @@ class _Walk:
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.parts: list[tuple[str, Any]] = []  # all that charges, with where it stands
+        self.in_searches: set[int] = set()  # those of searches, which fit them many times
 
     def add(self, severity: str, where: str, what: str, way_out: str) -> None:
         self.findings.append(Finding(severity, where, what, way_out))
@@ -399,7 +423,9 @@ class _Walk:
         """Look for steps that charge another ledger than the others, or none."""
         stated: list[PrivacyBudget] = []
         charging = [
-            (where, _budget_of(part)) for where, part in self.parts if hasattr(part, "budget")
+            (where, _budget_of(part))
+            for where, part in self.parts
+            if hasattr(part, "budget") and _releases(part)
         ]
         for _, budget in charging:
             if budget is not None and all(budget is not one for one in stated):
@@ -416,6 +442,8 @@ class _Walk:
                 )
             else:
                 self.add(LOW, where, "has no budget: no ledger counts its fits", "budget=")
+        for budget in stated:
+            self.compare_prices(budget)
         if len(stated) > 1:
             relations = {one.adjacency for one in stated}
             where = ", ".join(
@@ -431,6 +459,38 @@ class _Walk:
                     f"{len(stated)} different budgets: no ledger has the sum for these rows",
                     "one budget= for all steps",
                 )
+
+    def compare_prices(self, budget: PrivacyBudget) -> None:
+        """Look for prices that no ledger of this size can grant, one by one or in sum."""
+        mine = [(w, p, _price_of(p)) for w, p in self.parts if _budget_of(p) is budget]
+        priced = [(where, part, cost) for where, part, cost in mine if cost is not None]
+        whole = f"epsilon={budget.epsilon:g}, delta={budget.delta:g}"
+        refused = [(where, cost) for where, _, cost in priced if not _grants(budget, cost)]
+        for where, cost in refused:
+            by_delta = budget.accountant == "basic" and cost.delta > budget.delta
+            short = f"delta={cost.delta:g}" if by_delta else f"epsilon={cost.epsilon:g}"
+            way = "a smaller delta" if budget.delta > 0 else "delta=0 here"
+            self.add(
+                HIGH,
+                where,
+                f"its {short} is more than the budget has ({whole}): fit is refused",
+                f"{way if by_delta else 'a smaller epsilon'}, or a larger budget",
+            )
+        # Searches have a price of their own (`search_cost`): of candidates one is fitted at a time.
+        steps = [(where, cost) for where, part, cost in priced if id(part) not in self.in_searches]
+        if refused or len(steps) < 2:
+            return
+        total = steps[0][1]
+        for _, cost in steps[1:]:
+            total = total + cost
+        if not _grants(budget, total):
+            self.add(
+                HIGH,
+                ", ".join(dict.fromkeys(where for where, _ in steps)),
+                f"their prices (epsilon={total.epsilon:g}, delta={total.delta:g}) are together "
+                f"more than the budget has ({whole}): a fit is refused after others are charged",
+                "budget.split(...), which gives each step its epsilon, or a larger budget",
+            )
 
     # --- searches -------------------------------------------------------------------------------
 
@@ -458,11 +518,17 @@ class _Walk:
                 "best_params_, best_score_ and cv_results_ are not private",
                 "scoring=private_scorer(...)",
             )
-        self.splits(search, where, [part for _, part in self.parts[before:]])
+        parts = [part for _, part in self.parts[before:]]
+        self.in_searches |= {id(part) for part in parts}
+        self.splits(search, where, parts)
 
     def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
         """Look at the splitter of a search, under the relations of what it fits."""
-        relations = {getattr(_budget_of(part), "adjacency", "replace_one") for part in parts}
+        relations = {
+            getattr(_budget_of(part), "adjacency", "replace_one")
+            for part in parts
+            if _releases(part)
+        }
         classifier = is_classifier(search.estimator)
         try:
             splitter = splitter_of(search.cv)
@@ -517,8 +583,16 @@ def _components(pca: Any) -> tuple[str, str, str] | None:
     return HIGH, what, "an integer"
 
 
+def _no_public(aggregate: Any) -> tuple[str, str, str] | None:
+    if aggregate.output != "predictions" or aggregate.public is not None:
+        return None
+    what = "has no public rows, for which the blocks are asked: fit is refused"
+    return HIGH, what, "public=, rows that resemble the private ones, or output='parameters'"
+
+
 _MEANINGS: dict[str, tuple[Meaning, ...]] = {
     "DPKMeans": (_lloyd,),
     "DPPCA": (_components,),
     "DPQuantileTransformer": (_levels,),
+    "DPSubsampleAggregate": (_no_public,),
 }

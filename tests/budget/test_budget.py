@@ -88,8 +88,9 @@ def test_the_message_names_price_budget_and_what_is_left():
     with pytest.raises(BudgetExceededError) as caught:
         spend(budget, 0.6)
     assert str(caught.value) == (
-        "The price is epsilon=0.6, delta=0.0 (pure); of the budget epsilon=3.0, delta=1e-06 "
-        'there is epsilon=0.5, delta=1e-06 left under accountant="basic". Nothing was charged.'
+        "Fake: the price is epsilon=0.6, delta=0.0 (pure); of the budget epsilon=3.0, "
+        'delta=1e-06 there is epsilon=0.5, delta=1e-06 left under accountant="basic". Nothing was '
+        "charged. The epsilon does not fit: state a smaller epsilon, or a larger budget."
     )
 
 
@@ -468,3 +469,24 @@ def test_a_pickle_with_other_terms_than_its_ledger_is_refused(tmp_path):
     text = pickle.dumps((make, forged)).hex()
     done = subprocess.run([sys.executable, "-c", code, text], capture_output=True, text=True)
     assert done.stdout.startswith("refused"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        (Cost(0.5, 1e-6), "The delta does not fit: state delta=0"),
+        (Cost(2.0), "The epsilon does not fit: state a smaller epsilon"),
+        (Cost(2.0, 1e-6), "The epsilon and delta do not fit"),
+    ],
+)
+def test_a_refusal_names_who_what_is_short_and_the_way_out(cost, words):
+    with pytest.raises(BudgetExceededError, match=words) as caught:
+        PrivacyBudget(1.0).charge(cost, estimator="DPPCA")
+    assert str(caught.value).startswith("DPPCA: the price is")
+    with pytest.raises(BudgetExceededError, match="The delta does not fit: state a smaller delta"):
+        PrivacyBudget(1.0, 1e-6).charge(Cost(0.5, 1e-5), estimator="DPPCA")
+
+
+def test_what_is_no_cost_is_told_what_one_is():
+    with pytest.raises(TypeError, match=r"Cost\(epsilon=0.5\)"):
+        PrivacyBudget(1.0).reserve(0.5)

@@ -50,6 +50,7 @@ import skdp
 from skdp import (
     DPPCA,
     DPKMeans,
+    DPMinMaxScaler,
     DPQuantileTransformer,
     DPStandardScaler,
     DPSubsampleAggregate,
@@ -122,10 +123,12 @@ FINE = {
     "a union": FeatureUnion([("a", scaler()), ("b", DPPCA(1, budget=BUDGET)), ("c", "drop")]),
     "what is never fitted again": make_pipeline(FrozenEstimator(StandardScaler().fit(X)), kmeans()),
     "any estimator on blocks": DPSubsampleAggregate(
-        make_pipeline(StandardScaler(), RandomForestClassifier(bootstrap=True)), budget=BUDGET
+        make_pipeline(StandardScaler(), RandomForestClassifier(bootstrap=True)),
+        public=X,
+        budget=BUDGET,
     ),
     "a target": TransformedTargetRegressor(
-        DPSubsampleAggregate(LinearRegression(), budget=BUDGET),
+        DPSubsampleAggregate(LinearRegression(), public=X, budget=BUDGET),
         func=np.log1p,
         inverse_func=np.expm1,
         check_inverse=False,
@@ -184,7 +187,7 @@ def test_nothing_is_found_where_all_is_well(name):
         (FeatureUnion([("a", scaler()), ("b", PCA())]), "b (PCA)", "DPPCA"),
         (
             TransformedTargetRegressor(
-                DPSubsampleAggregate(LinearRegression(), budget=BUDGET),
+                DPSubsampleAggregate(LinearRegression(), public=X, budget=BUDGET),
                 transformer=StandardScaler(),
             ),
             "transformer (StandardScaler)",
@@ -258,7 +261,7 @@ def test_what_passes_for_learning_nothing_answers_row_by_row():
 
 
 def voter():
-    return DPSubsampleAggregate(LogisticRegression(), budget=BUDGET)
+    return DPSubsampleAggregate(LogisticRegression(), public=X, budget=BUDGET)
 
 
 @pytest.mark.parametrize(
@@ -303,12 +306,14 @@ def test_resampling():
 
 def test_memory_classes_and_checks_of_inverses():
     target = TransformedTargetRegressor(
-        DPSubsampleAggregate(LinearRegression(), budget=BUDGET), func=np.exp, inverse_func=np.log
+        DPSubsampleAggregate(LinearRegression(), public=X, budget=BUDGET),
+        func=np.exp,
+        inverse_func=np.log,
     )
     ((where, what),) = found(target, "medium")
     assert where == "TransformedTargetRegressor"
     assert "check_inverse" in what
-    votes = [("a", DPSubsampleAggregate(LogisticRegression(), budget=BUDGET))]
+    votes = [("a", DPSubsampleAggregate(LogisticRegression(), public=X, budget=BUDGET))]
     assert "classes_" in found(VotingClassifier(votes), "medium")[0][1]
     assert places(Pipeline([("a", scaler())], memory="nowhere"), "medium") == ["Pipeline"]
 
@@ -486,3 +491,48 @@ def test_nothing_is_changed_charged_or_fitted():
 def test_what_is_no_estimator_is_refused(wrong):
     with pytest.raises(TypeError, match="estimator must be an estimator or a search"):
         check_pipeline(wrong)
+
+
+def test_a_step_that_releases_nothing_needs_no_budget():
+    search = GridSearchCV(
+        make_pipeline(DPMinMaxScaler(bounds=(-5, 5)), kmeans(REMOVE, epsilon=0.3)),
+        {"dpkmeans__n_clusters": [2, 3]},
+        scoring=scorer(REMOVE),
+        cv=PerRecordKFold(3),
+    )
+    assert found(search) == []
+    learned = search.set_params(estimator__dpminmaxscaler__bounds="private")
+    ((where, _),) = found(learned, "high")
+    assert where == "estimator__dpminmaxscaler (DPMinMaxScaler)"
+
+
+def test_prices_beyond_the_budget():
+    budget = PrivacyBudget(1.0)
+    ((where, what),) = found(make_pipeline(scaler(budget, epsilon=0.5, delta=1e-6)), "high")
+    assert where == "dpstandardscaler (DPStandardScaler)"
+    assert "delta=1e-06 is more than the budget has" in what
+    ((where, what),) = found(kmeans(budget, epsilon=1.5), "high")
+    assert "epsilon=1.5 is more" in what
+    both = make_pipeline(scaler(budget, epsilon=0.6), kmeans(budget, epsilon=0.6))
+    ((where, what),) = found(both, "high")
+    assert "dpstandardscaler" in where
+    assert "dpkmeans" in where
+    assert "epsilon=1.2" in what
+    assert found(both.set_params(dpkmeans__epsilon=0.4)) == []
+    # Of candidates each is fitted for itself: their sum is no price.
+    search = GridSearchCV(
+        kmeans(budget, epsilon=0.3),
+        {"n_clusters": [2, 3, 4, 5]},
+        scoring=scorer(budget),
+        cv=KFold(2),
+    )
+    assert found(search) == []
+    gaussian = PrivacyBudget(1.0, 1e-5, accountant="gdp")
+    assert found(scaler(gaussian, epsilon=0.9, delta=1e-5)) == []
+
+
+def test_aggregates_need_public_rows():
+    tree = DPSubsampleAggregate(LinearRegression(), bounds=(0, 1), budget=BUDGET)
+    ((_, what),) = found(tree, "high")
+    assert "no public rows" in what
+    assert found(tree.set_params(public=X)) == []

@@ -539,3 +539,14 @@ def test_any_draw_of_categories_makes_a_table(container, column):
             domain, np.column_stack([first, [0, 1, 0]]), names=["a", "b"], container=container
         )
         assert table.shape == (3, 2)
+
+
+@pytest.mark.parametrize("column", [(18, 90), ["a", "b"], Bins([18, 30, 90]), range(3), 4])
+def test_a_list_of_names_beside_columns_is_refused(column):
+    for columns in ([("age", column)], [3, ("age", column)]):
+        with pytest.raises(TypeError, match=r"'age' beside its column.* mapping"):
+            Domain(columns)
+
+
+def test_a_tuple_of_two_texts_is_two_categories():
+    assert Domain([("no", "yes"), ["age", 4]]).sizes == (2, 2)
