@@ -34,21 +34,25 @@ _entered: set[int] = set()  # the contexts of this process that have not been le
 class _SeededNoise(float):
     """A value of scikit-learn's configuration that also says: noise may be seeded."""
 
-    owner: int
+    owner: int | None  # the process that entered the context; None where it travelled in a task
     number: int
 
-    def __new__(cls, value: float, owner: int, number: int) -> _SeededNoise:
+    def __new__(cls, value: float, owner: int | None, number: int) -> _SeededNoise:
         self = super().__new__(cls, value)
         self.owner, self.number = owner, number
         return self
 
     def __reduce__(self) -> Any:
-        return _SeededNoise, (float(self), self.owner, self.number)
+        return _SeededNoise, (float(self), None, self.number)
 
     @property
     def holds(self) -> bool:
-        """Whether the context is open; in another process, which has it for one task, it is."""
-        return self.owner != os.getpid() or self.number in _entered
+        """Whether the context is open.
+
+        It is where a task brought it, for the time of the task. It is not in a process that was
+        forked inside the context, and may outlive it.
+        """
+        return self.owner is None or (self.owner == os.getpid() and self.number in _entered)
 
 
 def noise_is_seeded() -> bool:

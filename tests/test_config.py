@@ -5,6 +5,7 @@ The suite runs inside the context (conftest.py); ``system_noise`` is how everybo
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import threading
 
@@ -215,3 +216,23 @@ def test_a_session_keeps_the_noise_that_it_was_opened_with():
         with session:
             session.ask(lambda x: x > 0)
         assert session.privacy_.seeded
+
+
+def _is_seeded(_):
+    return skdp.get_config()["noise"]
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="the platform has no fork"
+)
+def test_a_process_forked_inside_the_block_is_outside_of_it(system_noise):
+    context = multiprocessing.get_context("fork")
+    with skdp.config_context(noise="seeded"):
+        pool = context.Pool(1)
+        try:
+            inside = pool.map(_is_seeded, [0])
+        except BaseException:
+            pool.terminate()
+            raise
+    with pool:
+        assert inside == pool.map(_is_seeded, [0]) == ["system"]

@@ -119,8 +119,11 @@ def _stack_tables(private: Any, public: Any, library: str) -> tuple[Any, NDArray
             stacked = module.concat([private, public], how="vertical_relaxed", rechunk=False)
             stacked = stacked[order]
         else:
-            stacked = module.concat_tables([private, public], promote_options="permissive")
-            stacked = stacked.take(order)
+            schemas = [private.schema, public.schema]
+            schema = module.unify_schemas(schemas, promote_options="permissive")
+            # Rounded where an integer has no float: whether one does must decide nothing.
+            parts = [table.cast(schema, safe=False) for table in (private, public)]
+            stacked = module.concat_tables(parts).take(order)
     except Exception:  # noqa: BLE001  the text of an error may quote a cell
         stacked = None
     if stacked is None:

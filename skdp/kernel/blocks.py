@@ -83,7 +83,7 @@ def _flat(y: Any) -> tuple[NDArray, str]:
             elif hasattr(y, "to_pylist"):  # pyarrow, whose arrays depend on what is missing
                 labels = object_rows(y.to_pylist())
             elif hasattr(y, "to_numpy"):
-                labels = np.asanyarray(y.to_numpy())
+                labels = _of_column(y)
             else:
                 labels = np.asanyarray(y)
     except Exception:  # noqa: BLE001  a label's own conversion may raise anything
@@ -96,6 +96,22 @@ def _flat(y: Any) -> tuple[NDArray, str]:
     if labels.ndim != 1:
         return np.empty(0), _NOT_FLAT
     return labels, ""
+
+
+def _of_column(y: Any) -> NDArray | None:
+    """Return labels from a column of pandas or polars, or a table of one such column.
+
+    Of a type that has missing cells, an array of all would be of floats as soon as one is missing.
+    """
+    if hasattr(y, "columns"):
+        if len(y.columns) != 1:
+            return None
+        y = y.iloc[:, 0] if is_frame(y) else y.to_series(0)
+    kind = getattr(y.dtype, "kind", "O")
+    temporal = kind in "mM" or getattr(y.dtype, "is_temporal", bool)()
+    if temporal or (isinstance(y.dtype, np.dtype) and kind != "O"):
+        return np.asanyarray(y.to_numpy())  # numpy has a missing date
+    return object_rows(y.to_list())
 
 
 def _is_missing(label: Any) -> bool:

@@ -405,10 +405,11 @@ def opaque_rows(X: Any, y: Any = None) -> Rows:
     tables = []
     for one, name in ((X, "X"), (y, "y")):
         table = one
-        if is_listed(one):
+        column = hasattr(one, "to_pylist") and not hasattr(one, "shape")  # of pyarrow
+        if column or is_listed(one):
             # Objects: a common dtype would be decided by all entries.
             with reading():
-                table = object_rows(one)
+                table = object_rows(one.to_pylist() if column else one)
             if table is None:
                 raise ValueError(f"{name} must have as many cells in each row as in the others.")
         elif one is not None and not hasattr(one, "shape"):

@@ -556,3 +556,45 @@ def test_labels_in_columns_of_every_library():
 def test_an_array_of_python_s_own_is_a_column():
     for column in (array.array("f", [0.5, 2.0]), memoryview(np.array([0.5, 2.0])), (0.5, 2)):
         assert kept(column).tolist() == [[0.5], [2.0]]
+
+
+INTEGERS_WITH_NULLS = {
+    "pandas": lambda cells: pd.Series(cells, dtype="Int64"),
+    "pandas arrow": lambda cells: pd.Series(cells, dtype="int64[pyarrow]"),
+    "pandas categorical": lambda cells: pd.Series(cells, dtype="category"),
+    "pandas frame": lambda cells: pd.DataFrame({"y": pd.Series(cells, dtype="Int64")}),
+    "polars": lambda cells: pl.Series("y", cells),
+    "polars frame": lambda cells: pl.DataFrame({"y": cells}),
+    "pyarrow": lambda cells: pa.array(cells, type=pa.int64()),
+}
+
+
+@pytest.mark.parametrize("make", INTEGERS_WITH_NULLS.values(), ids=INTEGERS_WITH_NULLS)
+def test_a_missing_label_changes_no_other(make):
+    """Beyond 2**53 labels would merge in an array of floats, which one missing cell makes."""
+    classes = [2**53, 2**53 + 1]
+
+    def sums(labels):
+        return statistics.subset_sums(
+            np.ones(100), make(labels), classes=classes, bounds=(0, 1), nan_policy="omit",
+            epsilon=1e3,
+        ).value.ravel()  # fmt: skip
+
+    np.testing.assert_allclose(sums([2**53 + 1] * 100), [0, 100], atol=0.5)
+    np.testing.assert_allclose(sums([2**53 + 1] * 99 + [None]), [0, 99], atol=0.5)
+
+
+@pytest.mark.parametrize("make", INTEGERS_WITH_NULLS.values(), ids=INTEGERS_WITH_NULLS)
+def test_a_missing_target_changes_no_other_of_a_scorer(make):
+    rows = [
+        kernel.opaque_rows(np.ones((3, 1)), make([2**53 + 1, 2**53, last])) for last in (7, None)
+    ]
+    seen = [[next(iter(np.ravel(y))) for _, y in one.slices(1)][:2] for one in rows]
+    assert seen[0] == seen[1] == [2**53 + 1, 2**53]
+
+
+def test_a_cell_of_pyarrow_does_not_decide_whether_samples_go_together():
+    public = pa.table({"a": [0.5, 1.5]})
+    for cell in (1, 2**53 + 1):
+        stacked, marks = stack_samples(private=pa.table({"a": [cell, 2]}), public=public)
+        assert stacked.num_rows == marks.size == 4
