@@ -15,6 +15,7 @@ sections 3 and 4 (sphere packing, clustering of released boxes).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -34,6 +35,8 @@ from skdp._coreset import (
 __all__ = ["Clustering", "PublicBox", "cluster", "mean_error"]
 
 Floats = NDArray[np.float64]
+# Of centres (k, d), units and radius: what clipping takes from sums of residuals at most, (k, d).
+Lost = Callable[[Floats, Floats, float], Floats]
 
 # Shares of the allowance that the bounds have left (of epsilon, or of mu**2 under Gaussian noise).
 COUNT_SHARE = Fraction(1, 50)  # a private number of rows
@@ -184,10 +187,33 @@ def _largest_radius(box: PublicBox, units: Floats) -> float:
     return diagonal * min(1.0, 2.0 / math.sqrt(max(int(used.sum()), 1)))
 
 
+def _lost_by_rms(box: PublicBox, rms: Floats, n: float) -> Lost:
+    """Return the function that says what clipping takes from sums of residuals at most.
+
+    A residual of norm x, above the radius R, loses the part 1 - R / x, at most x / (4 R). By
+    Cauchy and Schwarz all n rows lose at most n rms_j |rms| / (4 R) of column j, norms in the
+    units, however their tails look; and they may all be in one cluster.
+
+    Parameters
+    ----------
+    rms : ndarray of shape (d,)
+        Root mean square residual of each column, at most.
+    """
+
+    def lost(centers: Floats, units: Floats, radius: float) -> Floats:
+        inverse = np.divide(1.0, units, out=np.zeros_like(units), where=units > 0)
+        corner = np.maximum(box.high - centers, centers - box.low) * inverse
+        norm = float(np.linalg.norm(rms * inverse))
+        most = n * rms * norm / (4 * max(radius, np.finfo(float).tiny))
+        return np.where((np.linalg.norm(corner, axis=1) > radius)[:, None], most, 0.0)
+
+    return lost
+
+
 def _residuals(
     session: kernel.Session, box: PublicBox, centers: Floats, rms: Floats, n: float
 ) -> Floats:
-    """Return the root mean square residual of each column, measured where that is cheap.
+    """Return each column's root mean square residual, measured where that is cheap.
 
     What the tree knows of a column that it has not cut is the width of its bounds. Where there is
     such a column, a release of mean squares is worth its share if its noise, known beforehand, is
@@ -215,7 +241,13 @@ def _residuals(
 
 
 def _refine_by_plan(
-    session: kernel.Session, box: PublicBox, centers: Floats, rms: Floats, n: float, n_std: float
+    session: kernel.Session,
+    box: PublicBox,
+    centers: Floats,
+    rms: Floats,
+    lost: Lost,
+    n: float,
+    n_std: float,
 ) -> Clustering:
     """Spend the rest of the allowance on refinements, given each column's released residual."""
     rms = _residuals(session, box, centers, rms, n)
@@ -225,7 +257,7 @@ def _refine_by_plan(
     radius = min(reach, _largest_radius(box, units))
     share = session.rest / steps
     for _ in range(steps):
-        found = _refine(session, box, centers, units, radius, share, n + 2 * n_std)
+        found = _refine(session, box, centers, units, radius, share, n, n_std, lost)
         centers = found.centers
     return replace(found, n_iter=steps, residuals=rms)
 
@@ -267,17 +299,20 @@ def _refine(
     units: Floats,
     radius: float,
     share: Fraction,
-    most: float,
+    n: float,
+    n_std: float,
+    lost: Lost,
 ) -> Clustering:
     """Move centres by one private Lloyd step on clipped residuals, each step shrunk.
 
     The mean residual of all rows is shrunk and added to every centre first: it has the least
     noise and mends an error that the centres share (that of a private mean). What is left of each
     cluster's own step is shrunk by its own noise. A centre whose noisy count does not stand clear
-    of the noise only moves with the others; no cluster has more than `most` rows, whatever its
-    noisy count says.
+    of the noise only moves with the others; no cluster has more rows than there are (by two
+    standard errors), whatever its noisy count says. What clipping may have taken from a step is in
+    the standard error.
     """
-    d = session.n_features
+    d, most = session.n_features, n + 2 * n_std
     counts, sums = session.centers(
         session.box(box.low, box.high),
         centers,
@@ -306,8 +341,8 @@ def _refine(
         own = own * _trust(own, ((std / size[:, None]) ** 2).max(axis=1), clear, most_signal)
         moved = box.clip(centers + (common + own) * length)
         found = np.hypot(std / size[:, None] * length, _NEXT_STEP * (moved - centers))
-        found = np.minimum(found, box.half)
-        error = np.where(clear[:, None], found, error)
+        found += lost(centers, units, radius) / size[:, None]
+        error = np.where(clear[:, None], np.minimum(found, box.half), error)
     sizes = np.maximum(counts.value, 0.0)
     return Clustering(moved, error, sizes, float(counts.std), np.full(d, np.nan))
 
@@ -350,7 +385,9 @@ def _fit_mean(
     radius = math.hypot(_HOPELESS_RADIUS * diagonal, min(first, diagonal))
     if radius < _WORTH_A_SECOND * diagonal * noise / first:
         mean, _ = _shrunk_mean(session, box, session.rest / 2)
-        found = _refine(session, box, mean[None], units, radius, session.rest, n + 2 * n_std)
+        # No residual is released: no rows spread wider than half a box from their mean.
+        lost = _lost_by_rms(box, box.half, n)
+        found = _refine(session, box, mean[None], units, radius, session.rest, n, n_std, lost)
         center, std = found.centers[0], found.center_std[0]
         n, n_std = float(found.counts[0]), found.count_std
     else:
@@ -405,7 +442,13 @@ def _fit_in_box(
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
     centers = box.clip(box.middle + coreset.unit * points)
     rms = coreset.unit * np.sqrt(msq + coreset.spread)
-    return _refine_by_plan(session, box, centers, rms, n, n_std)
+
+    def lost(centers: Floats, units: Floats, radius: float) -> Floats:
+        # In units of the tree.
+        at, unit = (centers - box.middle) / coreset.unit, units / coreset.unit
+        return coreset.unit * coreset.most_lost(at, unit, radius)
+
+    return _refine_by_plan(session, box, centers, rms, lost, n, n_std)
 
 
 # --- a subspace first --------------------------------------------------------------------------
@@ -458,7 +501,10 @@ def _fit_in_subspace(
     error = gram.diagonal_std / size
     trust = before**2 / np.maximum(before**2 + error**2, np.finfo(float).tiny)
     outside = np.maximum(before + trust * (outside - before), 0.0)
-    return _refine_by_plan(session, box, centers, np.sqrt(inside + outside), n, n_std)
+    rms = np.sqrt(inside + outside)
+    most = coreset.unit**2 * loading @ coreset.most_squares(points, n)
+    lost = _lost_by_rms(box, np.maximum(np.sqrt(most + outside), rms), n)
+    return _refine_by_plan(session, box, centers, rms, lost, n, n_std)
 
 
 # --- textbook Lloyd ----------------------------------------------------------------------------
@@ -487,8 +533,12 @@ def _fit_lloyd(
         # A cluster that the noise may have made up stays where it is; so does an empty one.
         clear = (counts.value > max(_UPDATE * float(counts.std), 0.5))[:, None]
         size = np.where(clear, counts.value[:, None], 1.0)
-        centers = box.clip(centers + np.where(clear, sums.value / size, 0.0))
-        error = np.where(clear, np.minimum(np.asarray(sums.std) / size, box.half), box.half)
+        moved = box.clip(centers + np.where(clear, sums.value / size, 0.0))
+        noise = np.minimum(np.asarray(sums.std) / size, box.half)
+        # Not converged: a further step would move a centre by about as much as this one.
+        error = np.minimum(np.hypot(noise, _NEXT_STEP * (moved - centers)), box.half)
+        error = np.where(clear, error, box.half)
+        centers = moved
     sizes, unknown = np.maximum(counts.value, 0.0), np.full(d, np.nan)
     return Clustering(centers, error, sizes, float(counts.std), unknown, max_iter)
 

@@ -25,6 +25,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from skdp import kernel
 from skdp._clustering import Clustering, PublicBox, cluster, mean_error
+from skdp._rehearsal import rehearsal
 from skdp.base import PrivateMixin, check_bounds, check_integer
 from skdp.budget import PrivacyBudget
 
@@ -85,8 +86,10 @@ class DPKMeans(
     cluster_centers_std_ : ndarray of shape (n_clusters, n_features)
         Standard error of each coordinate of each centre, in units of X: of the centre as the mean
         of the rows (clipped to ``bounds_``) that are nearest to it. Noise, and the length of the
-        last step, for what a further one would still move. For a centre that the noisy counts do
-        not support, the half width of the bounds.
+        last step, for what a further one would still move, and for ``"tree"`` the most that
+        clipped residuals can have taken, given the released counts: 0 where no row lies so far
+        out, much above the noise where a few may. For a centre that the noisy counts do not
+        support, the half width of the bounds.
     cluster_counts_ : ndarray of shape (n_clusters,)
         Noisy number of rows nearest to each centre (before its last step), at least 0.
     cluster_counts_std_ : float
@@ -97,6 +100,10 @@ class DPKMeans(
         Released root mean square distance of rows to their centre, by column, in units of X, which
         sets the units of the noise; NaN where none was released (one centre, ``"lloyd"``, or noise
         that drowned all structure).
+    n_distinct_ : int
+        Number of different centres. 1 with more clusters: noise drowned all structure, so every
+        centre is the one private mean, and nothing is known of clusters. More rows or a larger
+        epsilon separate them; `expected_error` says so before the fit.
     n_iter_ : int
         Private steps: releases of sums by nearest centre.
     n_features_in_ : int
@@ -207,6 +214,7 @@ class DPKMeans(
                 self.bounds_ = (low, high)
                 self.residual_scale_ = found.residuals
                 self.n_iter_ = found.n_iter
+                self.n_distinct_ = len(np.unique(found.centers, axis=0))
                 self.privacy_ = session.certificate()
         return self
 
@@ -334,7 +342,7 @@ class DPKMeans(
         answer needs `like` unless there is one centre and bounds are stated. Fits scatter: expect
         agreement within a factor of two (doc/benchmarks/kmeans_columns.py). It is measured: fits
         with these parameters run on `n_samples` rows like those given, so it takes the time of
-        nine fits.
+        nine fits. Their noise is seeded: the same question has the same answer.
 
         Parameters
         ----------
@@ -356,7 +364,8 @@ class DPKMeans(
         Raises
         ------
         ValueError
-            If the answer depends on the rows and `like` is not given.
+            If the answer depends on the rows and `like` is not given; if clusters will not
+            separate: most of the fits end with all centres at one private mean.
 
         Examples
         --------
@@ -364,11 +373,10 @@ class DPKMeans(
         >>> from skdp.cluster import DPKMeans
         >>> public = np.random.default_rng(0).normal([-1.0, 1.0], 0.1, size=(500, 2)).reshape(-1, 1)
         >>> kmeans = DPKMeans(2, bounds=(-2, 2), epsilon=1.0)
-        >>> few, many = (kmeans.expected_error(n, like=public) for n in (1_000, 10_000))
-        >>> many < few < 0.1
+        >>> 0 < kmeans.expected_error(1_000, like=public) < 0.1
         True
         """
-        n_clusters, max_iter = self._check_parameters()
+        n_clusters, _ = self._check_parameters()
         n = check_integer(n_samples, "n_samples", low=1)
         if like is None:
             return self._error_of_one_mean(n, n_clusters, n_features)
@@ -379,25 +387,20 @@ class DPKMeans(
         )
         m = min(n, _MOST_REHEARSED)
         table = np.resize(rows, (m, rows.shape[1]))
-        checked = kernel.check_rows(table, estimator=type(self).__name__)
-        squares = []
-        for _ in range(_REHEARSALS):
-            # The rows are public: no budget is charged for them, whatever budget is in force.
-            session = kernel.open_session(
-                checked,
-                estimator=type(self).__name__,
-                epsilon=float(self.epsilon),
-                delta=float(self.delta),
+        squares, together = [], 0
+        with rehearsal(self, self._adjacency) as made:
+            for number in range(_REHEARSALS):
+                twin = made(number, bounds="private" if bounds is None else bounds).fit(table)
+                low, high = twin.bounds_
+                clipped = np.clip(table, low, high)
+                squares.append(_squared_error(clipped, twin.cluster_centers_, low, high))
+                together += n_clusters > 1 and twin.n_distinct_ == 1
+        if 2 * together > _REHEARSALS:
+            raise ValueError(
+                f"expected_error: with n_samples={n} and epsilon={self.epsilon} noise drowns the "
+                f"{n_clusters} clusters, and all centres are one private mean. Give more rows or a "
+                "larger epsilon, or ask for n_clusters=1"
             )
-            session.adjacency = self._adjacency
-            with session:
-                if bounds is None:
-                    learned = session.learn_box(audit=False)
-                    low, high = learned.low, learned.high
-                else:
-                    low, high = bounds
-                found = self._cluster(session, low, high, n_clusters, max_iter)
-            squares.append(_squared_error(np.clip(table, low, high), found.centers, low, high))
         return float(np.sqrt(np.median(squares))) * m / n
 
     def _error_of_one_mean(self, n: int, n_clusters: int, n_features: int | None) -> float:

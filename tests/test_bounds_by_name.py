@@ -84,7 +84,7 @@ def test_every_estimator_takes_bounds_by_name(estimator):
     if isinstance(estimator, DPStandardScaler):
         assert planned.expected_error(200, 2) > 0
     if isinstance(estimator, DPKMeans):
-        assert planned.expected_error(200, like=FRAME) > 0
+        assert planned.expected_error(20_000, like=FRAME) > 0
     budget = PrivacyBudget(10.0)
     e = clone(estimator).set_params(budget=budget)
     with pytest.raises(ValueError, match=r"none for \['income'\]"):

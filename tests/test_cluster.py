@@ -30,6 +30,7 @@ FITTED = (
     "cluster_counts_",
     "cluster_counts_std_",
     "bounds_",
+    "n_distinct_",
     "n_iter_",
     "residual_scale_",
 )
@@ -190,10 +191,10 @@ def test_one_cluster_is_the_mean(delta):
 @pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
 @pytest.mark.parametrize("delta", DELTAS)
 def test_standard_errors(corners, algorithm, delta):
-    """Centres scatter by the stated standard error, and 2/3 or 3/2 of it is refuted.
+    """Centres scatter by no more than the stated standard error; 2/3 of it is refuted.
 
     160 errors of coordinates: the ratio of variances has a standard deviation of about 0.11, and
-    the band [0.6, 1.6] excludes 4/9 and 9/4.
+    1.6 is below 9/4. Errors count the last step too, so they may be larger: lloyd's, about twice.
     """
     X, centers = corners
     means = np.array([X[500 * i : 500 * (i + 1)].mean(axis=0) for i in range(4)])
@@ -213,7 +214,39 @@ def test_standard_errors(corners, algorithm, delta):
     spread = np.mean(np.square(np.concatenate(ratios)))
     assert spread < 1.6
     if algorithm == "lloyd":  # the tree's steps are shrunk, which the error does not count on
-        assert spread > 0.6
+        # A step is the noise of two iterations, and it is counted beside the noise of the last.
+        assert spread > 0.25
+
+
+TAILS = {
+    "zeros and lognormal": (lambda r, n: r.lognormal(8, 1.2, n) * (r.random(n) > 0.7), 1e5),
+    "lognormal": (lambda r, n: r.lognormal(0, 1, n), 50),
+    "exponential": (lambda r, n: r.exponential(1, n), 20),
+    "normal": (lambda r, n: r.normal(10, 1, n), 20),
+}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "n", "tails"),
+    [*(("tree", 5000, tails) for tails in TAILS), ("lloyd", 50_000, "exponential")],
+)
+def test_standard_errors_of_tails(algorithm, n, tails):
+    """They cover clipped residuals and what is not converged, whatever the shape of a cluster.
+
+    Without clipping a quarter of the centres of the first table are beyond 4 errors, and two
+    thirds of lloyd's without the distance of its last step; one of 30 is allowed.
+    """
+    make, high = TAILS[tails]
+    z = []
+    for seed in range(10):
+        X = np.clip(make(np.random.default_rng(seed), n), 0, high)[:, None]
+        model = dpkmeans(3, bounds=(0, high), algorithm=algorithm, random_state=seed).fit(X)
+        labels = model.predict(X)
+        for label in np.unique(labels):
+            off = model.cluster_centers_[label, 0] - X[labels == label].mean()
+            z.append(abs(off) / model.cluster_centers_std_[label, 0])
+    assert np.sum(np.array(z) > 4) <= 1
+    assert np.sqrt(np.mean(np.square(z))) < 1.6
 
 
 def test_standard_errors_where_nothing_is_known():
@@ -478,8 +511,8 @@ def error_of(X, low, high, make, fits):
     """Return the error in the unit of `expected_error`, measured here."""
     half, squares = (high - low) / 2, []
     clipped = X.clip(low, high)
-    for _ in range(fits):
-        centers = make().fit(X).cluster_centers_
+    for seed in range(fits):
+        centers = make().set_params(random_state=seed).fit(X).cluster_centers_
         labels = np.square(clipped[:, None] - centers).sum(axis=2).argmin(axis=1)
         means = np.array([clipped[labels == j].mean(axis=0) for j in labels])
         squares.append(np.mean(((centers[labels] - means) / half) ** 2))
@@ -496,7 +529,7 @@ def test_expected_error(adjacency, delta):
         far = np.repeat([200.0, 500.0, 800.0], 200)
         tables.append(np.c_[rng.normal(4, 1, 600), rng.normal(far, 30)])
     make = lambda: dpkmeans(  # noqa: E731
-        3, adjacency=adjacency, delta=delta, epsilon=8.0, bounds=(low, high), random_state=None
+        3, adjacency=adjacency, delta=delta, epsilon=8.0, bounds=(low, high)
     )
     happened = error_of(tables[0], low, high, make, 15)
     for like in (tables[1], make().fit(tables[0])):
@@ -534,6 +567,17 @@ def test_expected_error_knows_its_limits():
         model.expected_error(100, like=one)
     with pytest.raises(ValueError, match="n_samples"):
         model.expected_error(0, like=np.zeros((10, 2)))
+
+
+def test_clusters_that_do_not_separate_are_said():
+    """Centres that are all one private mean are counted, and not predicted as if they were many."""
+    X = blobs(0, n=100, k=3)
+    assert dpkmeans(3, epsilon=0.1).fit(X).n_distinct_ == 1
+    assert dpkmeans(3, epsilon=50.0).fit(X).n_distinct_ == 3
+    with pytest.raises(ValueError, match="all centres are one private mean"):
+        dpkmeans(3, epsilon=0.1).expected_error(100, like=X)
+    first, second = (dpkmeans(3, epsilon=8.0).expected_error(5000, like=X) for _ in range(2))
+    assert first == second > 0
 
 
 # --- post-processing --------------------------------------------------------------------------
