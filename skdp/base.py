@@ -15,13 +15,14 @@ and follows one shape::
 
 from __future__ import annotations
 
+import copy
 import math
 import numbers
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import joblib
 import numpy as np
@@ -43,6 +44,8 @@ __all__ = [
     "check_integer",
     "check_privacy",
     "check_step",
+    "columns_of_bounds",
+    "names_of",
 ]
 
 PRIVATE = "private"
@@ -109,6 +112,11 @@ def _has_pairs(bounds: Any) -> bool:
     return isinstance(bounds, tuple) and any(isinstance(side, tuple) for side in bounds)
 
 
+def _is_number(side: Any) -> bool:
+    """Say whether this one bound is a number, of any kind that arrays take."""
+    return np.ndim(side) == 0 and np.asarray(side).dtype.kind in "biufO"
+
+
 def _by_name(
     bounds: Mapping[Any, Any], n_features: int, names: Sequence[Any] | None
 ) -> tuple[list[Any], list[Any]]:
@@ -116,13 +124,20 @@ def _by_name(
     if names is None and set(bounds) <= set(range(n_features)):
         names = range(n_features)
     if names is None:
+        way_out = "; of an array the names are 0, 1, ..."
+        if n_features == 1 and len(bounds) == 1:
+            ((name, pair),) = bounds.items()
+            way_out = f": of one column pass a table, as df[[{name!r}]], or write bounds={pair!r}"
         raise TypeError(
-            "bounds by column name need a table with column names, got rows without; of an array "
-            "the names are 0, 1, ..."
+            f"bounds by column name need a table with column names, got rows without{way_out}"
         )
+    unknown = [name for name in bounds if name not in names]
     if missing := [name for name in names if name not in bounds]:
-        raise ValueError(f"bounds must state every column; there are none for {missing}")
-    if unknown := [name for name in bounds if name not in names]:
+        no_columns = f"; X does not have: {unknown}" if unknown else ""
+        raise ValueError(
+            f"bounds must state every column; there are none for {missing}{no_columns}"
+        )
+    if unknown:
         raise ValueError(f"bounds name columns that X does not have: {unknown}")
     for name in names:
         pair = bounds[name]
@@ -131,6 +146,8 @@ def _by_name(
                 f"bounds of column {name!r} must be a pair (low, high) of numbers; learned and "
                 "stated bounds do not mix"
             )
+        if not all(_is_number(side) for side in pair):
+            raise TypeError(f"bounds of column {name!r} must be a pair (low, high) of numbers")
     return [bounds[name][0] for name in names], [bounds[name][1] for name in names]
 
 
@@ -179,9 +196,41 @@ def check_bounds(
         if not np.isfinite(side).all():
             raise ValueError(f"bounds: {name} must be finite")
     low_array, high_array = (np.broadcast_to(side, (n_features,)).copy() for side in pair)
-    if np.any(low_array > high_array):
-        raise ValueError("bounds: low must not exceed high for any feature")
+    if np.any(wrong := low_array > high_array):
+        labels = range(n_features) if names is None else names
+        which = [label for label, bad in zip(labels, wrong, strict=True) if bad]
+        raise ValueError(
+            f"bounds: low must not exceed high for any feature, as it does for {which}"
+        )
     return low_array, high_array
+
+
+def columns_of_bounds(bounds: Any) -> int | None:
+    """Return the number of columns that stated bounds have, if they say one."""
+    if isinstance(bounds, Mapping):
+        return len(bounds)
+    if isinstance(bounds, str) or not isinstance(bounds, Sequence | np.ndarray):
+        return None
+    sizes = [np.size(side) for side in bounds if np.ndim(side) == 1]
+    return max(sizes, default=None)
+
+
+def names_of(like: Any) -> Sequence[Any] | None:
+    """Return the names of the columns of public rows, or of an earlier fit, if they have any."""
+    for attribute in ("feature_names_in_", "column_names", "columns"):
+        names = getattr(like, attribute, None)
+        if names is not None:
+            return list(names)
+    return None
+
+
+def _columns_of(like: Any) -> int | None:
+    """Return the number of columns of public rows, or of an earlier fit, if they say one."""
+    width = getattr(like, "n_features_in_", None)
+    if width is None:
+        shape: Any = getattr(like, "shape", None) or (() if like is None else np.shape(like))
+        width = shape[1] if len(shape) == 2 else None
+    return None if width is None else int(width)
 
 
 _NOT_CONTEXT = ("budget", "n_jobs", "random_state")
@@ -312,14 +361,47 @@ class PrivateMixin(AmbientBudgetMixin):
             return list(bounds)
         return getattr(self, "feature_names_in_", None)
 
-    def _sizes(self, n_samples: int, n_features: int | None) -> tuple[int, int]:
-        """Check the arguments of `expected_error`; an earlier fit knows the number of columns."""
-        if n_features is None:
-            if not hasattr(self, "n_features_in_"):
-                raise ValueError("n_features must be given before fit, an integer of at least 1")
-            n_features = self.n_features_in_
+    def _sizes(
+        self, n_samples: int, n_features: int | None, *, like: Any = None, bounds: Any = None
+    ) -> tuple[int, int]:
+        """Check the arguments of `expected_error`.
+
+        The number of columns, if it is not given, is that of an earlier fit, of public rows or of
+        stated bounds; none may contradict another.
+        """
         n = check_integer(n_samples, "n_samples", low=1)
-        return n, check_integer(n_features, "n_features", low=1)
+        if n_features is None:
+            n_features = getattr(self, "n_features_in_", None)
+        else:
+            n_features = check_integer(n_features, "n_features", low=1)
+        stated = columns_of_bounds(bounds)
+        for source, width in (("like", _columns_of(like)), ("bounds", stated)):
+            if width is None:
+                continue
+            if n_features is not None and n_features != width:
+                raise ValueError(
+                    f"{source} must have n_features = {n_features} columns, got {width}"
+                )
+            n_features = width
+        if n_features is None:
+            raise ValueError("n_features must be given before fit, an integer of at least 1")
+        return n, n_features
+
+    def _by_position(self, like: Any) -> Self:
+        """Return this estimator with bounds by position, in the order of the columns of `like`.
+
+        For `expected_error`, whose rehearsals fit arrays. Itself where bounds have no names.
+        """
+        bounds = getattr(self, "bounds", None)
+        if not isinstance(bounds, Mapping):
+            return self
+        names = names_of(like)
+        if names is None:
+            names = self._names()
+        width = len(bounds) if names is None else len(names)
+        twin = copy.copy(self)
+        twin.bounds = check_bounds(bounds, width, names)  # type: ignore[attr-defined]
+        return twin
 
     def _learning_share(
         self, n: float, d: int, *, most: float = 1.0, errors: bool = False

@@ -53,11 +53,11 @@ class DPStandardScaler(Scaler):
         Subtract the mean.
     with_std : bool, default=True
         Divide by the standard deviation.
-    bounds : "private" or tuple (low, high), default="private"
-        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
-        from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, for as much of the allowance as n epsilon over the number of columns demands: 13% at
-        50,000, 73% at 1,000 (without delta, rows replaced).
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
+        name to (low, high), in the units of X, from public knowledge; values beyond them count as
+        the nearest bound. ``"private"`` learns them, for as much of the allowance as n epsilon over
+        the number of columns demands: 13% at 50,000, 73% at 1,000 (without delta, rows replaced).
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -287,7 +287,8 @@ class DPStandardScaler(Scaler):
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`.
+            Number of columns; if None, as many as stated bounds or `like` have, or
+            ``n_features_in_`` after `fit`.
         like : array-like of shape (n, n_features) or fitted DPStandardScaler, default=None
             Public rows that resemble the private ones, **never the private rows themselves**, or an
             earlier fit. Needed where the number of rows is private, as the error then depends on
@@ -310,8 +311,8 @@ class DPStandardScaler(Scaler):
         >>> round(DPStandardScaler(epsilon=0.1, bounds=(0, 1)).expected_error(10_000, 1), 4)
         0.0017
         """
-        n, d = self._sizes(n_samples, n_features)
-        bounds = check_bounds(self.bounds, d, self._names())
+        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
+        bounds = check_bounds(self._by_position(like).bounds, d)
         cost = self.privacy_cost()
         if cost is None:
             return 0.0
@@ -395,10 +396,10 @@ class DPMinMaxScaler(Scaler):
     clip : bool, default=False
         Clip the output to the range. Without it, rows beyond `data_min_` and `data_max_` leave
         it.
-    bounds : "private" or tuple (low, high), default="private"
-        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
-        from public knowledge: they become `data_min_` and `data_max_`. ``"private"`` releases
-        quantiles instead.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
+        name to (low, high), in the units of X, from public knowledge: they become `data_min_` and
+        `data_max_`. ``"private"`` releases quantiles instead.
     q : "auto" or float, default="auto"
         For private bounds: level of the lower quantile, in (0, 0.5); the upper one has 1 - q.
         ``"auto"`` takes the most extreme level that noise does not push beyond the rows.
@@ -614,7 +615,8 @@ class DPMinMaxScaler(Scaler):
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`.
+            Number of columns; if None, as many as stated bounds have, or ``n_features_in_`` after
+            `fit`.
 
         Returns
         -------
@@ -628,7 +630,7 @@ class DPMinMaxScaler(Scaler):
         >>> DPMinMaxScaler(epsilon=1.0).expected_error(100_000, 4)
         0.0045
         """
-        n, d = self._sizes(n_samples, n_features)
+        n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
         if check_bounds(self.bounds, d, self._names()) is not None:
             return 0.0
         cost = self.privacy_cost()

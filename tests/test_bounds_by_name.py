@@ -143,3 +143,63 @@ def test_a_pair_of_numbers_is_no_column_of_a_domain():
     assert Domain({"age": [18, 90]}).sizes == (2,)
     assert Domain({"sex": ("f", "m")}).sizes == (2,)
     assert Domain({"age": Bins([18, 90])}).sizes == (1,)
+
+
+LIKE = [
+    e
+    for e in ESTIMATORS
+    if not isinstance(e, DPMinMaxScaler | DPLogisticRatio | DPuLSIF | DPKMeans)
+]
+
+
+@pytest.mark.parametrize("estimator", LIKE, ids=lambda e: type(e).__name__)
+def test_expected_errors_take_bounds_by_name(estimator):
+    by_position = clone(estimator).set_params(bounds=([18, 0], [90, 2e5]))
+    named = clone(estimator).set_params(bounds=TURNED)
+    like = FRAME.to_numpy()
+    error = by_position.expected_error(200, like=like)
+    assert error > 0
+    assert named.expected_error(200, like=FRAME) == pytest.approx(error, rel=0.3)
+    assert named.bounds == TURNED
+    # Without names the columns are those of the bounds, in their order.
+    stated = clone(estimator).set_params(bounds=NAMED)
+    assert stated.expected_error(200, like=like) == pytest.approx(error, rel=0.3)
+    with pytest.raises(ValueError, match="n_features = 3 columns, got 2"):
+        by_position.expected_error(200, 3, like=like)
+    with pytest.raises(ValueError, match=r"none for \['income'\]; X does not have: \['Income'\]"):
+        clone(estimator).set_params(bounds={"age": (18, 90), "Income": (0, 2e5)}).expected_error(
+            200, like=FRAME
+        )
+
+
+def test_stated_bounds_say_how_many_columns_there_are():
+    for bounds in (NAMED, ([18, 0], [90, 2e5])):
+        planned = DPStandardScaler(bounds=bounds)
+        assert planned.expected_error(200) == planned.expected_error(200, 2)
+        with pytest.raises(ValueError, match="bounds must have n_features = 3 columns, got 2"):
+            planned.expected_error(200, 3)
+    with pytest.raises(ValueError, match="n_features must be given"):
+        DPStandardScaler(bounds=(0, 1)).expected_error(200)
+
+
+@pytest.mark.parametrize("function", ["mean", "var", "std", "sum", "covariance"])
+def test_expected_errors_of_functions_take_bounds_by_name(function):
+    by_position = statistics.expected_error(
+        function, 20_000, bounds=([18, 0], [90, 2e5]), like=FRAME.to_numpy()
+    )
+    named = statistics.expected_error(function, 20_000, bounds=TURNED, like=FRAME)
+    assert named.shape == by_position.shape
+    assert np.all((named / by_position > 0.3) & (named / by_position < 3))
+
+
+def test_messages_name_the_key_the_column_and_the_way_out():
+    with pytest.raises(ValueError, match=r"none for \['age'\]; X does not have: \['Age'\]"):
+        check_bounds({"Age": (0, 1)}, 1, ["age"])
+    with pytest.raises(TypeError, match=r"df\[\['age'\]\], or write bounds=\(0, 120\)"):
+        statistics.mean(FRAME["age"], bounds={"age": (0, 120)})
+    with pytest.raises(ValueError, match=r"must not exceed high .* for \['age'\]"):
+        check_bounds({"age": (90, 18), "income": (0, 1)}, 2, ["age", "income"])
+    with pytest.raises(ValueError, match=r"must not exceed high .* for \[1\]"):
+        check_bounds(([0, 3], [1, 2]), 2)
+    with pytest.raises(TypeError, match="column 'age' must be a pair"):
+        check_bounds({"age": ("18", 90), "income": (0, 1)}, 2, ["age", "income"])

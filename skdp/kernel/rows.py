@@ -64,9 +64,10 @@ def _block_rows(width: int, least: int = 256) -> int:
 
 _NOT_FINITE = (
     "Input X contains NaN or infinity; X must be finite. Fill such cells from public knowledge "
-    "before the private step (SimpleImputer(strategy='constant')), or leave their rows out with "
-    "nan_policy='omit' where a function has it. Do not drop the rows yourself: how many are left "
-    "is private, and would be taken for public."
+    "before the private step (SimpleImputer(strategy='constant'), with "
+    ".set_output(transform='pandas') where a later step goes by column names, as bounds may), or "
+    "leave their rows out with nan_policy='omit' where a function has it. Do not drop the rows "
+    "yourself: how many are left is private, and would be taken for public."
 )
 _NOT_A_NUMBER = (
     "X must be numeric: the float() argument must be no string, date or other object but a real "

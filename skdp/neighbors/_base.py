@@ -124,9 +124,7 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         self, n_samples: int, n_features: int | None, like: Any
     ) -> tuple[int, Callable[[int], Floats]]:
         """Check the arguments of `expected_error`; return d and rows for each rehearsal."""
-        if n_features is None and like is not None and not hasattr(self, "n_features_in_"):
-            n_features = getattr(like, "n_features_in_", None) or np.shape(like)[1]
-        n, d = self._sizes(n_samples, n_features)
+        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
         self._check_privacy_parameters()
         self._stated_bounds(d)
         if like is None:

@@ -66,11 +66,11 @@ class DPHistogramDensity(BoxDensity):
         one entry a feature, each a number or public edges that increase; or the edges, of a
         single feature. At most 2**20 cells altogether. ``"auto"`` follows a rule from the number
         of rows (noisy where it is private), epsilon and delta.
-    bounds : "private" or tuple (low, high), default="private"
-        Box of the density, as numbers or arrays of shape (n_features,), from public knowledge;
-        rows outside are in no cell. ``"private"`` learns it for at most a fifth of the
-        allowance, which needs n epsilon of about 1,500 for each column (without delta); with fewer
-        rows it may be far off. Not used for edges.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Box of the density, as numbers, arrays of shape (n_features,) or a mapping from column name
+        to (low, high), from public knowledge; rows outside are in no cell. ``"private"`` learns it
+        for at most a fifth of the allowance, which needs n epsilon of about 1,500 for each column
+        (without delta); with fewer rows it may be far off. Not used for edges.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -312,6 +312,8 @@ class DPHistogramDensity(BoxDensity):
         ValueError
             If `like` is not given.
         """
+        if (planned := self._by_position(like)) is not self:
+            return planned.expected_error(n_samples, n_features, like=like)
         d, rows = self._like(n_samples, n_features, like)
         self._each_bins(d)
         with rehearsal(self, self._adjacency) as made:

@@ -84,11 +84,12 @@ class DPKernelDensity(BoxDensity):
     spacing : float, default=0.8
         Distance of neighbouring centres, at most, in bandwidths; 0.4 to 1.5. Smaller ones follow
         the kernel more exactly: see Notes.
-    bounds : "private" or tuple (low, high), default="private"
-        Box of the density, as numbers or arrays of shape (n_features,), from public knowledge. A
-        row outside counts where it lies: its kernel reaches into the box, or does not.
-        ``"private"`` learns the box for at most a fifth of the allowance, which needs n epsilon of
-        about 1,500 for each column (without delta); with fewer rows it may be far off.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Box of the density, as numbers, arrays of shape (n_features,) or a mapping from column name
+        to (low, high), from public knowledge. A row outside counts where it lies: its kernel
+        reaches into the box, or does not. ``"private"`` learns the box for at most a fifth of the
+        allowance, which needs n epsilon of about 1,500 for each column (without delta); with fewer
+        rows it may be far off.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -440,6 +441,8 @@ class DPKernelDensity(BoxDensity):
         ValueError
             If `like` is not given.
         """
+        if (planned := self._by_position(like)) is not self:
+            return planned.expected_error(n_samples, n_features, like=like)
         d, rows = self._like(n_samples, n_features, like)
         self._check_size(d, self._stated_bounds(d), self._stated_bandwidth())
         with rehearsal(self, self._adjacency) as made:

@@ -168,9 +168,9 @@ class QuantileFit(Scaler):
         ValueError
             If `like` is not given.
         """
-        if n_features is None and like is not None and not hasattr(self, "n_features_in_"):
-            n_features = like.n_features_in_ if isinstance(like, QuantileFit) else np.shape(like)[1]
-        n, d = self._sizes(n_samples, n_features)
+        if (planned := self._by_position(like)) is not self:
+            return planned.expected_error(n_samples, n_features, like=like)
+        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
         mechanism, levels = self._check_mechanism(), self._levels()
         self._check_privacy_parameters()
         if not levels:
@@ -286,7 +286,7 @@ class QuantileFit(Scaler):
             If the mechanism is not ``"exponential"``, or bounds are not stated: nothing holds for
             all rows then.
         """
-        n, d = self._sizes(n_samples, n_features)
+        n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
         if self._check_mechanism() != "exponential":
             raise ValueError("error_bound holds for mechanism='exponential' only")
         levels, cost = self._levels(), self.privacy_cost()

@@ -115,11 +115,11 @@ class DPMedian(_SmoothFit):
 
     Parameters
     ----------
-    bounds : "private" or tuple (low, high), default="private"
-        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
-        from public knowledge; values beyond them count as the nearest bound, which moves no
-        median that lies within. ``"private"`` learns them, for at most a fifth of the allowance.
-        State them for few rows.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
+        name to (low, high), in the units of X, from public knowledge; values beyond them count as
+        the nearest bound, which moves no median that lies within. ``"private"`` learns them, for at
+        most a fifth of the allowance. State them for few rows.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
         ``"exponential"`` chooses among public candidates by their distance in ranks.
         ``"smooth"`` adds `noise` scaled to the smooth sensitivity. ``"global"`` adds Laplace noise
@@ -309,10 +309,11 @@ class DPQuantile(_SmoothFit):
     q : float or sequence of float, default=(0.25, 0.5, 0.75)
         Levels in [0, 1], strictly increasing. Their number m costs no more than a factor
         floor(log2 m) + 1 of epsilon.
-    bounds : "private" or tuple (low, high), default="private"
-        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
-        from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance. State them for few rows.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
+        name to (low, high), in the units of X, from public knowledge; values beyond them count as
+        the nearest bound. ``"private"`` learns them, for at most a fifth of the allowance. State
+        them for few rows.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
         ``"exponential"`` chooses among public candidates by their distance in ranks. ``"smooth"``
         adds `noise` scaled to the smooth sensitivity, each level with an equal part of the

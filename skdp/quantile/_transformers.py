@@ -57,10 +57,11 @@ class DPRobustScaler(QuantileFit):
         percent.
     unit_variance : bool, default=False
         Scale so that normal columns have variance 1.
-    bounds : "private" or tuple (low, high), default="private"
-        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
-        from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance. State them for few rows.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
+        name to (low, high), in the units of X, from public knowledge; values beyond them count as
+        the nearest bound. ``"private"`` learns them, for at most a fifth of the allowance. State
+        them for few rows.
     step : float or None, default=None
         Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
         None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple
@@ -265,10 +266,11 @@ class DPQuantileTransformer(QuantileFit):
         each is less exact.
     output_distribution : {"uniform", "normal"}, default="uniform"
         What columns are mapped to: [0, 1], or normal deviates, at most 5.2 from 0.
-    bounds : "private" or tuple (low, high), default="private"
-        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
-        from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance. State them for few rows.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
+        name to (low, high), in the units of X, from public knowledge; values beyond them count as
+        the nearest bound. ``"private"`` learns them, for at most a fifth of the allowance. State
+        them for few rows.
     step : float or None, default=None
         Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
         None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple

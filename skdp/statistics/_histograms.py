@@ -187,9 +187,9 @@ def histogram2d(
         Private rows, finite numbers.
     bins : int or list of two, default=10
         For each column a number of bins between its bounds, or public edges that increase.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column; ``"private"`` learns them at a tenth of the
-        allowance. Not used for edges.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds, numbers, one a column or a mapping from column name to (low, high);
+        ``"private"`` learns them at a tenth of the allowance. Not used for edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -265,9 +265,9 @@ def histogramdd(
     bins : int or list, default=10
         For each column a number of bins between its bounds, or public edges that increase. At
         most 2**20 cells altogether.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column; ``"private"`` learns them at a tenth of the
-        allowance. Not used for edges.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds, numbers, one a column or a mapping from column name to (low, high);
+        ``"private"`` learns them at a tenth of the allowance. Not used for edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -339,9 +339,10 @@ def subset_sums(
         Private label of each row. A row of a label that is no class is in no sum.
     classes : sequence
         Public labels, all text or all numbers, for example.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them: see `Released`, and doc/sharp_edges.md for what they may miss.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
+        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
+        what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
     n_rows : {"private", "public"}, default="private"
@@ -474,9 +475,9 @@ def quantile(
         Of each column.
     step : float, default=None
         Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
-    bounds : "private" or (low, high), default="private"
-        Public bounds of the answers, numbers or one a column; ``"private"`` learns them at a tenth
-        of the allowance.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds of the answers, numbers, one a column or a mapping from column name to (low,
+        high); ``"private"`` learns them at a tenth of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -547,9 +548,9 @@ def median(
         Of each column.
     step : float, default=None
         Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
-    bounds : "private" or (low, high), default="private"
-        Public bounds of the answers, numbers or one a column; ``"private"`` learns them at a tenth
-        of the allowance.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds of the answers, numbers, one a column or a mapping from column name to (low,
+        high); ``"private"`` learns them at a tenth of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"

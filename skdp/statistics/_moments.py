@@ -79,9 +79,10 @@ def var(
         Of each column.
     ddof : int, default=0
         The divisor is the number of rows minus this.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them: see `Released`, and doc/sharp_edges.md for what they may miss.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
+        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
+        what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -153,9 +154,10 @@ def std(
         Of each column.
     ddof : int, default=0
         The divisor is the number of rows minus this.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them: see `Released`, and doc/sharp_edges.md for what they may miss.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
+        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
+        what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -326,9 +328,10 @@ def covariance(
         Private rows, finite numbers; columns are variables.
     ddof : int, default=1
         The divisor is the number of rows minus this.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them: see `Released`, and doc/sharp_edges.md for what they may miss.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
+        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
+        what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -425,9 +428,10 @@ def correlation(
     ----------
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers; columns are variables.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them: see `Released`, and doc/sharp_edges.md for what they may miss.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
+        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
+        what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"

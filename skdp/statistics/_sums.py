@@ -187,9 +187,10 @@ def sum(  # noqa: A001  as numpy's
         Private rows, finite numbers.
     axis : {0, None}, default=0
         0: of each column. None: of all cells.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them: see `Released`, and doc/sharp_edges.md for what they may miss.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
+        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
+        what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -261,9 +262,10 @@ def mean(
         Private rows, finite numbers.
     axis : {0, None}, default=0
         0: of each column. None: of all cells.
-    bounds : "private" or (low, high), default="private"
-        Public bounds, numbers or one a column, to which cells are clipped; ``"private"`` learns
-        them: see `Released`, and doc/sharp_edges.md for what they may miss.
+    bounds : "private" or (low, high) or mapping, default="private"
+        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
+        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
+        what they may miss.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"

@@ -71,13 +71,13 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
 
     Parameters
     ----------
-    bounds : "private" or tuple (low, high), default="private"
-        Bounds of the columns, as numbers or arrays of shape (n_features,), in the units of X,
-        from public knowledge; values beyond them count as the nearest bound. ``"private"`` learns
-        them, and the grid is coarser then. That takes up to 35% of the allowance where rows are
-        few. It needs n epsilon of about 470 for each column (without delta; half as much where the
-        number of rows is private): with fewer rows the bounds may be far off, and
-        `error_bound` is 1.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
+        name to (low, high), in the units of X, from public knowledge; values beyond them count as
+        the nearest bound. ``"private"`` learns them, and the grid is coarser then. That takes up to
+        35% of the allowance where rows are few. It needs n epsilon of about 470 for each column
+        (without delta; half as much where the number of rows is private): with fewer rows the
+        bounds may be far off, and `error_bound` is 1.
     n_cells : int, default=1000
         Points of the grid from bound to bound, both included.
     grid : array-like of shape (n_points,), default=None
@@ -343,9 +343,9 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         ValueError
             If `like` is not given.
         """
-        if n_features is None and like is not None and not hasattr(self, "n_features_in_"):
-            n_features = getattr(like, "n_features_in_", None) or np.shape(like)[1]
-        n, d = self._sizes(n_samples, n_features)
+        if (planned := self._by_position(like)) is not self:
+            return planned.expected_error(n_samples, n_features, like=like)
+        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
         self._check_grid_and_size()
         check_bounds(self.bounds, d)
         if like is None:
@@ -405,7 +405,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
             distribution function and that of the clipped column. At most 1, which says that epsilon
             is not enough for any guarantee, or not for learning the bounds.
         """
-        n, d = self._sizes(n_samples, n_features)
+        n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
         if isinstance(beta, bool | np.bool_) or not isinstance(beta, numbers.Real):
             raise TypeError(f"beta must be a number in (0, 1), got {type(beta).__name__}")
         if not 0.0 < float(beta) < 1.0:
