@@ -57,7 +57,8 @@ class DPStandardScaler(Scaler):
         Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
         name to (low, high), in the units of X, from public knowledge; values beyond them count as
         the nearest bound. ``"private"`` learns them, for as much of the allowance as n epsilon over
-        the number of columns demands: 13% at 50,000, 73% at 1,000 (without delta, rows replaced).
+        the number of columns demands: 16 to 18% at 50,000, 73% at 1,000 (without delta, rows
+        replaced).
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -82,7 +83,8 @@ class DPStandardScaler(Scaler):
         larger (see Notes); 1.0 for a column whose bounds are equal. None if ``with_std=False``.
     mean_std_error_ : ndarray of shape (n_features,) or None
         Standard error of `mean_`, in the units of X: of the noise and, with learned bounds, of
-        what they clip of ordinary columns; NaN where that is not known (see `bounds`).
+        what they clip of ordinary columns. NaN where bounds could not be learned well enough (few
+        rows, or too many beyond them): state `bounds` then.
     var_std_error_ : ndarray of shape (n_features,) or None
         The same of `var_`, in squared units.
     scale_std_error_ : ndarray of shape (n_features,) or None

@@ -40,6 +40,7 @@ _DOUBT = 1.25  # standard deviations that are added to their number
 _WEIGHT = 1.0  # of the rows' weight, in a standard error
 _FARTHEST = 3.0  # octaves that a bound may lie beyond the last bin with rows
 _FARTHEST_OF_FEW = 2.0
+_AT_ZERO = 6.0  # times `balance`: rows that are expected beyond a bound at 0, at most
 _LEAST_SLOPE = 1.3  # of a tail that is extrapolated, in octaves of rows an octave
 
 
@@ -102,14 +103,18 @@ class End:
         At most about so many rows lie beyond.
     slope : float
         Of the tail beyond: rows fall with the distance to minus this power.
+    expected : float
+        About so many rows lie beyond if the tail goes on as it was counted: without the doubt
+        that is in `rows`.
     """
 
     reach: float
     rows: float
     slope: float
+    expected: float
 
 
-NO_END = End(0.0, 0.0, math.inf)
+NO_END = End(0.0, 0.0, math.inf, 0.0)
 
 
 def _trimmed(counts: Floats, first: int, last: int, std: float) -> int:
@@ -225,15 +230,20 @@ def end_of_side(
     t = 2.0 * need / (linear + math.sqrt(linear**2 + 2.0 * b * need))
     t = min(t, _FARTHEST_OF_FEW if few else _FARTHEST)
     reach = last * 2.0**t
+    ends_at_zero = False
     if last <= zero < reach * 1.000001:
         z = int(np.searchsorted(edges, zero))
         if counts[z + 1 : z + 7].sum() <= 2.0 * std * math.sqrt(6.0):
-            reach = zero
+            reach, ends_at_zero = zero, True
             t = math.log2(zero / last)
     doubt = beyond + _DOUBT * std
     seen = 2.0 * math.log2((one - std) / doubt) if one > std and doubt > 0 else 0.0
     tail = max(1.5, 0.8 * min(whole, slope), min(slope, seen))
-    return End(reach, max(1.0, doubt * 2.0 ** (-tail * t)), tail)
+    left = 2.0 ** (-tail * t)
+    expected = beyond * left
+    if ends_at_zero:  # what `beyond` has may all be on this side of 0
+        expected = min(expected, _AT_ZERO * balance)
+    return End(reach, max(1.0, doubt * left), tail, expected)
 
 
 # --- the box ------------------------------------------------------------------------------------
@@ -255,8 +265,13 @@ class LearnedBox:
     rows, slope : ndarray of shape (2, d)
         Of the low and the high side: at most about so many rows lie beyond, and their number falls
         with the distance to minus this power.
+    expected : ndarray of shape (2, d)
+        Rows that lie beyond if each tail goes on as it was counted.
     factor : ndarray of shape (d,)
         How many times as many rows lie beyond as the sides say, at least 1.
+    excess : ndarray of shape (d,)
+        Rows that were counted beyond and are not expected there, where that is more than the noise
+        of the count: at an unknown distance.
     sound : ndarray of bool, shape (d,)
     n : float
         Number of rows, public or released; at least 1.
@@ -267,16 +282,24 @@ class LearnedBox:
     middle: Floats
     rows: Floats
     slope: Floats
+    expected: Floats
     factor: Floats
+    excess: Floats
     sound: NDArray[np.bool_]
     n: float
 
     def _reach(self) -> Floats:
         return np.stack([self.middle - self.low, self.high - self.middle])
 
-    def _error(self, sides: Floats) -> Floats:
+    def _error(self, sides: Floats, power: int) -> Floats:
+        """Return the weight of the rows beyond, of the model's and of those in excess of it.
+
+        Those in excess may be anywhere: taken to lie as far beyond the bound as it is from the
+        middle.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             error = _WEIGHT * np.hypot(sides[0], sides[1]) * self.factor
+            error = error + self.excess * self._reach().max(axis=0) ** power
         return np.where(self.sound, error, math.nan)
 
     def sum_error(self) -> Floats:
@@ -284,7 +307,7 @@ class LearnedBox:
 
         The mean excess of a row beyond a bound at distance r is r / (slope - 1).
         """
-        return self._error(self.rows * self._reach() / np.maximum(self.slope - 1.0, 0.25))
+        return self._error(self.rows * self._reach() / np.maximum(self.slope - 1.0, 0.25), 1)
 
     def mean_error(self) -> Floats:
         """Return the same of a column's mean."""
@@ -302,7 +325,7 @@ class LearnedBox:
         squares = 2.0 * reach * excess / np.maximum(self.slope - 2.0, 0.25)
         span = np.maximum(np.abs(center - self.low), np.abs(self.high - center))
         linear = np.outer(span, self.sum_error())
-        root = np.sqrt(self._error(self.rows * squares))
+        root = np.sqrt(self._error(self.rows * squares, 2))
         errors: Floats = (linear + linear.T + np.outer(root, root)) / self.n
         return errors
 

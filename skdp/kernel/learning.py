@@ -49,6 +49,7 @@ _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
 _COLUMN_VALUES = 2**18  # values that are read from the rows at once: 2 MB
 _RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
+_NOTICED = 1.25  # standard deviations of the rows outside that count as rows
 _MANY = 2**17  # rows of which a random part serves
 
 
@@ -164,7 +165,7 @@ def plan_learning(
         location=_percent(location),
         shape=_percent(shape),
         doubt=_percent(doubt) if doubt > 0.01 else Fraction(0),
-        audit=_percent(0.05 if eased > 2500 else 0.08) if audits else Fraction(0),
+        audit=_percent(0.08) if audits else Fraction(0),
         pure=pure,
         replace=not doubled,
     )
@@ -527,10 +528,16 @@ class BoundsDoors(QuantileDoors):
         exact = outside_counts(self._rows, box.low, box.high)
         noisy, std = self.scalars("rows outside", exact, d, d, share)
         outside = noisy.astype(np.float64)
-        rows = box.rows.sum(axis=0)
-        margin = std * (3.2 / math.sqrt(2.0) if self.pure else 2.6)
-        factor = np.maximum(1.0, outside / np.maximum(rows, 1.0))
-        return changed(box, factor=factor, sound=box.sound & (outside <= rows + margin))
+        factor = np.maximum(1.0, outside / np.maximum(box.rows.sum(axis=0), 1.0))
+        # Held against what is expected, not against the most that the counts allow: a group of
+        # rows just beyond the end fits into the doubt of the counts, and its distance is unknown.
+        excess = outside - box.expected.sum(axis=0)
+        return changed(
+            box,
+            factor=factor,
+            excess=np.where(excess > _NOTICED * std, excess, 0.0),
+            sound=box.sound & (excess <= std * (4.5 / math.sqrt(2.0) if self.pure else 3.2)),
+        )
 
 
 def _box(middles: Floats, ends: list[list[End]], n: float) -> LearnedBox:
@@ -546,7 +553,9 @@ def _box(middles: Floats, ends: list[list[End]], n: float) -> LearnedBox:
         middle=middles.copy(),
         rows=np.array([[end.rows for end in pair] for pair in ends]).T,
         slope=np.array([[end.slope for end in pair] for pair in ends]).T,
+        expected=np.array([[end.expected for end in pair] for pair in ends]).T,
         factor=np.ones(middles.size),
+        excess=np.zeros(middles.size),
         sound=~alone,
         n=n,
     )
@@ -561,7 +570,9 @@ def _unsound(low: Floats, high: Floats, middles: Floats, n: float) -> LearnedBox
         middle=middles,
         rows=np.zeros((2, d)),
         slope=np.full((2, d), math.inf),
+        expected=np.zeros((2, d)),
         factor=np.ones(d),
+        excess=np.zeros(d),
         sound=np.zeros(d, dtype=bool),
         n=n,
     )

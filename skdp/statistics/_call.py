@@ -34,6 +34,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 
+_NOT_LEARNED = "std is NaN where bounds could not be learned well enough; state bounds="
 LARGEST_BOUND = 1e100  # so that sums and squares of bounded values are finite
 
 
@@ -53,18 +54,22 @@ class Released:
         bounds it includes what clipping does to ordinary columns, so that it holds for the rows
         as they are, too; rows far beyond the others, fewer than can be seen, may make that false.
         With stated bounds it says nothing of clipping, and it never says anything of sampling.
-        NaN where it cannot be had: learned bounds of few rows, or a size that depends on private
-        rows.
+        NaN where it cannot be had: bounds that could not be learned well enough (few rows, or
+        more rows beyond them than their noise and tails explain; state ``bounds`` then, and the
+        repr says so), or a size that depends on private rows.
     privacy : skdp.kernel.PrivacyCertificate
         What was released, by which mechanism, at which price.
     bounds : tuple of two ndarrays, or None
         To which cells were clipped, stated or learned, (low, high); None where there are none.
+    note : str
+        Why an error is NaN, where learned bounds are the reason; else empty.
     """
 
     value: Floats
     std: Floats
     privacy: kernel.PrivacyCertificate
     bounds: Pair | None = None
+    note: str = ""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         return np.array(self.value, dtype=dtype, copy=copy)
@@ -73,7 +78,8 @@ class Released:
         return float(self.value)
 
     def __repr__(self) -> str:
-        return f"Released(value={self.value!r}, std={self.std!r})"
+        note = f", note={self.note!r}" if self.note else ""
+        return f"Released(value={self.value!r}, std={self.std!r}{note})"
 
 
 def check_axis(axis: Any, *, whole: bool = False) -> bool:
@@ -211,8 +217,12 @@ def result(
     *,
     flat: bool,
     bounds: Pair | None = None,
+    asked: Any = None,
 ) -> Released:
-    """Return a result; the entry of a flat column stands alone."""
+    """Return a result; the entry of a flat column stands alone.
+
+    `asked` is the argument ``bounds`` of a function whose errors are finite with good bounds.
+    """
     array = np.array(value, dtype=np.float64)
     error = np.broadcast_to(np.asarray(std, dtype=np.float64), array.shape).copy()
     if flat:
@@ -225,4 +235,5 @@ def result(
         low.setflags(write=False)
         high.setflags(write=False)
         bounds = low, high
-    return Released(array, error, privacy, bounds)
+    unknown = isinstance(asked, str) and bool(np.any(np.isnan(error) & np.isfinite(array)))
+    return Released(array, error, privacy, bounds, _NOT_LEARNED if unknown else "")

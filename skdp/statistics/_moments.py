@@ -128,7 +128,7 @@ def var(
     call = Call("var", epsilon, delta, budget, random_state, nan_policy, n_rows)
     check_axis(axis)
     variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
-    return result(variance, error, privacy, flat=flat, bounds=clipped)
+    return result(variance, error, privacy, flat=flat, bounds=clipped, asked=bounds)
 
 
 def std(
@@ -201,7 +201,9 @@ def std(
     check_axis(axis)
     variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
     deviation = np.sqrt(variance)
-    return result(deviation, root_error(variance, error), privacy, flat=flat, bounds=clipped)
+    return result(
+        deviation, root_error(variance, error), privacy, flat=flat, bounds=clipped, asked=bounds
+    )
 
 
 @dataclass(frozen=True)
@@ -383,7 +385,7 @@ def covariance(
     errors = np.hypot(found.errors(np.ones(d), np.zeros((d, d))), found.clipped)
     units = np.outer(found.half, found.half) * _per_freedom(found.gram.n, ddof)
     values, errors = found.covariance * units, errors * units
-    return result(values, errors, found.privacy, flat=False, bounds=found.bounds)
+    return result(values, errors, found.privacy, flat=False, bounds=found.bounds, asked=bounds)
 
 
 def coefficients_of(found: _Moments) -> tuple[Floats, Floats]:
@@ -479,4 +481,6 @@ def correlation(
     coefficients, errors = coefficients_of(found)
     np.fill_diagonal(coefficients, 1.0)
     np.fill_diagonal(errors, 0.0)
-    return result(coefficients, errors, found.privacy, flat=False, bounds=found.bounds)
+    return result(
+        coefficients, errors, found.privacy, flat=False, bounds=found.bounds, asked=bounds
+    )

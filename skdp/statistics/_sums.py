@@ -239,7 +239,9 @@ def sum(  # noqa: A001  as numpy's
         release = session.clipped_sum(low, high, across=across)
         std = _with_clipping(release.std, session, across=across)
         privacy = session.certificate()
-    return result(release.value, std, privacy, flat=flat or across, bounds=(low, high))
+    return result(
+        release.value, std, privacy, flat=flat or across, bounds=(low, high), asked=bounds
+    )
 
 
 def mean(
@@ -317,4 +319,4 @@ def mean(
         privacy = session.certificate()
     cells = rows.n_features if across else 1
     value, std = release.value / cells, std / cells
-    return result(value, std, privacy, flat=flat or across, bounds=(low, high))
+    return result(value, std, privacy, flat=flat or across, bounds=(low, high), asked=bounds)
