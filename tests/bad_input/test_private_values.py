@@ -57,6 +57,18 @@ def released(estimator):
                     yield name, np.asarray(part, dtype=float)
 
 
+def check_finite(e, name, value):
+    """Everything is finite, but what is documented as NaN where it is not known.
+
+    That is the errors of columns whose bounds were not learned well enough, and the residuals of a
+    clustering that has not measured them.
+    """
+    unknown = name == "residual_scale_" or (
+        name.endswith("_std_error_") and e.get_params().get("bounds") == "private"
+    )
+    assert np.all(np.isfinite(value) | (np.isnan(value) if unknown else False)), name
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in private_tables()])
@@ -71,7 +83,7 @@ def test_private_values_never_raise(kind, X, adjacency):
             e.set_params(n_components=1)
         fit_private(e, X)
         for name, value in released(e):
-            assert np.all(np.isfinite(value)), name
+            check_finite(e, name, value)
         if hasattr(e, "transform"):
             assert not np.isnan(e.transform(X)).any()
         if hasattr(e, "predict"):
@@ -94,7 +106,7 @@ def test_private_values_never_raise_within_stated_bounds(kind, X, adjacency):
             e.set_params(budget=UNMETERED[adjacency], bounds=bounds, **privacy)
             fit_private(e, X)
             for name, value in released(e):
-                assert np.all(np.isfinite(value)), name
+                check_finite(e, name, value)
 
 
 @pytest.mark.filterwarnings("error")
@@ -109,7 +121,7 @@ def test_no_rows_are_rows_like_others_where_their_number_is_private(kind, delta)
         e.set_params(budget=budget, epsilon=0.5, delta=delta)
         fit_private(e, X)
         for name, value in released(e):
-            assert np.all(np.isfinite(value)), name
+            check_finite(e, name, value)
         for method in ("transform", "predict"):
             if hasattr(e, method):
                 assert len(getattr(e, method)(X)) == n
