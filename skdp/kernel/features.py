@@ -314,6 +314,7 @@ class KernelMap:
             distance *= 0.25 if self.kernel == "rbf" else 0.5
             # Once for what is computed here, once for what is computed of a row.
             values = self._values(distance, _vector_exp) + 2.0 * self.error
+        values.sort(axis=1)  # a float sum must not depend on the order of scales and centres
         first = float(values.sum(axis=1).max()) * _ROUND_UP
         second = float(np.square(values).sum(axis=1).max()) * _ROUND_UP
         one = 2**_STEP_BITS

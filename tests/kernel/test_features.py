@@ -7,6 +7,7 @@ would have failed it under a random seed, and is shown to reject 2/3 and 3/2 of 
 from __future__ import annotations
 
 import decimal
+import itertools
 import math
 import signal
 import tracemalloc
@@ -187,6 +188,8 @@ def test_columns_follow_the_scales_in_the_order_given(kind):
     np.testing.assert_array_equal(image[:, 1], image[:, 4])  # equal scales
     assert np.all(image[:, 0] <= image[:, 2])  # narrower kernels are smaller
     assert k.sensitivity("add_or_remove_one") == other.sensitivity("add_or_remove_one")
+    orders = [kernel.KernelMap(CENTERS, p, kernel=kind) for p in itertools.permutations(SCALES)]
+    assert len({m.sensitivity("add_or_remove_one") for m in orders}) == 1
     for a, j in zip(other.gram(), order, strict=True):
         np.testing.assert_array_equal(a, k.gram()[j])
 
@@ -413,11 +416,14 @@ def test_the_bound_is_above_that_of_a_slow_oracle_and_close(kind, gammas):
             stacked[j * 5 : j * 5 + 5, j * 5 : j * 5 + 5] = gram * k.n_scales
         assert np.linalg.eigvalsh(matrix @ stacked @ matrix.T).max() <= w.bound**2 * (1 + 1e-9)
     # Differences of centres a few steps apart: the product cancels, its errors do not.
-    k = kernel.KernelMap(np.vstack([CENTERS[:3], CENTERS[:3] + 3e-4]), gammas, kernel=kind)
     matrix = np.tile(np.hstack([np.eye(3), -np.eye(3)]), len(gammas)) * rng.normal(size=(3, 1))
-    for row in (matrix, *matrix[:, None]):
-        w = kernel.LinearImage(k, row)
-        assert slow_bound(w) <= w.bound <= slow_bound(w) * (1 + 1e-2)
+    for apart in (1, 5):
+        near = CENTERS[:3] + apart * k.box.grid[0]
+        pairs = kernel.KernelMap(np.vstack([CENTERS[:3], near]), gammas, kernel=kind)
+        assert np.all(pairs._q[3:] - pairs._q[:3] == apart)
+        for row in (matrix, *matrix[:, None]):
+            w = kernel.LinearImage(pairs, row)
+            assert 0 < slow_bound(w) <= w.bound <= slow_bound(w) * (1 + 1e-2)
 
 
 def test_every_rounding_error_is_in_the_bounds():
