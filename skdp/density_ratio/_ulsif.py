@@ -141,7 +141,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Of the kernel values at the centres, all candidates for gamma in turn, or of the basis.
     baseline_ : float
         ``predict`` is ``max(0, baseline_ + features @ coef_)``. If noise pushes the weights of all
-        public rows to 0, it is 1 and `coef_` is 0.
+        public rows to 0, it is 1 and `coef_` is 0; `noise_std_` still says how much noise that was.
     effective_sample_size_ : float
         (sum w)**2 / sum w**2 over the public rows: so many equally weighted rows are as good.
     noise_std_ : float
@@ -535,13 +535,15 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """Say how many public rows the weights amount to, and how much of them is noise."""
         weights = self._weights(values)
         if not np.isfinite(self.coef_).all() or not weights.any():
-            # Nothing but noise, which has pushed every weight below 0: all rows alike.
+            # Nothing but noise, which has pushed every weight below 0: all rows alike. What is said
+            # of the noise stays: that of the weights before they were cut off.
             self.baseline_, self.coef_ = 1.0, np.zeros_like(self.coef_)
-            self._noise_coef = np.zeros_like(self._noise_coef)
             weights = np.ones(len(values))
         self.effective_sample_size_ = effective_sample_size(weights)
-        square = np.mean(np.square(public.tried @ self._noise_coef).sum(axis=1))
-        self.noise_std_ = min(float(np.sqrt(np.nan_to_num(square))), LARGEST_WEIGHT)
+        with np.errstate(all="ignore"):
+            square = np.mean(np.square(public.tried @ self._noise_coef).sum(axis=1))
+        # What leaves the range of floats is as much as can be said, not nothing.
+        self.noise_std_ = min(float(np.sqrt(np.nan_to_num(square, nan=np.inf))), LARGEST_WEIGHT)
 
     def _weights(self, values: Floats) -> Floats:
         """Return max(0, w0 + f(x).coef), block by block."""
@@ -579,7 +581,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         with np.errstate(all="ignore"):
             for part, block in self._features.blocks(values):
                 std[part] = np.sqrt(np.square(block @ self._noise_coef).sum(axis=1))
-        return weights, np.clip(np.nan_to_num(std, nan=0.0), 0.0, LARGEST_WEIGHT)
+        return weights, np.clip(np.nan_to_num(std, nan=np.inf), 0.0, LARGEST_WEIGHT)
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the price of one fit, before any data is touched.
