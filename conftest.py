@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import skdp
+from skdp.budget import ambient
 
 os.environ["MPLBACKEND"] = "Agg"
 
@@ -29,6 +30,12 @@ def system_noise() -> Iterator[None]:
     """Take it back: noise comes from the operating system, as it does for everybody else."""
     with skdp.config_context(noise="system"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_budget_of_another_test() -> None:
+    """Forget the budgets that are still there: beside one, a fit without a budget warns."""
+    ambient._LIVE.clear()
 
 
 @pytest.fixture(autouse=True)
