@@ -22,7 +22,6 @@ from models import (
     relations,
     voting,
 )
-from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -35,6 +34,7 @@ from sklearn.tree import DecisionTreeRegressor
 from skdp.ensemble import DPSubsampleAggregate
 from skdp.ensemble._scores import directions, radius
 from skdp.ensemble._tasks import Scores
+from skdp.kernel.tape import record
 
 # --- what it learns -------------------------------------------------------------------------------
 
@@ -169,21 +169,24 @@ def test_expected_error_is_that_of_the_noise(make, delta, epsilon):
 
 @pytest.mark.parametrize("relation, delta", [(R, 0.0), (A, 1e-5)])
 def test_expected_error_of_scores_is_their_noise(relation, delta):
-    """The noise of the difference of two classes, over rows and 24 fits.
+    """The noise of the difference of two classes, over rows (before the cut) and 24 fits.
 
-    Its square is a mean of 24 times as many squares as there are directions, 2 at least: the root
-    is off by 30% with probability below 1e-3.
+    Its mean square over rows is the sum of squares of the noise of orthonormal directions, at least
+    8: the root of a mean over 24 fits is off by 30% with probability below 1e-3.
     """
     budget = budget_of(relation, 1e4)
     model = voting(GaussianNB(), aggregate="scores", n_blocks=60, epsilon=2.0)
     model.set_params(delta=delta, budget=budget, random_state=None)
     expected = model.expected_error(len(X), 2)
-    exact = clone(model).set_params(epsilon=1e3, delta=0.0).fit(X, LABELS).scores_
     squares = []
     for _ in range(24):
-        scores = model.fit(X, LABELS).scores_
-        kept = np.all((scores > 0) & (scores < 1) & (exact > 0) & (exact < 1), axis=1)
-        squares.append(np.square(2 * (scores - exact)[kept, 1]).mean())
+        with record() as tape:
+            model.fit(X, LABELS)
+        entry, release = tape.entries[-1], model.privacy_.releases[-1]
+        unit = release.sensitivity / entry.sensitivity / model.n_blocks_
+        noise = (entry.released - entry.exact).astype(float) * unit
+        assert noise.size >= 8
+        squares.append(float(noise @ noise))
     assert expected / 1.3 < math.sqrt(np.mean(squares)) < expected * 1.3
 
 

@@ -66,8 +66,12 @@ BAD = [
     ({"classes": [0.5, 1.5]}, ValueError, "Unknown label type"),
     ({"output": "both"}, ValueError, "output"),
     ({"aggregate": "mean"}, ValueError, "aggregate"),
-    ({"output": "parameters", "bounds": (-1, 1)}, TypeError, "coef_"),
-    ({"output": "parameters", "estimator": LogisticRegression()}, ValueError, "bounds"),
+    ({"aggregate": "auto", "output": "parameters", "bounds": (-1, 1)}, TypeError, "coef_"),
+    (
+        {"aggregate": "auto", "output": "parameters", "estimator": LogisticRegression()},
+        ValueError,
+        "bounds",
+    ),
     ({"aggregate": "smooth_median"}, ValueError, "aggregate"),
     ({"n_blocks": 0}, ValueError, "n_blocks"),
     ({"n_blocks": 2.5}, TypeError, "n_blocks"),
@@ -178,9 +182,10 @@ def test_public_columns_in_another_order_are_refused(make):
     # Names on one side only say nothing, and are no reason to warn.
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        voting(public=make({"a": PUBLIC[:, 0], "b": PUBLIC[:, 1]}), n_blocks=4).fit(frame, LABELS)
-        voting(n_blocks=4).fit(frame, LABELS)
-        voting(public=turned, n_blocks=4).fit(X, LABELS)
+        same = make({"a": PUBLIC[:, 0], "b": PUBLIC[:, 1]})
+        voting(public=same, n_blocks=4, budget=budget, random_state=None).fit(frame, LABELS)
+        voting(n_blocks=4, budget=budget, random_state=None).fit(frame, LABELS)
+        voting(public=turned, n_blocks=4, budget=budget, random_state=None).fit(X, LABELS)
 
 
 def test_the_warning_of_a_column_points_to_the_caller():
