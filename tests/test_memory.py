@@ -46,7 +46,9 @@ def test_a_fit_needs_blocks_only(table, estimator, form):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < LIMIT
+    # Learned bounds hold one column of at most 2**19 rows, whatever the table.
+    held = isinstance(estimator, DPStandardScaler | DPMinMaxScaler)
+    assert peak < LIMIT * (2 if held else 1)
 
 
 PART, PUBLIC_ROWS, CENTERS = 40_000, 500, 10  # 16 MB of the table, because these fits take longer

@@ -51,6 +51,7 @@ _COLUMN_VALUES = 2**18  # values that are read from the rows at once: 2 MB
 _RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
 _NOTICED = 1.25  # standard deviations of the rows outside that count as rows
 _MANY = 2**17  # rows of which a random part serves
+_MOST = 2**19  # rows of a column that are held at once: with what is computed of them, 100 MB
 
 
 # --- planning -----------------------------------------------------------------------------------
@@ -401,7 +402,7 @@ class BoundsDoors(QuantileDoors):
         fraction, epsilon = self._take(share, "locations")
         (one,) = self._rounds(recursion([_MEDIAN]), fraction, epsilon, d)
         eta = one.etas[0]
-        wanted = max(_MANY, math.ceil(_RANKS / (2 * eta)))
+        wanted = min(max(_MANY, math.ceil(_RANKS / (2 * eta))), _MOST)
         part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
         values = np.empty(d)
         together = max(1, int(_COLUMN_VALUES / min(n_known, wanted)))

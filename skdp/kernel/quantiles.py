@@ -387,8 +387,14 @@ def score_runs(ordered: Ints, low: int, high: int, level: Fraction) -> Runs:
     lengths = np.diff(np.append(starts, high + 1))
     if b * n >= 2**62:
         below, below_or_in = below.astype(object), below_or_in.astype(object)
-    scores = np.maximum(np.maximum(b * below - a * n, a * n - b * below_or_in), 0)
-    return Runs(starts, lengths, scores)
+    # In place: a column of all rows is in memory here.
+    below *= b
+    below -= a * n
+    below_or_in *= -b
+    below_or_in += a * n
+    np.maximum(below, below_or_in, out=below)
+    np.maximum(below, 0, out=below)
+    return Runs(starts, lengths, below)
 
 
 def choose(runs: Runs, eta: Fraction, entropy: sampling.Entropy | None) -> int:

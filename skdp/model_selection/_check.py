@@ -23,6 +23,7 @@ from sklearn.utils import get_tags
 
 from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget
+from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.ambient import ambient_budget
 from skdp.model_selection._searches import (
     candidates_of,
@@ -241,7 +242,9 @@ def _releases(part: Any) -> bool:
 
 def _grants(budget: PrivacyBudget, cost: Cost) -> bool:
     """Say whether a ledger of this size, with nothing charged, grants this price."""
-    return budget._accountant.price(cost).fits(budget._accountant.cap)
+    terms = (budget.epsilon, budget.delta, budget.delta_apart)
+    accountant = ACCOUNTANTS[budget.accountant](*terms)
+    return accountant.price(cost).fits(accountant.cap)
 
 
 def _below(path: str, name: str) -> str:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from skdp import kernel
 from skdp.audit import neighbour_check
 from skdp.budget import PrivacyBudget
-from skdp.kernel import protect, session, statistics
+from skdp.kernel import groups, protect, session, statistics
 from skdp.kernel.blocks import BlockDoors
 from skdp.kernel.learning import BoundsDoors
 from skdp.kernel.quantiles import QuantileDoors
@@ -572,7 +572,7 @@ def test_add_or_remove_noise_under_replace_one_is_found(monkeypatch, delta):
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_residuals_that_are_not_clipped_are_found(monkeypatch, delta, relation):
-    monkeypatch.setattr(statistics, "clip_to_norm", lambda x, grid, radius: np.trunc(x / grid))
+    monkeypatch.setattr(groups, "round_to_norm", lambda q, radius: np.rint(q))
     must_be_found(
         assigned, delta, relation, (np.array([1.0, 1.0, 1.0]), np.array([-1.0, 1.0, 1.0]))
     )

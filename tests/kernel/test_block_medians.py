@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from skdp import PrivacyBudget, kernel
 from skdp.kernel import blocks
+from skdp.kernel.protect import SUM_BITS
 from skdp.kernel.tape import record
 
 R, A = "replace_one", "add_or_remove_one"
@@ -119,7 +120,7 @@ def test_progress_is_told_the_same_whatever_blocks_do(how, n_jobs, places, capfd
         assert told == [(1, 3), (2, 3), (3, 3)]
         said = "".join(capfd.readouterr())
         assert said == 3 * "heard\n"
-        without = kernel.Box([0.0], [4.0]).map(np.ones((1, 1)))[0, 0]
+        without = kernel.Box([0.0], [4.0], bits=SUM_BITS).map(np.ones((1, 1)))[0, 0]
         assert tape.entries[0].exact == without * (3 if place is None else 2)
 
 
