@@ -264,7 +264,7 @@ class QuantileFit(Scaler):
         Nothing is fitted, read or charged: it answers whether epsilon is enough for any rows. It
         holds for them as clipped to the stated bounds and rounded to the nearest candidate, which
         95% of releases of a column and level keep; most are several times closer. There is none for
-        learned bounds, which may be far off: with few rows, or more than 2**40 from 0.
+        learned bounds, which may be far off: with few rows, or more than 2**89 from 0.
 
         Parameters
         ----------

@@ -313,11 +313,11 @@ PAIRS = [
     Pair("empirical cdf R", DPEmpiricalCDF(**PURE, **CDF), *THIRDS, least, 1500, 2.0),
     # K-norm noise in two dimensions and Wishart noise: their log-likelihood ratio is the full
     # epsilon only in the direction of the change, so few runs show it. Hence factor 2.
-    Pair("toy A", Toy(**PURE, **A), UP, ZEROS, None, 1500, 2.0),
+    Pair("toy A", Toy(**PURE, **A), UP, ZEROS, None, 3000, 2.0),
     Pair("standard scaler R", DPStandardScaler(**PURE, **BOX), UP, DOWN, None, 1200, 2.0),
     Pair("pca A", DPPCA(**PURE, **BALL, **A), UP, ZEROS, None, 1800, 2.0),
     Pair("lloyd A", DPKMeans(1, **PURE, **LLOYD, **A), UP, ZEROS, None, 4000),
-    Pair("one centre A", DPKMeans(1, **PURE, **BOX, **A), UP, ZEROS, None, 4000),
+    Pair("one centre A", DPKMeans(1, **PURE, **BOX, **A), UP, ZEROS, None, 4000, 2.0),
     Pair("toy R, delta", Toy(**GAUSS), UP[-1:], DOWN[-1:], "mean_", 1500),
     Pair("toy A, delta", Toy(**GAUSS, **A), UP, ZEROS, "mean_", 3200),
     Pair("standard scaler R, delta", DPStandardScaler(**GAUSS, **BOX), UP, DOWN, "mean_", 1500),
