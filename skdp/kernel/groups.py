@@ -51,7 +51,7 @@ def column_units(sizes: ArrayLike) -> Floats:
     >>> column_units([1.0, 1.0]).round(3)
     array([1.414, 1.414])
     >>> column_units([1.0, 100.0]).round(2)
-    array([  2.75, 107.32])
+    array([  2.75, 107.36])
     """
     size = np.asarray(sizes, dtype=np.float64)
     largest = float(size.max(initial=0.0))
