@@ -18,21 +18,19 @@ from __future__ import annotations
 import copy
 import math
 import numbers
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, Self
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp import kernel
 from skdp._clients import check_caller
 from skdp._config import noise_is_seeded
+from skdp._public_key import public_key
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget, in_force
 from skdp.budget.amounts import check_delta, check_positive
@@ -233,21 +231,6 @@ def _columns_of(like: Any) -> int | None:
     return None if width is None else int(width)
 
 
-_NOT_CONTEXT = ("budget", "n_jobs", "random_state")
-
-
-def public_context(estimator: BaseEstimator) -> str:
-    """Return a hash of the public parameters of a fit; it keys the stream of seeded noise."""
-    params = estimator.get_params(deep=False)
-    public = {name: params[name] for name in sorted(params) if name not in _NOT_CONTEXT}
-    # By content, arrays and tables in tuples too: fits that differ must share no noise.
-    try:
-        digest: str = joblib.hash(public, hash_name="sha1")
-    except (pickle.PicklingError, AttributeError, TypeError):  # a lambda among them
-        digest = repr(public)
-    return digest
-
-
 class AmbientBudgetMixin:
     """Takes the budget of a ``with budget:`` along, wherever it is cloned or pickled inside it."""
 
@@ -342,7 +325,7 @@ class PrivateMixin(AmbientBudgetMixin):
             budget=in_force(self.budget, type(self).__name__),
             random_state=self.random_state,
             delta_apart=delta_apart,
-            context=public_context(self) + context if self._seeds_noise else "",
+            context=public_key(self) + context if self._seeds_noise else "",
         )
 
     def _public_array(self, X: Any) -> NDArray[np.float64]:

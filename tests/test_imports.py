@@ -22,6 +22,7 @@ LAYERS = {
     "exceptions": 0,
     "_clients": 0,
     "_config": 0,
+    "_public_key": 0,
     "budget": 1,
     "kernel": 2,
     "base": 3,

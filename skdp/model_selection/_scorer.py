@@ -10,11 +10,8 @@ whose sensitivity is of order one; ROC AUC), are refused.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import math
 import numbers
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +22,7 @@ from sklearn.pipeline import Pipeline
 
 from skdp import kernel
 from skdp._config import noise_is_seeded
+from skdp._public_key import public_key
 from skdp.base import AmbientBudgetMixin
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import in_force
@@ -134,27 +132,6 @@ def _exact_blocks(metric: str, estimator: Any) -> bool:
         return False
     elementwise = all(type(step).__name__ in _ELEMENTWISE for step in steps[:-1])
     return metric == "neg_inertia" and elementwise
-
-
-class _StatePickler(pickle.Pickler):
-    """Pickles a fitted estimator without the path of its ledger."""
-
-    def persistent_id(self, obj: Any) -> Any:
-        return "budget" if isinstance(obj, PrivacyBudget) else None
-
-
-def _state_of(estimator: Any) -> str:
-    """Return a digest of a fitted estimator, which keys the stream of seeded noise.
-
-    Two candidates scored on the same rows with the same seed must not share noise: the
-    difference of their scores would be exact.
-    """
-    buffer = io.BytesIO()
-    try:
-        _StatePickler(buffer).dump(estimator)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        buffer.write(repr(estimator).encode())  # what was written before it differs as well
-    return hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest()
 
 
 class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
@@ -286,7 +263,7 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
             budget=budget,
             random_state=self.random_state,
             # Seeded scores that differ in nothing but the bounds must not share noise either.
-            context=f"{(low, high)!r} {_state_of(estimator)}" if seeded else "",
+            context=f"{(low, high)!r} {public_key(estimator, fitted=True)}" if seeded else "",
         ) as session:
             release = session.mean_score(
                 score, low, high, exact_blocks=_exact_blocks(metric, estimator), name=metric

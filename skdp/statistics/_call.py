@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp import kernel
 from skdp._config import noise_is_seeded
+from skdp._public_key import public_key
 from skdp.base import check_bounds, check_integer, check_privacy
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import in_force
@@ -158,7 +158,7 @@ class Call:
         """Charge the budget and return the session; `public` keys seeded noise."""
         context = ""
         if self.random_state is not None and noise_is_seeded():
-            context = joblib.hash((self.nan_policy, self.n_rows, public), hash_name="sha1")
+            context = public_key((self.nan_policy, self.n_rows, public))
         # A filter by the values of a row leaves the same tables as one by its missing cells.
         filtered = self.n_rows == "private"
         start = kernel.open_session_with_gaps if filtered else kernel.open_session
