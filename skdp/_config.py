@@ -5,10 +5,12 @@ Nothing is released here. `random_state` seeds noise only where somebody has sai
 and whoever knows the seed can subtract the noise.
 
 The context has to reach the threads and processes in which scikit-learn fits clones, and it must
-not reach anybody else: not other threads of the process, not a model that is saved inside of it,
-not a worker that outlives it. scikit-learn's own configuration goes exactly there: it belongs to a
-thread, and `sklearn.utils.parallel` sets it in a worker for the time of one task. So the context is
-a mark on one of its values, ``working_memory``, whose number stays as it is. Where the mark is lost
+not reach anybody else: not other threads of the process, not other asyncio tasks of its thread, not
+a model that is saved inside of it, not a worker that outlives it. scikit-learn's own configuration
+goes nearly there: it belongs to a thread, and `sklearn.utils.parallel` sets it in a worker for the
+time of one task. So the context is a mark on one of its values, ``working_memory``, whose number
+stays as it is; in the thread that entered it, a context variable says which task did. Where the
+mark is lost
 (a plain `joblib.Parallel`, a thread of the caller's own, another ``working_memory``), noise comes
 from the operating system.
 """
@@ -17,8 +19,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import sklearn
@@ -29,6 +33,8 @@ SYSTEM, SEEDED = "system", "seeded"
 
 _numbers = itertools.count()
 _entered: set[int] = set()  # the contexts of this process that have not been left
+# Those of them that this asyncio task, or the code that started it, has entered.
+_of_task: ContextVar[frozenset[int]] = ContextVar("skdp_noise", default=frozenset())
 
 
 class _SeededNoise(float):
@@ -36,10 +42,11 @@ class _SeededNoise(float):
 
     owner: int | None  # the process that entered the context; None where it travelled in a task
     number: int
+    thread: int  # that entered it
 
     def __new__(cls, value: float, owner: int | None, number: int) -> _SeededNoise:
         self = super().__new__(cls, value)
-        self.owner, self.number = owner, number
+        self.owner, self.number, self.thread = owner, number, threading.get_ident()
         return self
 
     def __reduce__(self) -> Any:
@@ -50,9 +57,14 @@ class _SeededNoise(float):
         """Whether the context is open.
 
         It is where a task brought it, for the time of the task. It is not in a process that was
-        forked inside the context, and may outlive it.
+        forked inside the context, and may outlive it; nor in another asyncio task of the thread.
         """
-        return self.owner is None or (self.owner == os.getpid() and self.number in _entered)
+        if self.owner is None:
+            return True
+        if self.owner != os.getpid() or self.number not in _entered:
+            return False
+        # In any other thread it is only where scikit-learn has brought it.
+        return self.thread != threading.get_ident() or self.number in _of_task.get()
 
 
 def noise_is_seeded() -> bool:
@@ -110,9 +122,9 @@ def config_context(*, noise: str) -> Iterator[None]:
 
     **Reach.** The block holds for its own thread, and for the workers (threads, loky,
     multiprocessing, dask) in which scikit-learn fits on its behalf, as scikit-learn's
-    ``config_context`` does. It does not reach threads that you start, a plain ``joblib.Parallel``
-    or what is done inside another ``sklearn.config_context(working_memory=...)``: noise is the
-    operating system's there.
+    ``config_context`` does. It does not reach threads that you start, other asyncio tasks than
+    those that are created inside of it, a plain ``joblib.Parallel`` or what is done inside another
+    ``sklearn.config_context(working_memory=...)``: noise is the operating system's there.
 
     Examples
     --------
@@ -136,8 +148,10 @@ def config_context(*, noise: str) -> Iterator[None]:
         return
     number = next(_numbers)
     _entered.add(number)
+    _of_task.set(_of_task.get() | {number})
     try:
         with sklearn.config_context(working_memory=_SeededNoise(memory, os.getpid(), number)):
             yield
     finally:
         _entered.discard(number)
+        _of_task.set(_of_task.get() - {number})

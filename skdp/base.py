@@ -122,7 +122,10 @@ def _by_name(
     if names is None and set(bounds) <= set(range(n_features)):
         names = range(n_features)
     if names is None:
-        way_out = "; of an array the names are 0, 1, ..."
+        way_out = (
+            "; of an array the names are 0, 1, ..., and behind a step that makes arrays "
+            "step.set_output(transform='pandas') keeps them"
+        )
         if n_features == 1 and len(bounds) == 1:
             ((name, pair),) = bounds.items()
             way_out = f": of one column pass a table, as df[[{name!r}]], or write bounds={pair!r}"

@@ -64,10 +64,11 @@ class DPKMeans(
     max_iter : int, default=5
         Iterations of ``"lloyd"``, all of which are run: the allowance is split between them.
         ``"tree"`` ignores it.
-    bounds : "private" or pair (low, high), default="private"
+    bounds : "private" or pair (low, high) or mapping, default="private"
         Public bounds of the features in units of X, each a number or an array of shape
-        (n_features,), within +-1e100. Rows outside are clipped, never rejected. ``"private"``
-        learns them, for as much of the allowance as n epsilon over the number of columns demands.
+        (n_features,), or a mapping from column name to (low, high); within +-1e100. Rows outside
+        are clipped, never rejected. ``"private"`` learns them, for as much of the allowance as
+        n epsilon over the number of columns demands.
     epsilon : float, default=1.0
         Privacy loss of one fit.
     delta : float, default=0.0

@@ -203,3 +203,5 @@ def test_messages_name_the_key_the_column_and_the_way_out():
         check_bounds(([0, 3], [1, 2]), 2)
     with pytest.raises(TypeError, match="column 'age' must be a pair"):
         check_bounds({"age": ("18", 90), "income": (0, 1)}, 2, ["age", "income"])
+    with pytest.raises(TypeError, match=r"set_output\(transform='pandas'\) keeps them"):
+        DPStandardScaler(bounds=NAMED).fit(FRAME.to_numpy())

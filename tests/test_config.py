@@ -5,6 +5,7 @@ The suite runs inside the context (conftest.py); ``system_noise`` is how everybo
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import pickle
 import threading
@@ -236,3 +237,39 @@ def test_a_process_forked_inside_the_block_is_outside_of_it(system_noise):
             raise
     with pool:
         assert inside == pool.map(_is_seeded, [0]) == ["system"]
+
+
+def test_other_tasks_of_the_thread_are_outside_of_it(system_noise):
+    def is_seeded():
+        return scaler().fit(X).privacy_.seeded
+
+    async def run():
+        inside, asked = asyncio.Event(), asyncio.Event()
+
+        async def entering():
+            with skdp.config_context(noise="seeded"):
+                inside.set()
+                await asked.wait()
+                return is_seeded(), await asyncio.create_task(created()), bagged()
+
+        async def created():
+            return is_seeded()
+
+        def bagged():  # threads of scikit-learn, within a task
+            voters = VotingClassifier([(str(i), model()) for i in range(2)], n_jobs=2)
+            for step in voters.estimators:
+                step[1].set_params(dpstandardscaler__random_state=0)
+            with joblib.parallel_config("threading"):
+                voters.fit(X, Y)
+            return all(one[0].privacy_.seeded for one in voters.estimators_)
+
+        async def other():
+            await inside.wait()
+            found = is_seeded()
+            asked.set()
+            return found
+
+        outside = asyncio.create_task(other())
+        return await entering(), await outside, is_seeded()
+
+    assert asyncio.run(run()) == ((True, True, True), False, False)

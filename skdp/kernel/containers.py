@@ -6,6 +6,7 @@ which is public; no library is asked for a common type of several columns, or of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -19,6 +20,7 @@ from skdp.kernel.values import numbers, rows_of_numbers
 
 __all__ = [
     "alone",
+    "any_type",
     "column_names",
     "cut",
     "is_frame",
@@ -33,6 +35,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 NUMBER, OBJECTS = "number", "objects"
+_MOST_NAMED = 5  # columns in a message
 _REFUSED = {"c": "complex", "M": "dates", "m": "durations", "U": "text", "S": "text", "T": "text"}
 
 
@@ -169,6 +172,21 @@ def refused_type(X: Any) -> tuple[str, Any]:
         if found not in (NUMBER, OBJECTS):
             return found, name
     return "", None
+
+
+def any_type(X: Any) -> dict[Any, str]:
+    """Return the columns of a table whose type tells nothing of their cells: name and type.
+
+    Both are public. Categories may be numbers or text, as objects may.
+    """
+    found = {}
+    if is_frame(X):
+        for name, dtype in zip(column_names(X), X.dtypes, strict=True):
+            if _type_of(dtype) == OBJECTS:
+                found[name] = str(dtype)
+    elif getattr(X, "name", None) is not None and _type_of(getattr(X, "dtype", None)) == OBJECTS:
+        found[X.name] = str(X.dtype)  # of one column
+    return dict(itertools.islice(found.items(), _MOST_NAMED))
 
 
 # --- cells as numbers ---------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def check_table(
         problems.add(problem or ("finite" if infinite else ""))
         if values is not None:
             whole.append(np.asarray(~np.isnan(values).any(axis=1)))
-    _raise(problems)
+    _raise(problems, table)
     return Rows(table, positions=np.flatnonzero(np.concatenate(whole))), flat
 
 
@@ -117,7 +117,7 @@ def _as_columns(X: Any) -> tuple[Any, bool]:
             table, problem = to_float(X)
         else:
             table = _no_table(X, flat=True)
-    _raise(problem)
+    _raise(problem, X)
     if not isinstance(table, np.ndarray) or table.ndim != 1:
         return table, False
     return table.reshape(-1, 1), True

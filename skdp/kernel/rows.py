@@ -24,6 +24,7 @@ from scipy import sparse
 
 from skdp.kernel.containers import (
     alone,
+    any_type,
     column_names,
     cut,
     is_frame,
@@ -85,11 +86,15 @@ _SAME_NAME = "X has columns of the same name; the names of its columns must be d
 _NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
 
-def _raise(problems: str | Iterable[str]) -> None:
-    """Raise the fixed text for what is bad about the content; of several, always the same one."""
+def _raise(problems: str | Iterable[str], X: Any = None) -> None:
+    """Raise the fixed text for what is bad about the content; of several, always the same one.
+
+    Of a table X also the columns whose public type may hold anything.
+    """
     found = {problems} if isinstance(problems, str) else set(problems)
     if found & {"type", "value"}:
-        raise TypeError(_NOT_A_NUMBER)
+        types = "".join(f" The type of column {c!r} is {t}." for c, t in any_type(X).items())
+        raise TypeError(_NOT_A_NUMBER + types)
     if "finite" in found:
         raise ValueError(_NOT_FINITE)
 
@@ -302,7 +307,7 @@ def _check_finite(rows: Rows) -> None:
         # A cell that is no number is NaN here: one text for the row, and it is that of its type.
         bad = values is not None and not np.isfinite(values).all()
         problems.add(problem or ("finite" if bad else ""))
-    _raise(problems)
+    _raise(problems, rows._X)
 
 
 def check_marks(
@@ -391,7 +396,7 @@ def check_public_array(X: Any, *, estimator: str, allow_empty: bool = False) -> 
     if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
     values, problem = to_float(X)
-    _raise(problem)
+    _raise(problem, X)
     if values is not None and not np.isfinite(values).all():
         _raise("finite")
     assert values is not None

@@ -2,8 +2,8 @@
 
 Nothing is released here. What numpy or pandas would make of many cells at once depends on all of
 them: one text cell turns the numbers beside it into text, one complex cell makes all complex. So
-lists and objects are read cell by cell. None of a cell's own code runs, so reading it neither
-warns nor fails, and gives the same each time.
+lists and objects are read cell by cell. None of the code of a cell's own class runs (a metaclass
+may have some), so reading it neither warns nor fails, and gives the same each time.
 
 A number is a bool, an int, a float or a real scalar of numpy (subclasses are read as their base),
 a `Decimal`, a `Fraction`, or an array of no dimensions of real numbers. A missing cell (None, NaN,
@@ -69,9 +69,12 @@ def _fraction(cell: fractions.Fraction) -> float:
 
 def _array(cell: NDArray) -> float | None:
     """Return an array of no dimensions of real numbers as a float."""
-    if isinstance(cell, np.ma.MaskedArray) or cell.ndim or cell.dtype.kind not in "biuf":
+    if issubclass(type(cell), np.ma.MaskedArray):
         return None
-    return float(np.asarray(cell).astype(np.float64))
+    plain = np.asarray(cell)  # of a subclass, whose own code does not run then
+    if plain.ndim or plain.dtype.kind not in "biuf":
+        return None
+    return float(plain.astype(np.float64))
 
 
 def _tick(cell: Any) -> float | None:

@@ -193,7 +193,17 @@ def kept(X):
     return np.concatenate([np.empty((0, rows.n_features)), *rows.blocks()])[:, :2]
 
 
-NOT_A_NUMBER = outcome(lambda: kernel.check_rows([["x"]], estimator="T"))
+def not_a_number(X):
+    """Return the refusal of what is no number: it tells of the types of columns, not of cells."""
+    kind, text = outcome(lambda: kernel.check_rows([["x"]], estimator="T"))
+    if isinstance(X, pd.DataFrame):
+        types = {name: column.dtype for name, column in X.items() if column.dtype == object}
+        text += "".join(f" The type of column {name!r} is {t}." for name, t in types.items())
+    elif getattr(X, "name", None) is not None:  # of polars
+        text += f" The type of column {X.name!r} is {X.dtype}."
+    return kind, text
+
+
 NOT_FINITE = outcome(lambda: kernel.check_rows([[np.nan]], estimator="T"))
 POSITIONS = st.integers(0, len(CELLS) - 1)
 
@@ -221,13 +231,13 @@ def test_rows_are_read_one_by_one(container, table):
     found = outcome(lambda: image(X))
     if none or any(missing) or any(infinite):
         # One text, whichever row it is, and however many there are.
-        assert found == (NOT_A_NUMBER if none else NOT_FINITE)
+        assert found == (not_a_number(X) if none else NOT_FINITE)
     else:
         np.testing.assert_array_equal(found, wanted)
 
     found = outcome(lambda: kept(X))
     if none or any(infinite):
-        assert found == (NOT_A_NUMBER if none else NOT_FINITE)
+        assert found == (not_a_number(X) if none else NOT_FINITE)
     else:
         whole = [row for row, gone in zip(wanted, missing, strict=True) if not gone]
         np.testing.assert_array_equal(found, np.reshape(whole, (-1, 2)))
@@ -255,7 +265,7 @@ def test_columns_are_read_cell_by_cell(container, column):
         return
     found = outcome(lambda: kept(X))
     if None in wanted or np.isinf(np.array(wanted)).any():
-        assert found == (NOT_A_NUMBER if None in wanted else NOT_FINITE)
+        assert found == (not_a_number(X) if None in wanted else NOT_FINITE)
     else:
         whole = [value for value in wanted if not math.isnan(value)]
         np.testing.assert_array_equal(found, np.reshape(whole, (-1, 1)))
@@ -461,6 +471,19 @@ def test_a_type_that_is_refused_names_its_column():
         kernel.check_rows(pd.DataFrame({"a": [1.0], "when": [pd.Timestamp(0)]}), estimator="T")
 
 
+def test_categories_are_named_by_column():
+    table = pd.DataFrame({"a": [1.0, 2.0], "sex": pd.Categorical(["SECRET", "m"])})
+    wanted = "column 'sex' is category"
+    reads = (image, kept, lambda X: kernel.check_public_array(X, estimator="T"))
+    for read in reads:
+        assert wanted in outcome(lambda read=read: read(table))[1]
+    assert wanted in outcome(lambda: kept(table["sex"]))[1]
+    many = pd.DataFrame({f"c{i}": pd.Categorical(["SECRET"]) for i in range(20)})
+    assert outcome(lambda: image(many))[1].count("category") == 5
+    numbers = table.assign(sex=pd.Categorical([3, 4]))
+    np.testing.assert_array_equal(image(numbers), [[1, 3], [2, 4]])
+
+
 def test_own_code_of_a_subclass_does_not_run():
     class Nosy(np.ndarray):
         def __getitem__(self, key):
@@ -468,6 +491,17 @@ def test_own_code_of_a_subclass_does_not_run():
 
         def __array_ufunc__(self, *args, **kwargs):
             raise RuntimeError("SECRET")
+
+    class Nosier(Nosy):  # as a cell
+        @property
+        def ndim(self):
+            raise RuntimeError("SECRET")
+
+        dtype = astype = __class__ = ndim
+
+    assert number(np.array(0.5).view(Nosier)) == 0.5
+    assert number(np.array([0.5]).view(Nosier)) is None
+    assert number(np.array("x").view(Nosier)) is None
 
     X = np.array(VALUES).view(Nosy)
     np.testing.assert_array_equal(image(X), VALUES)
