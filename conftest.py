@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,25 @@ import skdp
 from skdp.budget import ambient
 
 os.environ["MPLBACKEND"] = "Agg"
+
+# Of a test with more cases than FEW, the one-minute run has this many, or this part of them.
+FEW, PART = 12, 20
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects by markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark most cases of tests with very many of them as slow: together they are."""
+    cases = defaultdict(list)
+    for item in items:
+        name, bracket, _ = item.nodeid.partition("[")
+        if bracket:
+            cases[name].append(item)
+    for many in cases.values():
+        kept = max(FEW, len(many) // PART)
+        many.sort(key=lambda item: item.nodeid)  # the same ones in any order of the tests
+        for i, item in enumerate(many):
+            if (i + 1) * kept // len(many) == i * kept // len(many):
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)

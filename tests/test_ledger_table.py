@@ -263,7 +263,7 @@ def _(budget, tmp_path):
         [sys.executable, "-c", code, str(tmp_path / "model")],
         env={**os.environ, "PYTHONPATH": path},
         check=True,
-        timeout=60,
+        timeout=600,
     )
 
 

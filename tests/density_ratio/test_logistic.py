@@ -108,6 +108,7 @@ def test_the_rule_for_the_ridge_is_decent_everywhere(case):
         assert np.median(errors) < most, (case, epsilon, np.median(errors))
 
 
+@pytest.mark.statistical
 def test_the_stated_noise_is_the_noise():
     """Standard deviation over 200 fits with one ridge, against what the fits say, to 25%."""
     predictions, said = [], []

@@ -113,6 +113,7 @@ def test_cutting_coefficients_is_the_sources_equation_19():
     assert free.coef_.min() < 0.0
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_reported_std_is_that_of_the_noise(delta, relation):

@@ -61,6 +61,7 @@ PRIVATE = {
 }
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("case", PRIVATE)
 @pytest.mark.parametrize("auto", [True, False])
@@ -177,6 +178,7 @@ def test_one_row_moves_releases_by_their_sensitivity(relation, delta):
         assert distance > 0.99 * sensitivity
 
 
+@pytest.mark.statistical
 def test_the_claim_of_an_ensemble_holds_and_a_twin_s_would_not(monkeypatch):
     """One block, one query, one release; false alarms: 3e-6 each."""
     (big, labels, high), (rows, _, targets) = pair(R)
@@ -211,6 +213,7 @@ def test_the_claim_of_an_ensemble_holds_and_a_twin_s_would_not(monkeypatch):
         ).passed
 
 
+@pytest.mark.statistical
 def test_the_smooth_median_holds_its_claim():
     """One block, whose median jumps from end to end: Cauchy noise shows epsilon in part only."""
     (big, _, high), (rows, _, targets) = pair(R)
@@ -224,6 +227,7 @@ def test_the_smooth_median_holds_its_claim():
     assert result.epsilon_lower > 1.3
 
 
+@pytest.mark.statistical
 def test_the_winner_of_three_holds_its_claim():
     (big, _, _), (rows, _, _) = pair(R)
     labels = LABELS[:40]
@@ -251,6 +255,7 @@ def test_the_private_number_of_rows_is_released_where_it_is_needed_only():
         assert [entry.name for entry in tape.entries] == names
 
 
+@pytest.mark.statistical
 def test_one_row_changes_one_vote_where_models_draw_from_the_global_generator():
     """Folds shuffled by numpy's generator: how often a block shuffles depends on its rows."""
     search = GridSearchCV(

@@ -139,6 +139,7 @@ def test_callbacks_are_told_how_many_blocks_are_done(make, n_jobs, relation, cap
     assert not any(row.tobytes() in pickle.dumps(log.kept) for row in X[:30])
 
 
+@pytest.mark.slow
 @needs_callbacks
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_callback_that_raises_ends_the_fit(n_jobs, capfd):
@@ -194,6 +195,7 @@ def test_callbacks_survive_a_clone_and_the_output_of_other_threads_is_kept(capsy
     assert "from a display" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_search_pipeline_and_nested_parameters():
     budget = PrivacyBudget(100.0)
     pipe = make_pipeline(
@@ -207,6 +209,7 @@ def test_search_pipeline_and_nested_parameters():
     assert search.score(TEST, np.where(TEST[:, 0] > 0, "late", "on time")) > 0.8
 
 
+@pytest.mark.slow
 def test_tables_reach_the_estimator_with_their_columns():
     table = pd.DataFrame(X, columns=["a", "b"])
     inner = make_pipeline(make_column_transformer(("passthrough", ["a"])), TREE)
@@ -216,6 +219,7 @@ def test_tables_reach_the_estimator_with_their_columns():
     assert model.score(pd.DataFrame(TEST, columns=["a", "b"]), truth) > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [voting, averaging])
 def test_an_estimator_that_works_in_place_passes_nothing_on(make):
     """Its blocks would see what the blocks before have made of the queries."""

@@ -98,6 +98,7 @@ class Wild:
         return "nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "n_jobs", "places"),
     [("raises", 1, (None, 0, 5)), ("answers", 1, (5,)), ("dies", 2, (5,))],

@@ -318,6 +318,7 @@ def test_a_failing_block_abstains_silently(how, n_jobs, capfd, recwarn):
     assert "".join(capfd.readouterr()) == ""
 
 
+@pytest.mark.slow
 def test_the_death_of_a_process_counts_for_its_block_only():
     """Otherwise one row would decide about the votes of all blocks."""
     X = np.zeros((8, 1))
@@ -327,6 +328,7 @@ def test_the_death_of_a_process_counts_for_its_block_only():
     np.testing.assert_array_equal(-tape.entries[0].exact, [[0, 3, 0]] * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_task_that_cannot_be_sent_to_a_process_is_run_here():
     class Local:
@@ -487,6 +489,7 @@ def test_the_median_is_the_median_of_the_blocks():
     assert value == pytest.approx(np.median(X), abs=0.002)
 
 
+@pytest.mark.statistical
 def test_noise_of_the_median_at_two_thirds_would_show():
     """The distribution over cells against the exact one; chi-square, false alarm 1e-6.
 

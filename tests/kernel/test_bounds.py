@@ -315,6 +315,7 @@ def clear_bins(x, epsilon):
     return np.clip(x, low, high).mean() + g.laplace(0, scale), math.sqrt(2) * scale
 
 
+@pytest.mark.statistical
 def test_three_standard_errors_cover_the_mean():
     """1% of misses at most, claimed; 300 fits miss 15 times with a probability below 1e-6."""
     g = np.random.default_rng(7)
@@ -333,6 +334,7 @@ def test_three_standard_errors_cover_the_mean():
     assert before > 100
 
 
+@pytest.mark.statistical
 def test_errors_of_variances_cover_too():
     g = np.random.default_rng(8)
     misses = finite = 0

@@ -519,6 +519,7 @@ def test_one_cell_of_text_does_not_move_a_histogram():
         statistics.histogram([*rows, ["0.5"]], [0, 0.7, 1], epsilon=1000.0)
 
 
+@pytest.mark.slow
 def test_a_private_cell_does_not_move_the_candidates_of_a_bandwidth():
     public = [[np.float32(v)] for v in (0.1, 0.7, 0.3)]
     y = [1, 1, 0, 0, 0]

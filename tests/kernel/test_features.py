@@ -143,6 +143,7 @@ def test_near_integers_the_position_in_a_block_decides_nothing(monkeypatch):
             assert k.map(sample).tobytes() != reference.tobytes()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), d=st.integers(1, 6), b=st.integers(1, 5), kind=st.sampled_from(KERNELS))
 def test_bounds_hold_for_every_row_and_each_row_alone_decides(data, d, b, kind):
@@ -582,6 +583,7 @@ def test_noise_and_count_share_one_release_where_n_is_private():
     assert t.entries[0].sensitivity * step == pytest.approx(math.sqrt(1 + 1 / 9), rel=1e-4)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("door", ["kernel_mean", "feature_means", "basis_mean"])
 def test_noise_has_the_stated_standard_deviation(door, delta):

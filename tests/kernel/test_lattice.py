@@ -219,6 +219,7 @@ def is_like(counts, probabilities):
     return bool(chi2.sf(((seen - hoped) ** 2 / hoped).sum(), hoped.size - 1) > ALPHA)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("counts", "size"), [([3, 0, 9, 1, 4], 3), ([40, 10, 50], 4), ([0, 7, 0, 0, 0, 0], 2)]
 )

@@ -96,6 +96,7 @@ MEDIAN_RATES = {  # per rank, at epsilon = 3: epsilon / (2 max(q, 1 - q)) (A), e
 }
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("q", "adjacency"), MEDIAN_RATES)
 @pytest.mark.parametrize("x", [PAIR[0], PAIR[1], [1.2, 4.6, 4.9, 7.0, 99.0], []])
 def test_one_level_is_exactly_distributed(q, adjacency, x):
@@ -108,6 +109,7 @@ def test_one_level_is_exactly_distributed(q, adjacency, x):
         assert not is_like(counts, oracle(values, range(7), level, rate * 3 / 2))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_a_gaussian_session_has_twice_the_range(adjacency):
     mu = calibration.gdp_mu(2.0, 1e-3)
@@ -142,6 +144,7 @@ def two_levels(values, size, first, second, rates):
     return table.ravel()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_two_levels_are_exactly_distributed(adjacency):
     x = [0, 0, 1, 1, 1, 1, 1, 1, 2, 3]

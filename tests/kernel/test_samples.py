@@ -60,6 +60,7 @@ def test_positions_without_replacement_are_uniform_in_every_order():
     assert sorted(samples.draw_without_replacement(300, 300, entropy)) == list(range(300))
 
 
+@pytest.mark.statistical
 def test_poisson_samples_have_independent_rows_at_the_public_rate():
     entropy = SeededEntropy(0, b"poisson")
     rate = samples.public_rate(0.3)
@@ -81,6 +82,7 @@ def test_poisson_samples_have_independent_rows_at_the_public_rate():
     assert samples.draw_poisson(0, rate, entropy).size == 0
 
 
+@pytest.mark.statistical
 def test_a_padded_sample_has_its_exact_law():
     """All outcomes of n = 3, rate 1/2, size 2: a random part, or filled up with dummies."""
     law: Counter = Counter()
@@ -310,6 +312,7 @@ def lower_bound(monkeypatch, factor):
     return math.log(below / above)
 
 
+@pytest.mark.statistical
 def test_the_claimed_epsilon_holds_on_a_worst_pair_and_less_noise_is_caught(monkeypatch):
     """A correct door fails this with probability at most 1e-5."""
     bound = lower_bound(monkeypatch, 1)

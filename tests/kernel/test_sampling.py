@@ -383,6 +383,7 @@ def gamma_difference_cdf(shape):
     return lambda x: np.interp(x, t, total / total[-1])
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("scale", [1, 1.25, 2**40])
 def test_wishart_of_order_one_is_a_rounded_laplace(scale):
     # W = c (g1**2 + g2**2) is exponential with mean 2c.
@@ -394,6 +395,7 @@ def test_wishart_of_order_one_is_a_rounded_laplace(scale):
         assert p_of_bins(values.ravel(), edges, rounded_laplace_cdf(2 * scale * wrong)) < REJECT
 
 
+@pytest.mark.statistical
 def test_wishart_of_order_two():
     # W1 - W2 = c times: trace: difference of two chi2_6; diagonal: of two chi2_3; off the diagonal:
     # a sum of six products of normals, that is a difference of two Gamma(3, 1). Five comparisons.

@@ -231,6 +231,7 @@ def test_public_tables_are_a_function_of_their_seed():
     assert 0 <= first.min() <= first.max() < 50
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("relation", [R, A])
 def test_threshold_tables_are_exactly_distributed(relation):
     grid = np.array([0.0, 1.0, 2.5, 4.0])

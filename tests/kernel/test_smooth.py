@@ -437,6 +437,7 @@ def test_a_huge_epsilon_gives_the_quantile(adjacency, delta, noise, q):
     assert session.rest == HALF
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("noise", ["cauchy", "student", "laplace"])
 def test_the_noise_has_the_scale_of_the_smooth_sensitivity(noise):
     """One comparison each: the noise on 5000 equal features is kappa S Z."""
@@ -610,6 +611,7 @@ def graphs(n):
     return [*out, np.concatenate([out[0], out[0][:1]])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "width"), [(2, 4), (3, 3), (4, 2)])
 @pytest.mark.parametrize("beta", [0.1, 0.8])
 def test_spanning_trees_equal_brute_force_on_all_small_graphs(n, width, beta):

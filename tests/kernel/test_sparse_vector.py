@@ -149,6 +149,7 @@ def test_scales_are_exact_and_add_up():
         threshold_scales(0, 1.0)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("one", [1, 4])
 def test_bits_have_the_stated_distribution(one):
     """Chi-square over the transcripts of three queries; false alarms 1e-6 each, seed fixed."""

@@ -185,6 +185,7 @@ def synthetic(**parameters):
     return DPMarginalSynthesizer(options.pop("queries", None), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_mixed_tables_of_many_cells(delta):
     assert DOMAIN.n_cells > 2**20
@@ -212,6 +213,7 @@ def test_mixed_tables_of_many_cells(delta):
     np.testing.assert_array_equal(copy.predict(pairs), found.predict(pairs))
 
 
+@pytest.mark.slow
 def test_every_container():
     frame = synthetic().fit(pl.from_pandas(TABLE)).sample(5, random_state=0)
     assert isinstance(frame, pl.DataFrame)
@@ -252,6 +254,7 @@ def test_columns_that_would_drown_in_noise_are_not_measured_by_themselves():
     assert [r.name for r in many.privacy_.releases[:8]] == [f"table of {a}" for a in range(8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_cells", [8, 60])
 def test_the_model_stays_small(max_cells):
     """Of columns that all depend on each other, too."""
@@ -285,6 +288,7 @@ def test_what_is_too_large_is_refused_for_free(parameters, match):
     assert budget.charges == []
 
 
+@pytest.mark.slow
 def test_answers_that_need_too_large_a_table(monkeypatch):
     found = synthetic().fit(TABLE)
     monkeypatch.setattr(marginals_module, "LARGEST_ANSWER", 100)
@@ -298,6 +302,7 @@ def of_disabilities():
     return np.repeat(table.to_numpy()[:, :16], table["count"], axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta", "part"), [(1.0, 1e-6, 0.6), (0.1, 0.0, 0.1)])
 def test_all_tables_of_three_columns(epsilon, delta, part):
     """Mean error beside noise on every one of the 560 tables, at a fixed seed."""

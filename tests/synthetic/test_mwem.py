@@ -366,6 +366,7 @@ def nltcs():
     return np.repeat(cells[:, :-1], cells[:, -1], axis=0)
 
 
+@pytest.mark.slow
 def test_nltcs_beats_noise_on_every_table():
     """All 3-way tables of 16 columns, A; the benchmark has more seeds and the other relation.
 

@@ -97,6 +97,7 @@ ROWS = {
 }
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("name", "relation"), [(name, RELATIONS[i % 2]) for i, name in enumerate(CASES)]
 )
@@ -125,6 +126,7 @@ def test_the_distribution_is_exactly_the_exponential_mechanism(name, relation):
     assert against(epsilon * 3 / 2) < TAIL
 
 
+@pytest.mark.statistical
 def test_no_rows_give_every_table_the_same_chance():
     queries, domain, size, _ = CASES["conjunctions"]
     estimator = SmallDBReleaser(queries, size=size, domain=domain, epsilon=9.0, budget=UNMETERED)
@@ -132,6 +134,7 @@ def test_no_rows_give_every_table_the_same_chance():
     assert tail(found, probabilities(queries, domain, np.empty((0, 2)), size, 1.0), 1000) > TAIL
 
 
+@pytest.mark.statistical
 def test_delta_buys_twice_the_rate():
     """A choice of range epsilon is GDP like epsilon / 2: kernel/README.md, bounded range."""
     queries, domain, size, _ = CASES["conjunctions"]
@@ -307,10 +310,10 @@ def test_error_bound_needs_the_number_of_columns():
 def test_ranges_that_are_too_large_are_refused_with_their_sizes(parameters, X, match):
     budget = PrivacyBudget(1.0)
     e = SmallDBReleaser(**{"domain": 2, "budget": budget, **parameters})
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ValueError, match=match):
         e.fit(X)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert budget.charges == []
     assert not hasattr(e, "n_features_in_")
 
