@@ -76,6 +76,7 @@ _MEAN_BEFORE = 0.4
 _RESIDUAL_BEFORE = 0.3
 _STEP_BEFORE = 0.25
 _RESIDUALS = (1e-3, 1.0)  # least and most
+_RESIDUAL_TOLD = 6.0  # a released residual is shown if the truth is at most so many times as large
 
 # The refinement clips residuals at this many root mean squares of the released residual, or
 # further out while noise costs less than _FREE_NOISE of the inertia.
@@ -132,7 +133,8 @@ class Clustering:
     counts : ndarray of shape (k,)
     count_std : float
     residuals : ndarray of shape (d,)
-        Released root mean square residual of each column; NaN where none was released.
+        Released root mean square residual of each column; NaN where none was released, or where
+        the truth may be more than six times as large.
     n_iter : int
         Releases of sums by nearest centre.
     """
@@ -248,8 +250,12 @@ def _refine_by_plan(
     lost: Lost,
     n: float,
     n_std: float,
+    most_rms: Floats,
 ) -> Clustering:
-    """Spend the rest of the allowance on refinements, given each column's released residual."""
+    """Spend the rest of the allowance on refinements, given each column's released residual.
+
+    Shown is a residual that the largest which the releases allow does not exceed by far.
+    """
     rms = _residuals(session, box, centers, rms, n)
     steps, reach = _refinement_plan(session, n, len(centers))
     least, most = _RESIDUALS
@@ -259,7 +265,8 @@ def _refine_by_plan(
     for _ in range(steps):
         found = _refine(session, box, centers, units, radius, share, n, n_std, lost)
         centers = found.centers
-    return replace(found, n_iter=steps, residuals=rms)
+    shown = np.where(most_rms <= _RESIDUAL_TOLD * rms, rms, np.nan)
+    return replace(found, n_iter=steps, residuals=shown)
 
 
 def _trust(steps: Floats, noise: Floats, clear: NDArray[np.bool_], most: Floats) -> Floats:
@@ -448,7 +455,8 @@ def _fit_in_box(
         at, unit = (centers - box.middle) / coreset.unit, units / coreset.unit
         return coreset.unit * coreset.most_lost(at, unit, radius)
 
-    return _refine_by_plan(session, box, centers, rms, lost, n, n_std)
+    most = coreset.unit * np.sqrt(coreset.most_squares(points, n))
+    return _refine_by_plan(session, box, centers, rms, lost, n, n_std, most)
 
 
 # --- a subspace first --------------------------------------------------------------------------
@@ -503,8 +511,9 @@ def _fit_in_subspace(
     outside = np.maximum(before + trust * (outside - before), 0.0)
     rms = np.sqrt(inside + outside)
     most = coreset.unit**2 * loading @ coreset.most_squares(points, n)
-    lost = _lost_by_rms(box, np.maximum(np.sqrt(most + outside), rms), n)
-    return _refine_by_plan(session, box, centers, rms, lost, n, n_std)
+    most = np.maximum(np.sqrt(most + outside), rms)
+    lost = _lost_by_rms(box, most, n)
+    return _refine_by_plan(session, box, centers, rms, lost, n, n_std, most)
 
 
 # --- textbook Lloyd ----------------------------------------------------------------------------

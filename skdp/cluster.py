@@ -9,7 +9,7 @@ from these releases and from public parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -25,8 +25,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from skdp import kernel
 from skdp._clustering import Clustering, PublicBox, cluster, mean_error
-from skdp._rehearsal import rehearsal
-from skdp.base import PrivateMixin, check_bounds, check_integer
+from skdp._rehearsal import rehearsal, repeated
+from skdp.base import PrivateMixin, check_bounds, check_integer, names_of
 from skdp.budget import PrivacyBudget
 
 __all__ = ["DPKMeans"]
@@ -36,7 +36,8 @@ Floats = NDArray[np.float64]
 _ALGORITHMS = ("tree", "lloyd")
 # Squares of what is allowed, and sums of them, stay inside the range of float64.
 _LARGEST_BOUND = 1e100
-_MOST_REHEARSED, _REHEARSALS, _MADE_UP = 2**20, 9, 20_000  # rows, fits, rows about centres
+_MOST_REHEARSED, _FEW_ROWS, _MADE_UP = 2**20, 2**17, 20_000  # rows; rows about centres
+_REHEARSALS, _FEW_REHEARSALS = 25, 9  # up to _FEW_ROWS rows, and above
 _LARGEST_ROW = 1e150  # of the caller's rows: the sum of 8192 squares is finite
 
 
@@ -98,9 +99,12 @@ class DPKMeans(
     bounds_ : tuple of two ndarrays of shape (n_features,)
         Bounds (low, high), stated or learned.
     residual_scale_ : ndarray of shape (n_features,)
-        Released root mean square distance of rows to their centre, by column, in units of X, which
-        sets the units of the noise; NaN where none was released (one centre, ``"lloyd"``, or noise
-        that drowned all structure).
+        About the root mean square distance of rows to their centre, by column, in units of X, as
+        leaves of the tree say it; it sets the units of the noise. A rough scale, without a standard
+        error: with up to 12 features the truth is at most six times as large (given the released
+        counts and two standard errors); it may be a third of what is shown where a column is
+        hardly cut. NaN where a few rows far out, which noise hides, may make more of it, and where
+        nothing was released (one centre, ``"lloyd"``, or noise that drowned all structure).
     n_distinct_ : int
         Number of different centres. 1 with more clusters: noise drowned all structure, so every
         centre is the one private mean, and nothing is known of clusters. More rows or a larger
@@ -340,10 +344,11 @@ class DPKMeans(
         stay below. Nothing private is read or charged.
 
         How many rows a centre has, and how far they lie from it, decides about its error, so the
-        answer needs `like` unless there is one centre and bounds are stated. Fits scatter: expect
-        agreement within a factor of two (doc/benchmarks/kmeans_columns.py). It is measured: fits
-        with these parameters run on `n_samples` rows like those given, so it takes the time of
-        nine fits. Their noise is seeded: the same question has the same answer.
+        answer needs `like` unless there is one centre and bounds are stated. It is measured: fits
+        with these parameters run on `n_samples` rows like those given, so it takes the time of 25
+        fits (nine above 131,072 rows). Their noise is seeded: the same question has the same
+        answer. Give `n_samples` public rows or more: fewer are repeated, and by what they differ
+        between clusters by chance, so do all `n_samples`, which makes the answer too large.
 
         Parameters
         ----------
@@ -351,8 +356,8 @@ class DPKMeans(
             Number of rows, as far as it is public. Above 2**20, the error of as many, in
             proportion.
         n_features : int, default=None
-            Only without `like`: needed before `fit`, unless ``bounds`` has arrays;
-            ``n_features_in_`` afterwards.
+            Needed before `fit`, unless `like` or ``bounds`` has it; ``n_features_in_`` afterwards.
+            Refused if one contradicts another.
         like : array-like of shape (n, n_features) or fitted DPKMeans, default=None
             Public rows that resemble the private ones, **never the private rows themselves**: the
             answer is not private. Or an earlier private fit with residuals (see
@@ -378,25 +383,26 @@ class DPKMeans(
         True
         """
         n_clusters, _ = self._check_parameters()
-        n = check_integer(n_samples, "n_samples", low=1)
         if like is None:
-            return self._error_of_one_mean(n, n_clusters, n_features)
+            self._refuse_without_rows(n_clusters)
+        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
+        if like is None:
+            return self._error_of_one_mean(n, d)
         rows = self._rows_like(like)
-        names = getattr(like, "column_names", getattr(like, "columns", None))
-        bounds = _checked_bounds(
-            self.bounds, rows.shape[1], self._names() if names is None else list(names)
-        )
+        names = names_of(like)
+        bounds = _checked_bounds(self.bounds, d, self._names() if names is None else names)
         m = min(n, _MOST_REHEARSED)
-        table = np.resize(rows, (m, rows.shape[1]))
+        runs = _REHEARSALS if m <= _FEW_ROWS else _FEW_REHEARSALS
         squares, together = [], 0
         with rehearsal(self, self._adjacency) as made:
-            for number in range(_REHEARSALS):
+            for number in range(runs):
+                table = rows[repeated(len(rows), m, number)]
                 twin = made(number, bounds="private" if bounds is None else bounds).fit(table)
                 low, high = twin.bounds_
                 clipped = np.clip(table, low, high)
                 squares.append(_squared_error(clipped, twin.cluster_centers_, low, high))
                 together += n_clusters > 1 and twin.n_distinct_ == 1
-        if 2 * together > _REHEARSALS:
+        if 2 * together > runs:
             raise ValueError(
                 f"expected_error: with n_samples={n} and epsilon={self.epsilon} noise drowns the "
                 f"{n_clusters} clusters, and all centres are one private mean. Give more rows or a "
@@ -404,17 +410,17 @@ class DPKMeans(
             )
         return float(np.sqrt(np.median(squares))) * m / n
 
-    def _error_of_one_mean(self, n: int, n_clusters: int, n_features: int | None) -> float:
-        """Return `expected_error` where no row decides about it."""
+    def _refuse_without_rows(self, n_clusters: int) -> None:
+        """Refuse where rows decide about the error."""
         if n_clusters > 1 or isinstance(self.bounds, str) or self.algorithm != "tree":
             raise ValueError(
                 "expected_error depends on how the rows lie about their centres (sizes of "
                 "clusters, residuals, learned bounds), which no parameter says: give "
                 "like=, public rows that resemble them or an earlier private fit"
             )
-        if n_features is None:
-            n_features = self._features_of_bounds()
-        n, d = self._sizes(n, n_features)
+
+    def _error_of_one_mean(self, n: int, d: int) -> float:
+        """Return `expected_error` where no row decides about it."""
         bounds = _checked_bounds(self.bounds, d, self._names())
         cost = self.privacy_cost(n, d)
         level = float(self.epsilon) if cost.mu is None else float(cost.mu)
@@ -426,16 +432,16 @@ class DPKMeans(
     def _rows_like(self, like: Any) -> Floats:
         """Return rows that are public: the given ones, or made-up ones about released centres."""
         if not isinstance(like, DPKMeans):
-            rows = np.asarray(
+            return np.asarray(
                 kernel.check_public_array(like, estimator="expected_error(like=...)"),
                 dtype=np.float64,
             )
-            return rows[kernel.public_generator(b"like").permutation(len(rows))]
         scale = getattr(like, "residual_scale_", None)
         if scale is None or not np.isfinite(scale).all():
             raise ValueError(
                 "like must be public rows or a fitted DPKMeans with finite residual_scale_; this "
-                "one has none (one centre, algorithm 'lloyd', or noise drowned all structure)"
+                "one has none (one centre, algorithm 'lloyd', noise that drowned all structure, or "
+                "rows far out that noise hides)"
             )
         rng = kernel.public_generator(b"like")
         weight = like.cluster_counts_ / max(float(like.cluster_counts_.sum()), 1.0)
@@ -443,18 +449,6 @@ class DPKMeans(
         group = rng.choice(len(weight), size=_MADE_UP, p=weight / weight.sum())
         rows = rng.normal(like.cluster_centers_[group], scale)
         return np.clip(rows, *like.bounds_)
-
-    def _features_of_bounds(self) -> int | None:
-        """Return the number of features that stated bounds have, if they say one."""
-        if isinstance(self.bounds, str):
-            return None
-        if isinstance(self.bounds, Mapping):
-            return len(self.bounds)
-        try:
-            sizes = [np.size(side) for side in self.bounds if np.ndim(side) == 1]
-        except TypeError:
-            return None
-        return int(sizes[0]) if sizes else None
 
 
 def _squared_error(rows: Floats, centers: Floats, low: Floats, high: Floats) -> float:

@@ -664,10 +664,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         0.039
         """
         self._check_parameters()
-        if like is not None and n_features is None:
-            width = getattr(like, "n_features_in_", None)
-            n_features = int(np.shape(like)[1] if width is None else width)
-        n, d = self._sizes(n_samples, n_features)
+        n, d = self._sizes(n_samples, n_features, like=like)
         replace = self._adjacency == "replace_one"
         cost = self.privacy_cost(n, d)
         pure = cost.mu is None

@@ -569,6 +569,31 @@ def test_expected_error_knows_its_limits():
         model.expected_error(0, like=np.zeros((10, 2)))
 
 
+def test_expected_error_refuses_another_number_of_columns():
+    rows = np.zeros((10, 2))
+    model = DPKMeans(3, bounds={"a": (0, 1), "b": (0, 1)})
+    with pytest.raises(ValueError, match="like must have n_features = 7 columns, got 2"):
+        model.expected_error(100, 7, like=rows)
+    with pytest.raises(ValueError, match="bounds must have n_features = 3 columns, got 2"):
+        DPKMeans(1, bounds=([0, 0], [1, 1])).expected_error(100, 3)
+
+
+@pytest.mark.parametrize("tails", TAILS)
+def test_residuals_are_not_far_too_small(tails):
+    """The rows far out that noise hides count: the truth is at most six times what is shown."""
+    make, high = TAILS[tails]
+    for n in (1000, 20_000):
+        shown = 0
+        for seed in range(3):
+            X = np.clip(make(np.random.default_rng(seed), n), 0, high)[:, None]
+            model = dpkmeans(3, bounds=(0, high), random_state=seed).fit(X)
+            truth = np.sqrt(np.mean((X - model.cluster_centers_[model.predict(X)]) ** 2))
+            if np.isfinite(model.residual_scale_[0]):
+                assert model.residual_scale_[0] / 4 < truth < 6 * model.residual_scale_[0]
+                shown += 1
+        assert shown >= (2 if n == 20_000 else 0)
+
+
 def test_clusters_that_do_not_separate_are_said():
     """Centres that are all one private mean are counted, and not predicted as if they were many."""
     X = blobs(0, n=100, k=3)
