@@ -8,6 +8,7 @@ parameters, and is found here.
 
 from __future__ import annotations
 
+import contextlib
 import html
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.ambient import ambient_budget
+from skdp.model_selection._candidates import candidates_of
+from skdp.model_selection._pricing import Pricer
 from skdp.model_selection._searches import (
-    candidates_of,
     has_price,
     is_search,
     scorers_in,
@@ -41,7 +43,7 @@ from skdp.model_selection._splits import (
     splitter_of,
 )
 
-__all__ = ["Finding", "PipelineCheck", "check_pipeline"]
+__all__ = ["Finding", "PipelineCheck", "check_pipeline", "look_into"]
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
 _ORDER = (HIGH, MEDIUM, LOW)
@@ -172,7 +174,8 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
     - scorers that read private folds;
     - resampling (SMOTE, bootstrap), by which one row counts several times;
     - steps without the budget beside steps with it, with different budgets, or without any, where
-      they release something; and prices beyond the budget, of one step or of all together;
+      they release something; and prices beyond the budget, of one step, of all together or of a
+      whole search;
     - parameters that no fit accepts (a wrong ``epsilon``), by step, and parameters that mean
       something else than in scikit-learn;
     - seeds, memory caches, and meta-estimators whose fits no price can know.
@@ -209,7 +212,12 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
         raise TypeError(
             f"estimator must be an estimator or a search, got {type(estimator).__name__}"
         )
-    walk = _Walk()
+    return look_into(estimator)
+
+
+def look_into(estimator: Any, n_samples: int | None = None, groups: Any = None) -> PipelineCheck:
+    """Do what `check_pipeline` does; with what the price of a search may depend on."""
+    walk = _Walk(n_samples, groups)
     walk.visit(estimator, "")
     walk.compare_budgets()
     return PipelineCheck(walk.findings)
@@ -294,10 +302,13 @@ def _nested(estimator: Any) -> list[tuple[str, Any]]:
 class _Walk:
     """What `check_pipeline` has seen so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_samples: int | None, groups: Any) -> None:
+        self.n_samples, self.groups = n_samples, groups
         self.findings: list[Finding] = []
         self.parts: list[tuple[str, Any]] = []  # all that charges, with where it stands
         self.in_searches: set[int] = set()  # those of searches, which fit them many times
+        self.searches: list[tuple[str, Any]] = []  # that are in no other, and can be priced
+        self.depth = 0  # searches around
 
     def add(self, severity: str, where: str, what: str, way_out: str) -> None:
         self.findings.append(Finding(severity, where, what, way_out))
@@ -479,36 +490,47 @@ class _Walk:
                 f"its {short} is more than the budget has ({whole}): fit is refused",
                 f"{way if by_delta else 'a smaller epsilon'}, or a larger budget",
             )
-        # Searches have a price of their own (`search_cost`): of candidates one is fitted at a time.
+        # Searches have a price of their own: they fit each candidate many times.
         steps = [(where, cost) for where, part, cost in priced if id(part) not in self.in_searches]
-        if refused or len(steps) < 2:
+        for where, search in self.searches:
+            pricer = Pricer(self.n_samples, self.groups, budget)
+            with contextlib.suppress(ValueError):  # it charges others only
+                steps.append((where, pricer.search(search).total()))
+        if refused or not steps:
             return
         total = steps[0][1]
         for _, cost in steps[1:]:
             total = total + cost
         if not _grants(budget, total):
+            several = len(steps) > 1
             self.add(
                 HIGH,
                 ", ".join(dict.fromkeys(where for where, _ in steps)),
-                f"their prices (epsilon={total.epsilon:g}, delta={total.delta:g}) are together "
-                f"more than the budget has ({whole}): a fit is refused after others are charged",
-                "budget.split(...), which gives each step its epsilon, or a larger budget",
+                f"{'their prices' if several else 'the price of all its fits and scores'} "
+                f"(epsilon={total.epsilon:g}, delta={total.delta:g}) "
+                f"{'are together' if several else 'is'} more than the budget has ({whole}): a fit "
+                "is refused after others are charged",
+                "budget.split(...), which gives each step its epsilon, or a larger budget"
+                if several
+                else "a smaller epsilon, fewer candidates or folds, or a larger budget",
             )
 
     # --- searches -------------------------------------------------------------------------------
 
     def search(self, search: Any, path: str, where: str) -> None:
-        """Look at a search: its candidates, its splitter and its scorers."""
-        before = len(self.parts)
+        """Look at a search: its candidates, its splitter, its scorers and its price."""
+        before, seen = len(self.parts), len(self.findings)
         inside = _below(path, "estimator")
+        self.depth += 1
         self.visit(search.estimator, inside)
         try:
-            candidates, _ = candidates_of(search)
+            candidates, _ = candidates_of(search, self.n_samples, self.groups)
         except (TypeError, ValueError) as error:
             self.add(MEDIUM, where, f"its candidates are not known: {error}", "state them")
             candidates = []
         for candidate in candidates[:_MOST_CANDIDATES]:
             self.visit(candidate, inside)
+        self.depth -= 1
         scorers = scorers_in(search.scoring)
         for scorer in scorers:
             if has_price(scorer):
@@ -524,6 +546,15 @@ class _Walk:
         parts = [part for _, part in self.parts[before:]]
         self.in_searches |= {id(part) for part in parts}
         self.splits(search, where, parts)
+        if self.depth or not candidates or not parts:
+            return
+        try:
+            Pricer(self.n_samples, self.groups, None).search(search).total()
+        except (TypeError, ValueError) as error:
+            if all(one.severity != HIGH for one in self.findings[seen:]):
+                self.add(LOW, where, f"its price is not known: {error}", "search_cost(search, ...)")
+        else:
+            self.searches.append((where, search))
 
     def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
         """Look at the splitter of a search, under the relations of what it fits."""

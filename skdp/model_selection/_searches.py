@@ -1,25 +1,19 @@
-"""What scikit-learn's searches and containers fit: their steps, and the candidates of a search.
+"""What scikit-learn's searches and containers fit: their steps and scorers.
 
 Nothing is released here and no row is read.
 """
 
 from __future__ import annotations
 
-import copy
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier, VotingRegressor
-from sklearn.model_selection import FixedThresholdClassifier, ParameterGrid, ParameterSampler
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.utils import check_random_state
 
 __all__ = [
-    "candidates_of",
-    "halving_fits",
     "has_price",
     "is_halving",
     "is_search",
@@ -27,8 +21,6 @@ __all__ = [
     "steps_of",
     "what_it_does",
 ]
-
-_MOST_CHOICES = 1000  # candidates that are priced one by one where the draw is not known
 
 
 def has_price(part: Any) -> bool:
@@ -83,58 +75,6 @@ def scorers_in(scoring: Any) -> list[Any]:
     if isinstance(scoring, list | tuple | set):
         return list(scoring)
     return [scoring]
-
-
-def candidates_of(search: Any) -> tuple[list[Any], int | None]:
-    """Return the candidates of a search, or (what they may be, how many) if they are random."""
-    chosen, n_iter = _choices(search.get_params(deep=False))
-    made = [clone(search.estimator).set_params(**clone(choice, safe=False)) for choice in chosen]
-    return made, n_iter
-
-
-def _choices(params: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the parameters of the candidates, or (what they may be, how many) if random."""
-    if "param_grid" in params:
-        candidates = list(ParameterGrid(params["param_grid"]))
-        if params.get("resource", "n_samples") != "n_samples":
-            # The resource grows from round to round; no round uses more than max_resources.
-            for candidate in candidates:
-                candidate[params["resource"]] = params["max_resources"]
-        return candidates, None
-    if "n_iter" not in params:
-        raise TypeError(
-            "the number of candidates of this search depends on the number of rows: use "
-            "HalvingGridSearchCV, GridSearchCV or RandomizedSearchCV"
-        )
-    random_state = check_random_state(params["random_state"])
-    distributions, n_iter = params["param_distributions"], int(params["n_iter"])
-    if random_state is not check_random_state(None):
-        sampler = ParameterSampler(distributions, n_iter, random_state=copy.deepcopy(random_state))
-        return list(sampler), None
-    # Any parameter may change the price, so all that may be drawn are priced.
-    grids = [distributions] if isinstance(distributions, Mapping) else list(distributions)
-    drawn = [name for grid in grids for name, values in grid.items() if hasattr(values, "rvs")]
-    if drawn:
-        raise ValueError(
-            f"random_state must be an int to price a search that draws {drawn[0]} from a "
-            "distribution"
-        )
-    grid = ParameterGrid(grids)
-    if len(grid) > _MOST_CHOICES:
-        raise ValueError(
-            f"random_state must be an int to price a search with more than {_MOST_CHOICES} "
-            "candidates to draw from"
-        )
-    return list(grid), n_iter
-
-
-def halving_fits(n_candidates: int, factor: float) -> int:
-    """Return an upper bound of the candidates that successive halving fits, over all rounds."""
-    fits, left = 0, n_candidates
-    for _ in range(1 + math.floor(math.log(n_candidates, factor))):
-        fits += left
-        left = math.ceil(left / factor)
-    return fits
 
 
 # What scikit-learn's meta-estimators do with an estimator inside, where the sum of its charges is

@@ -519,14 +519,6 @@ def test_prices_beyond_the_budget():
     assert "dpkmeans" in where
     assert "epsilon=1.2" in what
     assert found(both.set_params(dpkmeans__epsilon=0.4)) == []
-    # Of candidates each is fitted for itself: their sum is no price.
-    search = GridSearchCV(
-        kmeans(budget, epsilon=0.3),
-        {"n_clusters": [2, 3, 4, 5]},
-        scoring=scorer(budget),
-        cv=KFold(2),
-    )
-    assert found(search) == []
     gaussian = PrivacyBudget(1.0, 1e-5, accountant="gdp")
     assert found(scaler(gaussian, epsilon=0.9, delta=1e-5)) == []
 
@@ -536,3 +528,54 @@ def test_aggregates_need_public_rows():
     ((_, what),) = found(tree, "high")
     assert "no public rows" in what
     assert found(tree.set_params(public=X)) == []
+
+
+def test_the_price_of_a_whole_search():
+    budget = PrivacyBudget(1.0)
+    score = scorer(budget).privacy_cost().epsilon
+
+    def searched(epsilon, k=(2, 3, 4, 5), step=True):
+        steps = [scaler(budget, epsilon=epsilon), kmeans(budget, epsilon=epsilon)]
+        grid = {"dpkmeans__n_clusters": list(k)}
+        return GridSearchCV(make_pipeline(*steps), grid, scoring=scorer(budget), cv=KFold(2))
+
+    ((where, what),) = found(searched(0.3), "high")
+    assert where == "GridSearchCV"
+    assert f"all its fits and scores (epsilon={9 * 0.6 + 8 * score:g}, delta=0) is more" in what
+    fits = searched((1.0 - 8 * score - 1e-9) / 18)
+    assert found(fits, "high") == []
+    # Together with a step before it, and as often as an outer search fits it.
+    both = make_pipeline(scaler(budget, epsilon=0.2), fits)
+    ((where, what),) = found(both, "high")
+    assert where == "dpstandardscaler (DPStandardScaler), gridsearchcv (GridSearchCV)"
+    assert "are together more" in what
+    nested = GridSearchCV(fits, {"refit": [True]}, scoring=scorer(budget), cv=KFold(2))
+    ((where, what),) = found(nested, "high")
+    assert where == "GridSearchCV"
+    # What is charged elsewhere is not in this price.
+    assert found(searched(0.3).set_params(scoring=scorer(None)), "high") != []
+
+
+def test_a_wrong_epsilon_of_a_later_step_is_named_before_any_charge():
+    budget = PrivacyBudget(9.0)
+    pipe = make_pipeline(scaler(budget), kmeans(budget, epsilon=-1.0))
+    ((where, what),) = found(pipe, "high")
+    assert where == "dpkmeans (DPKMeans)"
+    assert "epsilon" in what
+    search = GridSearchCV(
+        pipe.set_params(dpkmeans__epsilon=1.0),
+        {"dpkmeans__epsilon": [0.5, 0.0]},
+        scoring=scorer(budget),
+        cv=KFold(2),
+    )
+    assert "estimator__dpkmeans (DPKMeans)" in places(search, "high")
+    with pytest.raises(ValueError, match="step dpkmeans: DPKMeans: epsilon"):
+        search_cost(search)
+    assert budget.charges == []
+
+
+def test_a_price_that_depends_on_the_number_of_rows_is_said_to_be_unknown():
+    search = GridSearchCV(kmeans(), {"n_clusters": [2]}, scoring=scorer(), cv=LeaveOneOut())
+    ((where, what),) = found(search, "low")
+    assert "price is not known: n_samples must be given" in what
+    assert list(search_cost(search, 5).findings) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -286,6 +287,46 @@ def test_halving_is_priced_at_an_upper_bound(n, factor, aggressive):
     if aggressive or search.n_possible_iterations_ >= search.n_required_iterations_:
         assert n_fits == cost.n_fits  # the bound is reached
     assert "upper bound" in cost.note
+
+
+@pytest.mark.parametrize("random_state", [0, None])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"n_candidates": 7, "min_resources": 8},
+        {"n_candidates": 50, "min_resources": "exhaust"},  # more than there are
+        {"n_candidates": "exhaust", "min_resources": 20},
+        {"n_candidates": "exhaust", "min_resources": 20, "max_resources": 90},
+        {"n_candidates": "exhaust"},
+        {"n_candidates": "exhaust", "resource": "epsilon", "max_resources": 6},
+        {"n_candidates": 4, "resource": "epsilon", "max_resources": 4},
+    ],
+)
+def test_random_halving_is_priced_at_an_upper_bound(more, random_state):
+    search = HalvingRandomSearchCV(
+        Toy(), {"k": list(range(12))}, factor=2, cv=2, random_state=random_state, **more
+    )
+    cost = search_cost(search, 200)
+    many = np.arange(400.0).reshape(200, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # fewer combinations than candidates
+        n_fits, epsilon, _ = fitted(lambda: search.fit(many))
+    assert epsilon <= cost.epsilon
+    assert n_fits <= cost.n_fits
+    if search.n_possible_iterations_ >= search.n_required_iterations_:
+        assert n_fits == cost.n_fits  # the bound is reached
+    assert "upper bound" in cost.note
+
+
+def test_random_halving_is_priced_at_what_it_draws():
+    search = HalvingRandomSearchCV(
+        Toy(), {"epsilon": stats.uniform(0.1, 1.0)}, n_candidates=4, min_resources=20, cv=2
+    )
+    with pytest.raises(ValueError, match=r"random_state must be an int .* epsilon"):
+        search_cost(search, 200)
+    cost = search_cost(search.set_params(random_state=3), 200)
+    _, epsilon, _ = fitted(lambda: search.fit(np.arange(400.0).reshape(200, 2)))
+    assert 0 < epsilon <= cost.epsilon
 
 
 def test_halving_over_a_priced_resource_takes_its_largest_value():
@@ -610,9 +651,21 @@ def test_a_meta_estimator_that_fits_an_unknown_number_of_times_is_refused():
         (lambda: cross_val_cost(Toy(), n_samples=True), TypeError, "n_samples must be"),
         (lambda: cross_val_cost(Toy(epsilon=-1.0)), ValueError, "epsilon"),
         (
-            lambda: search_cost(HalvingRandomSearchCV(Toy(), {"k": [1, 2]}), 20),
-            TypeError,
-            "HalvingGridSearchCV",
+            lambda: search_cost(HalvingRandomSearchCV(Toy(), {"k": [1, 2]})),
+            ValueError,
+            "n_samples must be given .* or state n_candidates",
+        ),
+        (
+            lambda: search_cost(
+                HalvingRandomSearchCV(Toy(), {"k": [1, 2]}, min_resources="exhaust"), 20
+            ),
+            ValueError,
+            "cannot be both 'exhaust'",
+        ),
+        (
+            lambda: search_cost(HalvingRandomSearchCV(Toy(), {"k": [1]}, min_resources=30), 20),
+            ValueError,
+            "min_resources=30 is more",
         ),
     ],
 )
