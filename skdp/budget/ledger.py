@@ -19,7 +19,7 @@ which the next user of the file rolls a dead process's unfinished transaction ba
 
 A ledger without a path is held in memory by the process that made it, until that process shares it
 (pickles it or forks): then it becomes a file, in a memory file system where there is one. It ends
-with its process, so nothing of it is ever synced to a disk.
+with its process, so nothing of it is ever synced to a disk (`skdp.budget.temporary`).
 """
 
 from __future__ import annotations
@@ -30,16 +30,14 @@ import hashlib
 import json
 import os
 import sqlite3
-import tempfile
 import uuid
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
 from skdp._version import __version__
-from skdp.budget import locks, schema
+from skdp.budget import locks, schema, temporary
 from skdp.budget.amounts import Amount, decimal_text
 from skdp.budget.charge import Charge, Cost, ReservationRecord
 from skdp.budget.schema import Terms, Totals
@@ -48,7 +46,6 @@ from skdp.exceptions import LedgerError, SealedBudgetError
 __all__ = ["Ledger", "Terms", "releases_json"]
 
 _TIMEOUT = 10.0  # seconds to wait for another process's transaction
-_MEMORY_FOLDER = "/dev/shm"  # a file system in memory, on Linux
 
 # The ledgers of this process that are in its memory alone; a fork makes files of them.
 _IN_MEMORY: weakref.WeakSet[Ledger] = weakref.WeakSet()
@@ -92,14 +89,6 @@ def releases_json(releases: Sequence[Mapping[str, Any]]) -> str:
 def _hidden(token: str) -> str:
     """Return what the ledger keeps of a reservation's token: who reads it cannot draw."""
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _temporary_path() -> str:
-    """Return a name for a ledger that nobody named: in memory, or in the temporary folder."""
-    folder = _MEMORY_FOLDER
-    if not (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)):
-        folder = os.path.realpath(tempfile.gettempdir())
-    return os.path.join(folder, f"skdp-{uuid.uuid4().hex}.budget")
 
 
 def _remove(path: str) -> None:
@@ -159,7 +148,7 @@ class Ledger:
     @classmethod
     def create_in_memory(cls, terms: Terms, facts: Mapping[str, Any]) -> Ledger:
         """Make a ledger that ends with this process, and is a file only once it is shared."""
-        ledger = cls(_temporary_path(), uuid.uuid4().hex, temporary=True)
+        ledger = cls(temporary.new_path(), uuid.uuid4().hex, temporary=True)
         # Threads take turns by the lock of the process.
         memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         memory.row_factory = sqlite3.Row
@@ -188,6 +177,7 @@ class Ledger:
                 return
             with _errors(self):
                 try:
+                    temporary.claim(self.path)
                     os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
                     with contextlib.closing(self._connect("rw")) as file:
                         file.execute("PRAGMA synchronous = OFF")
@@ -200,9 +190,6 @@ class Ledger:
             self._memory = None
             memory.close()
             _IN_MEMORY.discard(self)
-            # Unlike atexit, Finalize also runs in children of multiprocessing, and here after the
-            # children of this process have ended. It does nothing in a forked child.
-            Finalize(None, _remove, args=(self.path,), exitpriority=-10)
 
     @classmethod
     def open(cls, path: str) -> tuple[Ledger, dict[str, Any]]:

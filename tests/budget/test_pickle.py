@@ -161,9 +161,9 @@ def test_a_sealed_budget_works_again_where_the_ledger_is_back(tmp_path):
 def test_a_temporary_ledger_ends_with_the_process_that_made_it(tmp_path):
     code = """
 import multiprocessing, os, pickle, sys
-from skdp.budget import Cost, PrivacyBudget, ledger
+from skdp.budget import Cost, PrivacyBudget, temporary
 
-ledger._MEMORY_FOLDER = ""  # as where there is no file system in memory
+temporary._MEMORY_FOLDER = ""  # as where there is no file system in memory
 
 def make():
     global other
@@ -185,7 +185,9 @@ child.start()
 child.join()
 assert child.exitcode == 0
 name = os.path.basename(path)
-assert sorted(os.listdir(os.path.dirname(path))) == [name, name + ".lock"]  # not the child's own
+alive = name.rpartition("-")[0] + ".process"
+# And not the child's own.
+assert sorted(os.listdir(os.path.dirname(path))) == [name, name + ".lock", alive]
 print(path)
 """
     done = subprocess.run(
@@ -202,9 +204,9 @@ print(path)
 
 COLLECTED = """
 import os, pickle, sys
-from skdp.budget import Cost, PrivacyBudget, ledger
+from skdp.budget import Cost, PrivacyBudget, temporary
 
-ledger._MEMORY_FOLDER = ""  # as where there is no file system in memory
+temporary._MEMORY_FOLDER = ""  # as where there is no file system in memory
 
 def files():
     return [name for name in sorted(os.listdir(os.environ["TMPDIR"])) if name.endswith("budget")]
@@ -231,6 +233,51 @@ assert len(files()) == 2  # and neither do we: a child might still charge it
 def test_a_temporary_ledger_that_nobody_else_can_hold_goes_with_its_budget(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", COLLECTED], env=env, check=True)
+    assert os.listdir(tmp_path) == []
+
+
+LEAVES = """
+import os, pickle, signal, sys
+from skdp.budget import Cost, PrivacyBudget, temporary
+
+temporary._MEMORY_FOLDER = ""  # as where there is no file system in memory
+budget = PrivacyBudget(3.0)
+pickle.dumps(budget)
+budget.charge(Cost(1.0), estimator="x")
+how = sys.argv[1]
+if how == "waits":
+    print("ready", flush=True)
+    sys.stdin.read()
+    assert budget.spent.epsilon == 1
+if how == "is killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if how == "its child is killed":  # and holds nothing of its parent
+    if os.fork() == 0:
+        pickle.dumps(PrivacyBudget(3.0))
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.wait()
+    os._exit(0)
+if how == "leaves at once":
+    os._exit(0)
+"""
+
+
+def test_what_a_killed_process_leaves_the_next_one_removes(tmp_path):
+    """And nothing of a process that lives."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", LEAVES]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, "waits"], env=env, **pipes) as alive:
+        assert alive.stdout.readline() == "ready\n"
+        held = set(os.listdir(tmp_path))
+        assert len(held) == 3  # a ledger, its sidecar, and what says that the process is alive
+        for how in ("is killed", "leaves at once", "its child is killed"):
+            subprocess.run([*command, how], env=env, check=False)
+            assert set(os.listdir(tmp_path)) > held
+        subprocess.run([*command, "exits"], env=env, check=True)
+        assert set(os.listdir(tmp_path)) == held
+        alive.communicate("")
+    assert alive.returncode == 0
     assert os.listdir(tmp_path) == []
 
 
