@@ -116,6 +116,7 @@ def logged(monkeypatch):
     return entries, module
 
 
+@pytest.mark.slow
 def test_no_tracker_sees_what_is_fitted_inside(logged):
     entries, _ = logged
     kmeans(None).fit(X)
@@ -166,6 +167,7 @@ def test_two_threads_switch_it_off_for_as_long_as_either_needs(logged):
     assert not module._AUTOLOGGING_GLOBALLY_DISABLED
 
 
+@pytest.mark.slow
 def test_mlflow_itself(tmp_path, monkeypatch):
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")

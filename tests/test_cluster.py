@@ -519,6 +519,7 @@ def error_of(X, low, high, make, fits):
     return np.sqrt(np.median(squares))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("adjacency", "delta"), [(R, 0.0), (A, 1e-6)])
 def test_expected_error(adjacency, delta):
     """About the error of fits on other rows of the same kind, columns of any width."""

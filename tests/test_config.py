@@ -70,6 +70,7 @@ class TestOutside:
         scorer = private_scorer("neg_inertia", epsilon=1.0, bounds=100.0, random_state=0)
         assert len({scorer(fitted, X) for _ in range(3)}) == 3
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "ensemble",
         [

@@ -249,6 +249,7 @@ def test_many_equal_values_are_found_exactly():
     assert wide.expected_error(5000, like=X) > 100
 
 
+@pytest.mark.slow
 def test_ranks_do_not_depend_on_the_number_of_rows():
     """Until a candidate stands for many of them: a million rows, 2**18 candidates."""
     like = skewed(np.random.default_rng(0), 500)

@@ -234,6 +234,7 @@ def for_types_only(tree: ast.AST) -> set[int]:
     }
 
 
+@pytest.mark.slow
 def test_the_graph_has_no_cycle():
     graph = {}
     for module in MODULES:

@@ -202,6 +202,7 @@ def test_no_display_takes_rows():
     assert not arguments & {"X", "y", "rows", "data"}
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_when_something_is_plotted():
     code = (
         "import sys, skdp, skdp.inspection as i\n"

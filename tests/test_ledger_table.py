@@ -408,7 +408,13 @@ def _(budget, tmp_path):
     fit_and_die(budget, "after_noise")
 
 
-@pytest.mark.parametrize(("situation", "spends"), [(s, n) for s, (n, _) in TABLE.items()])
+@pytest.mark.parametrize(
+    ("situation", "spends"),
+    [
+        pytest.param(s, n, marks=[pytest.mark.slow] if "loky" in s or "dask" in s else [])
+        for s, (n, _) in TABLE.items()
+    ],
+)
 def test_spent(situation, spends, tmp_path):
     budget = PrivacyBudget(200.0)
     budget = TABLE[situation][1](budget, tmp_path) or budget
@@ -443,6 +449,7 @@ def fit_until_killed(budget, path):
     return forked(run)
 
 
+@pytest.mark.slow
 def test_200_kills_at_random_times_lose_no_charge(tmp_path):
     # The ledger may count a fit whose noise was never drawn, at most one for each kill; it never
     # misses one. A child is killed a random time after its first or second noise, or after none:

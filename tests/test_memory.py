@@ -24,6 +24,7 @@ def table(tmp_path_factory):
     return X
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [

@@ -93,6 +93,7 @@ def test_noise_has_the_covariance_of_the_gaussian_process(d, relation):
     assert np.abs(gap).max() < d * 8e-4 + slack
 
 
+@pytest.mark.statistical
 def test_noise_of_many_fits_has_that_covariance():
     """A variance of 1000 fits errs by 4.5%: 25% are 5.6 errors, and noise at 2/3 makes 56%."""
     h, n = 0.5, 10
@@ -140,6 +141,7 @@ def test_the_standard_deviation_is_that_of_the_noise(features, delta, relation):
     assert 0.8 * std.mean() < density.noise_std_ < 1.25 * std.mean()
 
 
+@pytest.mark.slow
 def test_cells_have_less_noise_in_pure_fits_of_many_centres():
     """As documented: half of it, and more than the Gaussian process's with delta > 0."""
     wide = {"bandwidth": 0.1, "bounds": (-4, 4)}
@@ -214,6 +216,7 @@ def test_the_bandwidth_follows_density_and_noise(delta):
     assert loud > fine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "features"), [(0.0, "cells"), (1e-6, "kernel")])
 def test_it_beats_the_histogram(delta, features):
     """Mean total variation distance to the truth over 5 seeds; about half."""
@@ -378,6 +381,7 @@ def test_grids_too_large_are_refused_with_numbers_and_for_free(monkeypatch):
 # --- public arithmetic ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 4])
 def test_lattices(d):
     bounds = -np.ones(d), np.arange(1.0, d + 1)

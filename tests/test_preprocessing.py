@@ -166,6 +166,7 @@ def calibrated(z):
     return abs(z.mean()) < 5 / np.sqrt(len(z)) and abs((z**2).mean() - 1) < 0.3
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
 def test_noise_is_as_large_as_stated(delta, adjacency):
@@ -223,6 +224,7 @@ def test_expected_error_is_the_standard_error(adjacency, bounds, delta):
     assert np.all((ratio > 0.98) & (ratio < largest))
 
 
+@pytest.mark.slow
 def test_automatic_quantiles_stay_within_the_rows():
     """A cell beyond the rows has probability below 1/100 a column and side (the doc's bound).
 
@@ -563,6 +565,7 @@ def test_parameters_of_their_own(X, scaler, error, match):
 # --- memory ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [DPStandardScaler(bounds=(0, 1), delta=1e-6), DPMinMaxScaler()],

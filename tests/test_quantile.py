@@ -75,6 +75,7 @@ def test_integers_have_an_integer_median():
         assert median.fit(delays).median_[0] == -5.0
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("ones", [3, 4])
 def test_seven_zeros_and_ones(ones):
     """The table on which the local sensitivity is 1: the odds of its median are those of ranks."""

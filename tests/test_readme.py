@@ -91,6 +91,7 @@ def test_density_ratio():
     assert 10 < names["ratio"].effective_sample_size_ < 2000
 
 
+@pytest.mark.slow
 def test_add_an_estimator():
     names = run("doc/add_an_estimator.md", 2, {"__name__": "doc.add_an_estimator"})
     result = names["result"]  # seeded, so the same in every run

@@ -75,6 +75,7 @@ def ratio(call, X, **options):
     return np.sqrt(stated / np.mean(spread**2))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_stated_errors_are_those_of_the_answers(case, adjacency, delta):

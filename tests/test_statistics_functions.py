@@ -297,6 +297,7 @@ NOISY = [
 ]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("adjacency", "n_rows", "delta"),
     [

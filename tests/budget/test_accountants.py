@@ -40,6 +40,7 @@ def true_gdp_delta(epsilon, mu):
     return mpmath.ncdf(a) - mpmath.exp(epsilon) * mpmath.ncdf(b)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(EPSILONS, st.floats(-7, 3).map(math.exp))
 def test_gdp_delta_is_an_upper_bound_and_close(epsilon, mu):

@@ -143,6 +143,7 @@ def fit(estimator):
     estimator.fit(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_other_processes(method):
     budget, context = PrivacyBudget(10.0), multiprocessing.get_context(method)
@@ -273,6 +274,7 @@ def test_an_error_by_filter_comes_before_any_noise():
     assert budget.spent.epsilon == 0
 
 
+@pytest.mark.slow
 def test_it_is_shown_once_a_line_by_default():
     code = """
 import numpy as np
@@ -295,6 +297,7 @@ DPStandardScaler(bounds=(0.0, 1.0)).fit(X)
     assert "<string>:8: Unc" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_without_a_budget_does_not_warn():
     code = """
 import gc, warnings

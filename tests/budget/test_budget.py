@@ -455,6 +455,7 @@ def test_a_price_cannot_be_made_of_smaller_components():
     assert total.components == ((Cost(0.5, 0.4), 3),)
 
 
+@pytest.mark.slow
 def test_a_pickle_with_other_terms_than_its_ledger_is_refused(tmp_path):
     path = tmp_path / "x.budget"
     budget = PrivacyBudget(1.0, ledger=path)

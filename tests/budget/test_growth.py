@@ -214,6 +214,7 @@ def price_of_a_charge(budget):
     return statistics.median(times)
 
 
+@pytest.mark.slow
 def test_a_charge_costs_the_same_after_100_000():
     few, many = PrivacyBudget(1e6), PrivacyBudget(1e6)
     fill(few, 75)

@@ -72,6 +72,7 @@ def race(budget, threads, start, results):
     results.put((os.getpid(), sum(counts)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_eight_threads_and_four_processes_race_for_100_charges(method):
     context = multiprocessing.get_context(method)
@@ -117,6 +118,7 @@ def test_concurrent_reservations_never_set_aside_more_than_there_is():
     assert budget.remaining.epsilon == 1
 
 
+@pytest.mark.slow
 def test_forks_in_the_middle_of_other_threads_charges():
     """A child never inherits a half-open transaction, of which SQLite would wait for the end."""
     budget, stop = PrivacyBudget(1e6), threading.Event()
@@ -206,6 +208,7 @@ def kill_at_random_times(budget, drawn, child, kills):
         yield i, noise
 
 
+@pytest.mark.slow
 def test_200_kills_at_random_times_never_leave_noise_without_its_charge(tmp_path):
     """Children charge and then "draw noise" (append a byte) until they are killed."""
     budget, drawn = PrivacyBudget(1e6, ledger=tmp_path / "a.budget"), tmp_path / "noise"
@@ -225,6 +228,7 @@ def test_200_kills_at_random_times_never_leave_noise_without_its_charge(tmp_path
     assert sorted(os.listdir(tmp_path)) == ["a.budget", "a.budget.lock", "noise"]
 
 
+@pytest.mark.slow
 def test_a_twin_that_draws_before_it_charges_is_caught_by_the_kills(tmp_path):
     """The test above can fail: noise first and the charge after it leaves noise uncounted."""
     budget, drawn = PrivacyBudget(1e6, ledger=tmp_path / "a.budget"), tmp_path / "noise"

@@ -24,6 +24,7 @@ def spend(budget, epsilon=1.0):
     return budget.charge(Cost(epsilon), estimator="Fake")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["spawn", "fork"])
 def test_what_is_granted_is_recorded_while_others_read_and_copy_the_files(start):
     """A few seconds of the script that runs for a minute outside CI."""
@@ -36,6 +37,7 @@ def test_what_is_granted_is_recorded_while_others_read_and_copy_the_files(start)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_sqlites_own_locks_would_lose_charges():
     """The test above can fail: without the sidecar's lock it does."""
     done = subprocess.run(
@@ -67,6 +69,7 @@ def held(tmp_path):
     process.join()
 
 
+@pytest.mark.slow
 def test_a_lock_is_waited_for(held):
     budget, release = held
     timer = threading.Timer(0.3, release.set)
@@ -76,6 +79,7 @@ def test_a_lock_is_waited_for(held):
     assert budget.spent.epsilon == 1
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_not_released_refuses_the_charge(held):
     budget, _ = held
     budget._ledger.timeout = 0.2
@@ -85,6 +89,7 @@ def test_a_lock_that_is_not_released_refuses_the_charge(held):
     assert time.monotonic() - start >= 0.15
 
 
+@pytest.mark.slow
 def test_other_descriptors_of_the_sidecar_change_nothing(held, tmp_path):
     budget, _ = held
     budget._ledger.timeout = 0.2

@@ -81,6 +81,7 @@ def test_the_handle_never_changes(protocol):
     assert joblib.hash(PrivacyBudget(3.0, 1e-6)) != joblib.hash(PrivacyBudget(3.0, 1e-6))
 
 
+@pytest.mark.slow
 def test_another_process_connects_to_the_same_ledger_and_has_the_same_hash(tmp_path):
     budget = PrivacyBudget(3.0, 1e-6, adjacency="add_or_remove_one")
     spend(budget)
@@ -126,6 +127,7 @@ for call in (
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fate", ["gone", "replaced", "text"])
 def test_where_the_ledger_is_gone_the_budget_is_sealed(tmp_path, fate):
     path = tmp_path / "a.budget"
@@ -158,6 +160,7 @@ def test_a_sealed_budget_works_again_where_the_ledger_is_back(tmp_path):
     assert budget.spent.epsilon == 1
 
 
+@pytest.mark.slow
 def test_a_temporary_ledger_ends_with_the_process_that_made_it(tmp_path):
     code = """
 import multiprocessing, os, pickle, sys
@@ -230,6 +233,7 @@ assert len(files()) == 2  # and neither do we: a child might still charge it
 """
 
 
+@pytest.mark.slow
 def test_a_temporary_ledger_that_nobody_else_can_hold_goes_with_its_budget(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", COLLECTED], env=env, check=True)
@@ -262,6 +266,7 @@ if how == "leaves at once":
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_leaves_the_next_one_removes(tmp_path):
     """And nothing of a process that lives."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
@@ -281,6 +286,7 @@ def test_what_a_killed_process_leaves_the_next_one_removes(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_named_ledger_stays(tmp_path):
     code = "from skdp.budget import PrivacyBudget as P; P(1.0, ledger='a.budget')"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

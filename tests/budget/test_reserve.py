@@ -174,6 +174,7 @@ def elsewhere(kind, path, price):
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_reservation_belongs_to_whoever_holds_its_token(tmp_path):
     path = tmp_path / "a.budget"
     budget = PrivacyBudget(10.0, ledger=path)
@@ -194,6 +195,7 @@ def test_a_reservation_belongs_to_whoever_holds_its_token(tmp_path):
     assert budget.spent.epsilon == 10
 
 
+@pytest.mark.slow
 def test_a_token_is_void_when_its_reservation_closes(tmp_path):
     path, inside = tmp_path / "a.budget", tmp_path / "inside"
     budget = PrivacyBudget(10.0, ledger=path)
@@ -221,6 +223,7 @@ def test_the_token_is_secret(tmp_path):
     assert token.encode() not in pickle.dumps(budget)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_workers_draw_from_the_reservation(method):
     context = multiprocessing.get_context(method)

@@ -69,6 +69,7 @@ def test_a_search_in_one_process():
     assert search.best_params_ == {"shift": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
 def test_a_search_in_two_workers(backend):
     budget = PrivacyBudget(16.0)
@@ -82,6 +83,7 @@ def test_a_search_in_two_workers(backend):
     assert bool(others) == (backend != "threading")
 
 
+@pytest.mark.slow
 def test_a_search_on_a_dask_cluster():
     budget = PrivacyBudget(16.0)
     with (
@@ -97,6 +99,7 @@ def test_a_search_on_a_dask_cluster():
     assert pids(budget) - {os.getpid()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_cross_validation(n_jobs):
     budget = PrivacyBudget(5.0)
@@ -112,6 +115,7 @@ def test_a_search_that_cannot_be_paid_is_refused_before_its_first_fit():
     assert budget.charges == []
 
 
+@pytest.mark.slow
 def test_a_reserved_search_in_two_processes():
     budget = PrivacyBudget(20.0)
     with budget.reserve(16 * Cost(1.0)):
@@ -163,6 +167,7 @@ for _ in range(5):
 """
 
 
+@pytest.mark.slow
 def test_an_unpickled_copy_refitted_five_times_here_and_elsewhere(tmp_path):
     budget = PrivacyBudget(100.0)
     data = pickle.dumps(Charging(budget=budget).fit(X))

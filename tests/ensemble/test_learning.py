@@ -167,6 +167,7 @@ def test_expected_error_is_that_of_the_noise(make, delta, epsilon):
     assert std / model.n_blocks_ / half == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("relation, delta", [(R, 0.0), (A, 1e-5)])
 def test_expected_error_of_scores_is_their_noise(relation, delta):
     """The noise of the difference of two classes, over rows (before the cut) and 24 fits.
@@ -190,6 +191,7 @@ def test_expected_error_of_scores_is_their_noise(relation, delta):
     assert expected / 1.3 < math.sqrt(np.mean(squares)) < expected * 1.3
 
 
+@pytest.mark.slow
 def test_scores_teach_from_few_rows():
     """400 rows of the breast cancer table: the median area under the curve of 9 fits.
 
