@@ -41,12 +41,18 @@ NOISELESS = 1e6  # an epsilon whose noise is beside that of any fit none
 _PRECISION = 0.05  # of a mean error, as a part of it: one standard error
 
 
-def unanswered(estimator: Any, depends: str, otherwise: str = "") -> ValueError:
-    """Return the refusal of an estimator whose error cannot be told without rows."""
+def unanswered(
+    estimator: Any, depends: str, otherwise: str = "", *, fit: bool = True
+) -> ValueError:
+    """Return the refusal of an estimator whose error cannot be told without rows.
+
+    `fit` says whether an earlier fit will do instead of them.
+    """
+    name = type(estimator).__name__
+    earlier = f", or an earlier fit of {name}{otherwise}" if fit else otherwise
     return ValueError(
-        f"like must be given: the error of {type(estimator).__name__} depends on {depends}. State "
-        "public rows that resemble the private ones (made-up ones will do), or an earlier fit of "
-        f"{type(estimator).__name__}{otherwise}"
+        f"like must be given: the error of {name} depends on {depends}. State public rows that "
+        f"resemble the private ones (made-up ones will do){earlier}"
     )
 
 
@@ -75,14 +81,16 @@ def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
             budget.asked.clear()
 
 
-def mean_error(once: Callable[[int], float], *, least: int = 6, most: int = 60) -> float:
+def mean_error(
+    once: Callable[[int], float], *, least: int = 6, most: int = 60, precision: float = _PRECISION
+) -> float:
     """Return the mean of once(0), once(1), ...: as many as tell it to 5% (one standard error)."""
     found: list[float] = []
     for number in range(most):
         found.append(float(once(number)))
         if number + 1 >= least:
             mean = float(np.mean(found))
-            if np.std(found, ddof=1) <= _PRECISION * mean * math.sqrt(len(found)):
+            if np.std(found, ddof=1) <= precision * mean * math.sqrt(len(found)):
                 break
     return float(np.mean(found))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp import kernel
+from skdp._rehearsal import check_like, mean_error, rehearsal, resampled
 from skdp.base import LEARNING_SHARE, PrivateMixin
 from skdp.budget import Cost
 
@@ -27,7 +29,9 @@ __all__ = [
     "Scaler",
     "auto_q",
     "check_flag",
+    "check_means",
     "column_epsilon",
+    "error_of_fits",
     "finite",
     "full_level",
     "moment_errors",
@@ -41,6 +45,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 N_CELLS = 4096  # of a column's bounds; a released quantile is the outer edge of one of them
 _EMPTY_CELL = 0.01  # chance that noise puts an extreme quantile beyond the rows
 _LARGEST_Q = 0.25
+_FITS = 80  # rehearsals, at most: each costs a fit on n rows
 
 
 def finite(values: Floats) -> Floats:
@@ -122,6 +127,38 @@ class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator
                 f"{values.shape[1]}"
             )
         return values
+
+
+# --- errors that depend on rows ----------------------------------------------------------------
+
+
+def check_means(like: Any, d: int) -> Floats | None:
+    """Return the means of an earlier fit, None if `like` is no fitted scaler, or raise."""
+    if not isinstance(like, Scaler):
+        return None
+    means = getattr(like, "mean_", None)
+    if means is None:
+        raise ValueError("like must be fitted, with means, or public rows")
+    if np.shape(means) != (d,):
+        raise ValueError(f"like must have n_features = {d} columns, got {np.size(means)}")
+    return np.asarray(means)
+
+
+def error_of_fits(
+    scaler: Scaler, n: int, d: int, like: Any, error: Callable[[Any, Floats], float]
+) -> float:
+    """Return the mean of error(fitted, rows) over fits to n rows that are like public ones.
+
+    As many as tell it to 10%, one standard error: 5% of the root of a mean square.
+    """
+    rows = check_like(scaler, like, d)
+    with rehearsal(scaler, scaler._adjacency) as made:
+
+        def once(number: int) -> float:
+            table = resampled(rows, n, number)
+            return error(made(number).fit(table), table)
+
+        return mean_error(once, least=24, most=_FITS, precision=0.1)
 
 
 # --- standard errors and quantile levels -------------------------------------------------------

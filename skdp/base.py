@@ -20,7 +20,6 @@ import math
 import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -388,24 +387,6 @@ class PrivateMixin(AmbientBudgetMixin):
         twin = copy.copy(self)
         twin.bounds = check_bounds(bounds, width, names)  # type: ignore[attr-defined]
         return twin
-
-    def _learning_share(
-        self, n: float, d: int, *, most: float = 1.0, errors: bool = False
-    ) -> float:
-        """Return which part of the allowance learning bounds takes, with a private row count.
-
-        Of the counts that may be released again, the first release only.
-        """
-        cost = self.privacy_cost()
-        plan = kernel.plan_learning(
-            n,
-            d,
-            cost.epsilon if cost.mu is None else cost.mu,
-            self._adjacency,
-            pure=cost.mu is None,
-            audit=errors,
-        ).within(Fraction(str(most)))
-        return float(plan.total - plan.doubt)
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the price of one fit, before any data is touched.

@@ -15,19 +15,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp import kernel
+from skdp._rehearsal import check_like, unanswered
 from skdp._scalers import (
     N_CELLS,
     Floats,
     Scaler,
     auto_q,
     check_flag,
+    check_means,
     column_epsilon,
+    error_of_fits,
     finite,
-    full_level,
     moment_errors,
     root_error,
 )
-from skdp.base import LEARNING_SHARE, check_bounds
+from skdp.base import check_bounds
 from skdp.budget import PrivacyBudget
 
 __all__ = ["DPMinMaxScaler", "DPStandardScaler"]
@@ -37,7 +39,6 @@ __all__ = ["DPMinMaxScaler", "DPStandardScaler"]
 _RESOLUTION = 2.0**-28
 # Variance of a uniform column, in the same units: what a column counts as that noise hides.
 _UNIFORM = 1.0 / 3.0
-_COUNT_SHARE = 0.02  # of the allowance, for the number of rows where it is private
 _LARGEST, _SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
 
 
@@ -280,9 +281,9 @@ class DPStandardScaler(Scaler):
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, like: Any = None
     ) -> float:
-        """Return the standard error that noise will give `mean_`, as a part of its bounds' width.
+        """Return the standard error of `mean_`, as a part of the width of its bounds.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough.
+        Nothing is fitted to private rows, read or charged: it answers whether epsilon is enough.
 
         Parameters
         ----------
@@ -292,15 +293,18 @@ class DPStandardScaler(Scaler):
             Number of columns; if None, as many as stated bounds or `like` have, or
             ``n_features_in_`` after `fit`.
         like : array-like of shape (n, n_features) or fitted DPStandardScaler, default=None
-            Public rows that resemble the private ones, **never the private rows themselves**, or an
-            earlier fit. Needed where the number of rows is private, as the error then depends on
-            where the means lie in their bounds, which must be stated.
+            Public rows that resemble the private ones (made-up ones will do), **never the private
+            rows themselves**. Needed with learned bounds, which are rehearsed on them; and where
+            the number of rows is private, as the error then depends on where the means lie in
+            their bounds: there an earlier fit will do.
 
         Returns
         -------
         error : float
-            Unit: the width of a column's bounds; the root mean square over columns. Of the noise
-            alone: with learned bounds, what they clip comes on top. Zero if nothing is released.
+            Unit: the width of a column's bounds, stated or as a fit learns them; the root mean
+            square over columns and fits. With stated bounds of the noise, about the mean of the
+            clipped rows; with learned ones about the mean of all rows, so that what is clipped
+            counts. Zero if nothing is released.
 
         Raises
         ------
@@ -318,42 +322,45 @@ class DPStandardScaler(Scaler):
         cost = self.privacy_cost()
         if cost is None:
             return 0.0
-        share = 1.0 - self._learning_share(n, d, errors=True) if bounds is None else 1.0
+        if bounds is None:
+            return self._rehearsed_error(n, d, like)
         replace = self._adjacency == "replace_one"
         sensitivity = 2.0 * math.sqrt(d) if replace else math.sqrt(1.25 * d + 1.0)
         if cost.mu is not None:
-            noise = sensitivity / (math.sqrt(share) * cost.mu)
+            noise = sensitivity / cost.mu
         else:
             entries = 2 * d if replace else 2 * d + 1
-            noise = sensitivity / (share * cost.epsilon) * math.sqrt(entries + 1)
+            noise = sensitivity / cost.epsilon * math.sqrt(entries + 1)
         off = np.zeros(d) if replace else self._off_middle(bounds, like, d)
         return float(noise / n / 2.0 * np.sqrt(np.mean(1.0 + off**2)))
 
-    @staticmethod
-    def _off_middle(bounds: Any, like: Any, d: int) -> Floats:
+    def _rehearsed_error(self, n: int, d: int, like: Any) -> float:
+        """Return the error with learned bounds, of fits to public rows."""
+        if like is None or isinstance(like, Scaler):
+            raise ValueError(
+                "like must be given, as public rows: where learned bounds end, and what they cost, "
+                "depends on the rows. Made-up ones will do; or state bounds"
+            )
+
+        def squares(fitted: Any, rows: Floats) -> float:
+            low, high = fitted.bounds_
+            off = fitted.mean_ / 2 - rows.mean(axis=0) / 2
+            half = np.maximum(high / 2 - low / 2, np.finfo(float).tiny)
+            return float(np.mean((off / half) ** 2))
+
+        return math.sqrt(error_of_fits(self, n, d, like, squares))
+
+    def _off_middle(self, bounds: Any, like: Any, d: int) -> Floats:
         """Return how far means like those given lie off the middle, in half widths."""
         if like is None:
             raise ValueError(
                 "with a private number of rows the error of a mean depends on where it lies: pass "
                 "like=, public rows or an earlier fit"
             )
-        if bounds is None:
-            raise ValueError(
-                "bounds must be stated for expected_error where the number of rows is private: "
-                "where a mean lies in learned bounds depends on the rows"
-            )
         low, high = bounds
-        if isinstance(like, DPStandardScaler):
-            if getattr(like, "mean_", None) is None:
-                raise ValueError("like must be fitted, with means")
-            center = np.asarray(like.mean_)
-        else:
-            rows = np.asarray(like, dtype=np.float64)
-            if rows.ndim != 2:
-                raise ValueError("like must be public rows, of shape (n, n_features)")
-            center = np.clip(rows, low, high).mean(axis=0)
-        if center.shape != (d,):
-            raise ValueError(f"like must have n_features={d} columns, got {center.size}")
+        center = check_means(like, d)
+        if center is None:
+            center = np.clip(check_like(self, like, d), low, high).mean(axis=0)
         half = np.maximum(high / 2 - low / 2, np.finfo(float).tiny)
         off: Floats = np.clip((center - (low / 2 + high / 2)) / half, -1.0, 1.0)
         return off
@@ -607,41 +614,60 @@ class DPMinMaxScaler(Scaler):
         with np.errstate(over="ignore", under="ignore"):
             return finite((self._scaled_array(X) - low) / self.scale_ + self.data_min_)
 
-    def expected_error(self, n_samples: int, n_features: int | None = None) -> float:
-        """Return about which part of the rows a column's range will leave out.
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return which part of the rows a column's range will leave out, on average.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough.
+        Nothing is fitted to private rows, read or charged: it answers whether epsilon is enough.
 
         Parameters
         ----------
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns; if None, as many as stated bounds have, or ``n_features_in_`` after
-            `fit`.
+            Number of columns; if None, as many as stated bounds or `like` have, or
+            ``n_features_in_`` after `fit`.
+        like : array-like of shape (n, n_features), default=None
+            Public rows that resemble the private ones (made-up ones will do), **never the private
+            rows themselves**, on which the fit is rehearsed. Needed for private bounds: where
+            values repeat, a range may hold all of them.
 
         Returns
         -------
         error : float
-            Unit: a part of the rows. Two times the level of the lower quantile; 0.5 means that
-            epsilon is not enough for any range. Zero with stated bounds.
+            Unit: a part of the rows. The mean over columns and fits of the rows below `data_min_`
+            or above `data_max_` by more than 1/4096 of `bounds_`: about two times `q_` where values
+            differ. 0.5 and more mean that epsilon is not enough for any range. Zero with stated
+            bounds, which are what you say.
+
+        Raises
+        ------
+        ValueError
+            If bounds are private and `like` is not given.
 
         Examples
         --------
+        >>> import numpy as np
         >>> from skdp.preprocessing import DPMinMaxScaler
-        >>> DPMinMaxScaler(epsilon=1.0).expected_error(100_000, 4)
-        0.0045
+        >>> public = np.random.default_rng(0).normal(size=(500, 4))
+        >>> DPMinMaxScaler(epsilon=1.0).expected_error(100_000, like=public) < 0.01
+        True
         """
-        n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
-        if check_bounds(self.bounds, d, self._names()) is not None:
+        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
+        _check_q(self.q)
+        if check_bounds(self._by_position(like).bounds, d) is not None:
             return 0.0
-        cost = self.privacy_cost()
-        q = _check_q(self.q)
-        if q is None and cost is not None:
-            counted = 0.0 if self._adjacency == "replace_one" else _COUNT_SHARE
-            learning = self._learning_share(n, d, most=LEARNING_SHARE)
-            share = (1.0 - learning - counted) / 2
-            pure = cost.mu is None
-            level = full_level(cost) * (share if pure else math.sqrt(share))
-            q = auto_q(float(n), column_epsilon(level, d, pure=pure))
-        return 2.0 * (q or 0.0)
+        self._check_privacy_parameters()
+        if like is None:
+            raise unanswered(
+                self, "the rows: on how often values repeat at the ends of a column", fit=False
+            )
+
+        def outside(fitted: Any, rows: Floats) -> float:
+            low, high = fitted.bounds_
+            cell = high / N_CELLS - low / N_CELLS
+            beyond = (rows < fitted.data_min_ - cell) | (rows > fitted.data_max_ + cell)
+            return float(np.mean(beyond))
+
+        return error_of_fits(self, n, d, like, outside)

@@ -97,5 +97,5 @@ def test_a_scaler_knows_where_means_lie(delta):
     stated = np.sqrt(np.mean(fitted.mean_std_error_**2))
     for like in (X[:500], fitted):
         assert scaler.expected_error(N, 2, like=like) == pytest.approx(stated, rel=0.1)
-    with pytest.raises(ValueError, match="bounds must be stated"):
-        DPStandardScaler(**options(A, delta)).expected_error(N, 2, like=X[:500])
+    with pytest.raises(ValueError, match="like must be given, as public rows"):
+        DPStandardScaler(**options(A, delta)).expected_error(N, 2, like=fitted)
