@@ -13,9 +13,6 @@ from skdp.budget.stand_in import StandInBudget
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 
 
-UNMETERED = {adjacency: StandInBudget(adjacency) for adjacency in ADJACENCIES}
-
-
 def private_tables():
     """Yield (name, X): rows that are awkward, but rows."""
     rng = np.random.default_rng(1)
@@ -78,7 +75,7 @@ def test_private_values_never_raise(kind, X, adjacency):
         return  # refused: the number of columns is public
     for privacy in ({"epsilon": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1e6}):
         e = clone({**ESTIMATORS, **VARIANTS}[kind])
-        e.set_params(budget=UNMETERED[adjacency], **privacy)
+        e.set_params(budget=StandInBudget(adjacency), **privacy)
         if "n_components" in e.get_params():
             e.set_params(n_components=1)
         fit_private(e, X)
@@ -103,7 +100,7 @@ def test_private_values_never_raise_within_stated_bounds(kind, X, adjacency):
     for bounds in ((0, 0), (1e6, 1e6 + 1), (-1e100, 1e100), (0, 1e-300)):
         for privacy in ({"epsilon": 0.1}, {"epsilon": 1.0, "delta": 1e-6}):
             e = clone({**ESTIMATORS, **VARIANTS}[kind])
-            e.set_params(budget=UNMETERED[adjacency], bounds=bounds, **privacy)
+            e.set_params(budget=StandInBudget(adjacency), bounds=bounds, **privacy)
             fit_private(e, X)
             for name, value in released(e):
                 check_finite(e, name, value)
@@ -153,7 +150,7 @@ def test_any_public_sample_gives_finite_weights(kind, public, adjacency):
     X, y = np.concatenate([private, public]), np.repeat([1, 0], [30, len(public)])
     for privacy in ({"epsilon": 1.0}, {"epsilon": 1e-3, "delta": 1e-6}):
         e = clone({**ESTIMATORS, **VARIANTS}[kind])
-        e.set_params(budget=UNMETERED[adjacency], **privacy).fit(X, y)
+        e.set_params(budget=StandInBudget(adjacency), **privacy).fit(X, y)
         for name, value in released(e):
             assert np.all(np.isfinite(value)), name
         for rows in (X, np.sign(X) * 1e308, public[:1]):

@@ -66,6 +66,7 @@ def test_planting_fails_loudly():
     assert not any(type(finder).__name__ == "_Finder" for finder in sys.meta_path)
 
 
+@pytest.mark.slow
 def test_a_mutant_that_nobody_knows_is_no_success():
     command = [sys.executable, str(HERE / "mutants.py"), "no such mutant"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

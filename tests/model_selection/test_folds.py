@@ -111,6 +111,7 @@ def without(cells, gone):
     return cells[:gone] + cells[gone + 1 :]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(TOKENS, TOKENS), min_size=2, max_size=5), st.data())
 def test_each_record_of_a_list_is_hashed_alone(records, data):

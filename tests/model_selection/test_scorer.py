@@ -128,6 +128,7 @@ def test_inertia_behind_scalers_has_the_same_bits_in_every_batch():
 VALUES = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, -1.0, np.nan, np.inf, 1e308])
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     st.sampled_from(["replace_one", "add_or_remove_one"]),
@@ -170,6 +171,7 @@ def test_sensitivity_is_reached(adjacency):
     assert a.distance(a.exact, b.exact) > 0.9 * a.sensitivity
 
 
+@pytest.mark.statistical
 def test_noise_of_a_score_has_the_stated_scale():
     # 1000 seeds, fixed: this cannot fail by chance. Laplace of scale w/(n epsilon).
     rows, y = np.zeros((20, 2)), np.arange(20) % 2
