@@ -23,6 +23,7 @@ from collections import defaultdict
 from datetime import datetime
 
 import numpy as np
+from scipy.special import ndtri
 
 import skdp
 from skdp import PrivacyBudget, kernel, statistics
@@ -76,24 +77,33 @@ def kinds(g, n):
     }
 
 
-def noise(g, width, offset, n, level, *, replace, pure, size):
-    """Return draws of the noise of a mean, as `statistics.mean` has it with stated bounds."""
-    half = width / 2
+def unit_noise(size, *, replace, pure):
+    """Return draws of the noise of a mean for noise of unit size, spread evenly."""
+    even = (np.arange(size) + 0.5) / size
     if replace:
-        return (g.laplace if pure else g.normal)(0.0, width / level / n, size)
-    reach = half * math.sqrt(1 + 1 / 9) / level
+        tail = np.log(2 * np.minimum(even, 1 - even))
+        return (np.where(even < 0.5, tail, -tail) if pure else ndtri(even)), np.zeros(size)
+    g = np.random.default_rng(0)
     if pure:
-        radius, angle = g.gamma(2, reach, size), g.random(size) * 2 * math.pi
-        a, b = radius * np.cos(angle), radius * np.sin(angle)
-    else:
-        a, b = g.normal(0, reach, (2, size))
-    rows = np.maximum(n + b / (half / 3 or 1.0), 1.0)
-    return np.clip((offset * n + a) / rows, -half, half) - offset
+        radius, angle = g.gamma(2, 1, size), even * 2 * math.pi
+        return radius * np.cos(angle), radius * np.sin(angle)
+    return ndtri(even), g.permutation(ndtri(even))
+
+
+def noise(unit, width, offset, n, level, *, replace):
+    """Return draws of the noise of a mean, as `statistics.mean` has it with stated bounds."""
+    a, b = unit
+    if replace:
+        return width / level / n * a
+    half = width / 2
+    reach = half * math.sqrt(1 + 1 / 9) / level
+    rows = np.maximum(n + reach * b / (half / 3 or 1.0), 1.0)
+    return np.clip((offset * n + reach * a) / rows, -half, half) - offset
 
 
 def best_fixed(x, level, *, replace, pure):
     """Return the least median error of any fixed bounds, at the ranks of some rows."""
-    g = np.random.default_rng(0)
+    unit = unit_noise(2000, replace=replace, pure=pure)
     x, n = np.sort(x), x.size
     sums = np.concatenate([[0.0], np.cumsum(x)])
     least = math.inf
@@ -104,8 +114,7 @@ def best_fixed(x, level, *, replace, pure):
             continue
         a, b = np.searchsorted(x, low), np.searchsorted(x, high, side="right")
         mean = (a * low + (n - b) * high + sums[b] - sums[a]) / n
-        drawn = noise(g, high - low, mean - (low + high) / 2, n, level, replace=replace, pure=pure,
-                      size=300)  # fmt: skip
+        drawn = noise(unit, high - low, mean - (low + high) / 2, n, level, replace=replace)
         least = min(least, float(np.median(np.abs(mean + drawn - x.mean()))))
     return least
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
 from skdp.kernel.protect import Floats
+from skdp.kernel.tails import beyond_end
 
 __all__ = [
     "NO_END",
@@ -35,13 +36,10 @@ WIDTHS = (1, 2, 4, 8, 12)  # of runs of bins that are held against the noise
 FIRST = 0.01  # chance that noise is taken for the first rows of a side
 FURTHER = 0.01  # and for rows beyond those found, each time that some were
 _TRIM = 3.5  # standard deviations that an outer bin must have to stay
-_BEYOND = 3  # bins beyond the end that tell how many rows are there
-_DOUBT = 1.25  # standard deviations that are added to their number
-_WEIGHT = 1.0  # of the rows' weight, in a standard error
+_WEIGHT = 1.1  # of what clipping does, in a standard error
 _FARTHEST = 3.0  # octaves that a bound may lie beyond the last bin with rows
 _FARTHEST_OF_FEW = 2.0
-_AT_ZERO = 6.0  # times `balance`: rows that are expected beyond a bound at 0, at most
-_LEAST_SLOPE = 1.3  # of a tail that is extrapolated, in octaves of rows an octave
+_SLOPES = (1.3, 20.0)  # of a tail at the bound, least and greatest
 
 
 def prior(octave: Floats, center: float) -> Floats:
@@ -99,22 +97,22 @@ class End:
     ----------
     reach : float
         Distance of the bound from the middle; 0 where no rows were found on this side.
-    rows : float
-        At most about so many rows lie beyond.
+    risk : float
+        Root mean square of the sum of what rows exceed the bound by.
     slope : float
         Of the tail beyond: rows fall with the distance to minus this power.
-    expected : float
-        About so many rows lie beyond if the tail goes on as it was counted: without the doubt
-        that is in `rows`.
+    expected, doubt : float
+        About so many rows lie beyond, and the standard deviation of that.
     """
 
     reach: float
-    rows: float
+    risk: float
     slope: float
     expected: float
+    doubt: float
 
 
-NO_END = End(0.0, 0.0, math.inf, 0.0)
+NO_END = End(0.0, 0.0, math.inf, 0.0, 0.0)
 
 
 def _trimmed(counts: Floats, first: int, last: int, std: float) -> int:
@@ -179,8 +177,8 @@ def end_of_side(
 ) -> End:
     """Return where a side ends, by noisy counts of distances from the middle.
 
-    Beyond the last bin with rows the tail goes on with the slope that the counts have there, and
-    steeper where they bend; the bound lies where about `balance` rows are left.
+    Beyond the last bin with rows the bound lies where what it clips, by `skdp.kernel.tails`, costs
+    as much as the noise of a wider one.
 
     Parameters
     ----------
@@ -196,8 +194,7 @@ def end_of_side(
     balance : float
         Rows that may as well be clipped as bring the noise of a wider bound.
     zero : float, default=0.0
-        Distance of the number 0, if it lies on this side: the bound stays there unless there are
-        rows beyond.
+        Distance of the number 0, if it lies on this side: tails like to end there.
     few : bool, default=False
         Whether there are few rows: bounds stay nearer to those that were seen.
     chance : float, default=1.0
@@ -207,43 +204,18 @@ def end_of_side(
     if j < 0:
         return NO_END
     last = float(edges[j])
-    beyond = max(float(counts[j + 1 : j + 1 + _BEYOND].sum()), 0.0)
-    at_end = max(beyond, std / 2.0, balance)
-
-    def above(factor: float) -> tuple[float, float]:
-        """Return the rows above a lower edge, and its distance from the end in octaves."""
-        i = int(np.searchsorted(edges, last * factor * 1.0001, side="right")) - 1
-        edge = float(edges[i]) if i >= 0 else float(edges[0]) * math.sqrt(0.5)
-        rows = float(counts[i + 1 : j + 1].sum()) + beyond
-        return max(rows, at_end), math.log2(last / edge)
-
-    (one, d_one), (three, d_three) = above(0.5**0.5), above(0.5**1.5)
-    outer = math.log2(one / at_end) / d_one
-    inner = math.log2(three / one) / max(d_three - d_one, 0.1)
-    whole = math.log2(three / at_end) / d_three
-    steepest = 2.0 * max(whole, _LEAST_SLOPE) + (20.0 if inner < 0.2 else 0.0)
-    slope = min(max(outer, 0.8 * whole, _LEAST_SLOPE), steepest)
-    # Of the bend a part is used: (slope + b t / 2) t octaves of rows in t octaves, b = 0.4 bend.
-    b = 0.4 * max(0.0, outer - inner) / 0.75
-    need = math.log2(at_end / balance)
-    linear = slope + b / 4.0
-    t = 2.0 * need / (linear + math.sqrt(linear**2 + 2.0 * b * need))
-    t = min(t, _FARTHEST_OF_FEW if few else _FARTHEST)
-    reach = last * 2.0**t
-    ends_at_zero = False
-    if last <= zero < reach * 1.000001:
-        z = int(np.searchsorted(edges, zero))
-        if counts[z + 1 : z + 7].sum() <= 2.0 * std * math.sqrt(6.0):
-            reach, ends_at_zero = zero, True
-            t = math.log2(zero / last)
-    doubt = beyond + _DOUBT * std
-    seen = 2.0 * math.log2((one - std) / doubt) if one > std and doubt > 0 else 0.0
-    tail = max(1.5, 0.8 * min(whole, slope), min(slope, seen))
-    left = 2.0 ** (-tail * t)
-    expected = beyond * left
-    if ends_at_zero:  # what `beyond` has may all be on this side of 0
-        expected = min(expected, _AT_ZERO * balance)
-    return End(reach, max(1.0, doubt * left), tail, expected)
+    farthest = _FARTHEST_OF_FEW if few else _FARTHEST
+    found = beyond_end(counts, edges, j, std, balance=balance, zero=zero, farthest=farthest)
+    reach = last * 2.0**found.octaves
+    if zero and math.isclose(reach, zero, rel_tol=1e-9):
+        reach = zero
+    slope = _SLOPES[1]
+    if found.excess > 0.0:
+        # Rows beyond r exceed it by r / (slope - 1), in the mean.
+        slope = 1.0 + found.rows * 2.0**found.octaves / found.excess
+    slope = min(max(slope, _SLOPES[0]), _SLOPES[1])
+    risk = max(found.risk * last, reach / (slope - 1.0))
+    return End(reach, risk, slope, found.rows, found.doubt)
 
 
 # --- the box ------------------------------------------------------------------------------------
@@ -262,13 +234,11 @@ class LearnedBox:
     low, high : ndarray of shape (d,)
     middle : ndarray of shape (d,)
         A value amid the rows.
-    rows, slope : ndarray of shape (2, d)
-        Of the low and the high side: at most about so many rows lie beyond, and their number falls
-        with the distance to minus this power.
-    expected : ndarray of shape (2, d)
-        Rows that lie beyond if each tail goes on as it was counted.
-    factor : ndarray of shape (d,)
-        How many times as many rows lie beyond as the sides say, at least 1.
+    risk, slope : ndarray of shape (2, d)
+        Of the low and the high side: root mean square of the sum of what the rows beyond exceed the
+        bound by, and their number falls with the distance to minus this power.
+    expected, doubt : ndarray of shape (2, d)
+        About so many rows lie beyond, and the standard deviation of that.
     excess : ndarray of shape (d,)
         Rows that were counted beyond and are not expected there, where that is more than the noise
         of the count: at an unknown distance.
@@ -280,10 +250,10 @@ class LearnedBox:
     low: Floats
     high: Floats
     middle: Floats
-    rows: Floats
+    risk: Floats
     slope: Floats
     expected: Floats
-    factor: Floats
+    doubt: Floats
     excess: Floats
     sound: NDArray[np.bool_]
     n: float
@@ -298,16 +268,13 @@ class LearnedBox:
         middle.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            error = _WEIGHT * np.hypot(sides[0], sides[1]) * self.factor
+            error = _WEIGHT**power * np.hypot(sides[0], sides[1])
             error = error + self.excess * self._reach().max(axis=0) ** power
         return np.where(self.sound, error, math.nan)
 
     def sum_error(self) -> Floats:
-        """Return the error of a column's sum from its clipped rows, as one of a standard error.
-
-        The mean excess of a row beyond a bound at distance r is r / (slope - 1).
-        """
-        return self._error(self.rows * self._reach() / np.maximum(self.slope - 1.0, 0.25), 1)
+        """Return the error of a column's sum from its clipped rows, as one of a standard error."""
+        return self._error(self.risk, 1)
 
     def mean_error(self) -> Floats:
         """Return the same of a column's mean."""
@@ -320,12 +287,10 @@ class LearnedBox:
         its square 2 r**2 / ((slope - 1) (slope - 2)). With s the distances of the bounds from the
         center, (s_j + e_j) (s_k + e_k) exceeds s_j s_k by s_j e_k + s_k e_j + e_j e_k.
         """
-        reach = self._reach()
-        excess = reach / np.maximum(self.slope - 1.0, 0.25)
-        squares = 2.0 * reach * excess / np.maximum(self.slope - 2.0, 0.25)
+        squares = self.risk * 2.0 * self._reach() / np.maximum(self.slope - 2.0, 0.25)
         span = np.maximum(np.abs(center - self.low), np.abs(self.high - center))
         linear = np.outer(span, self.sum_error())
-        root = np.sqrt(self._error(self.rows * squares, 2))
+        root = np.sqrt(self._error(squares, 2))
         errors: Floats = (linear + linear.T + np.outer(root, root)) / self.n
         return errors
 

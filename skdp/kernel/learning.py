@@ -44,6 +44,7 @@ _MEDIAN = Fraction(1, 2)
 # Level times rows, pure; Gaussian noise needs about a third.
 _OWN = 200  # that a column needs for bounds of its own
 _FEW = 600  # below it, bounds stay near what was seen
+_SURE = 1200  # below it, no error is claimed
 _LEAST = 60  # below it, nothing but a point amid the rows is learned
 _GAUSSIAN = 0.3
 _VISIBLE = 0.035  # part of the rows that a far group may have without being seen
@@ -67,6 +68,8 @@ class LearningPlan:
         Of what: each column, the rows' least and greatest values, or their largest in size.
     size : float
         Rows times epsilon (or mu) of one such column.
+    few, sure : bool
+        Whether bounds stay near what was seen; whether an error may be claimed.
     octaves : int
         On either side of `_CENTER`, that bounds are looked for in.
     location, shape, doubt, audit : Fraction
@@ -78,6 +81,7 @@ class LearningPlan:
     mode: str
     size: float
     few: bool
+    sure: bool
     octaves: int
     location: Fraction
     shape: Fraction
@@ -149,7 +153,7 @@ def plan_learning(
     elif pure:
         rows = 150 if audit else 75
         location = min(max(rows / eased, 0.03 if eased < 20_000 else 0.01), 0.2)
-        both = min(max(0.5 * (1200 / eased) ** 0.45, 0.07), 0.5)
+        both = min(max(0.5 * (1200 / eased) ** 0.45, 0.1), 0.5)
         shape = min(max(650 / eased, 0.07), both)
         doubt = both - shape if audit else 0.0
     else:
@@ -162,6 +166,7 @@ def plan_learning(
         mode=mode,
         size=size,
         few=size < _FEW * ease,
+        sure=size >= _SURE * ease,
         octaves=int(min(max(10 + size / 8, 12), 85)),
         location=_percent(location),
         shape=_percent(shape),
@@ -502,7 +507,7 @@ class BoundsDoors(QuantileDoors):
         box = _box(middles, found, n)
         # A group of rows far beyond the end is seen if it is clear of the noise.
         unseen = np.array([_clear(s, gaussian=not self.pure) for s in stds])
-        sound = box.sound & (unseen <= _VISIBLE * n)
+        sound = box.sound & (unseen <= _VISIBLE * n) & plan.sure
         if plan.few:
             cap = 64.0 * np.maximum(np.abs(middles), 1.0)
             box = changed(box, low=np.maximum(box.low, -cap), high=np.minimum(box.high, cap))
@@ -528,16 +533,15 @@ class BoundsDoors(QuantileDoors):
         d = box.low.size
         exact = outside_counts(self._rows, box.low, box.high)
         noisy, std = self.scalars("rows outside", exact, d, d, share)
-        outside = noisy.astype(np.float64)
-        factor = np.maximum(1.0, outside / np.maximum(box.rows.sum(axis=0), 1.0))
         # Held against what is expected, not against the most that the counts allow: a group of
         # rows just beyond the end fits into the doubt of the counts, and its distance is unknown.
-        excess = outside - box.expected.sum(axis=0)
+        excess = noisy.astype(np.float64) - box.expected.sum(axis=0)
+        doubt = np.sqrt((box.doubt**2).sum(axis=0))
+        spread = np.hypot(std, doubt)
         return changed(
             box,
-            factor=factor,
-            excess=np.where(excess > _NOTICED * std, excess, 0.0),
-            sound=box.sound & (excess <= std * (4.5 / math.sqrt(2.0) if self.pure else 3.2)),
+            excess=np.where(excess > _NOTICED * spread, np.maximum(excess - doubt, 0.0), 0.0),
+            sound=box.sound & (excess <= spread * (4.5 / math.sqrt(2.0) if self.pure else 3.2)),
         )
 
 
@@ -552,10 +556,10 @@ def _box(middles: Floats, ends: list[list[End]], n: float) -> LearnedBox:
         low=low,
         high=high,
         middle=middles.copy(),
-        rows=np.array([[end.rows for end in pair] for pair in ends]).T,
+        risk=np.array([[end.risk for end in pair] for pair in ends]).T,
         slope=np.array([[end.slope for end in pair] for pair in ends]).T,
         expected=np.array([[end.expected for end in pair] for pair in ends]).T,
-        factor=np.ones(middles.size),
+        doubt=np.array([[end.doubt for end in pair] for pair in ends]).T,
         excess=np.zeros(middles.size),
         sound=~alone,
         n=n,
@@ -569,10 +573,10 @@ def _unsound(low: Floats, high: Floats, middles: Floats, n: float) -> LearnedBox
         low=low,
         high=high,
         middle=middles,
-        rows=np.zeros((2, d)),
+        risk=np.zeros((2, d)),
         slope=np.full((2, d), math.inf),
         expected=np.zeros((2, d)),
-        factor=np.ones(d),
+        doubt=np.zeros((2, d)),
         excess=np.zeros(d),
         sound=np.zeros(d, dtype=bool),
         n=n,

@@ -104,7 +104,9 @@ def test_heavier_tails_have_wider_bounds_and_larger_errors():
         counts = np.where(edges > 4, -np.diff(np.append(50_000.0, above)), 0.0)
         end = bounds.end_of_side(counts, edges, 0.0, 20.0, gaussian=False, balance=2.0)
         beyond = 50_000 * (end.reach / 4) ** -slope
-        assert end.rows > beyond or end.rows > 1
+        exceeding = beyond * end.reach / (slope - 1)
+        assert (2 if slope >= 2 else 3.5) * end.risk > exceeding
+        assert abs(end.expected - beyond) < 2 * end.doubt + 0.5 * beyond
         assert beyond < 400
         found.append(end)
     assert found[0].reach > found[1].reach > found[2].reach
