@@ -40,7 +40,7 @@ Lost = Callable[[Floats, Floats, float], Floats]
 
 # Shares of the allowance that the bounds have left (of epsilon, or of mu**2 under Gaussian noise).
 COUNT_SHARE = Fraction(1, 50)  # a private number of rows
-_TREE_SHARE = Fraction(7, 10)  # the refinement takes what is left
+_TREE_SHARE = Fraction(65, 100)  # the refinement takes what is left
 
 # More features than this are projected first: a tree of depth 14 would not even cut each once.
 _MANY_FEATURES = 12
@@ -88,9 +88,9 @@ _MOST_STEPS = 3
 _SQUARES_SHARES = tuple(Fraction(part, 100) for part in (2, 5, 10, 20))
 _SQUARES_NOISE = 0.01
 _HARDLY_CUT = 0.4  # half widths: of rows that are uniform over the bounds, 0.58
-_SQUARES_USELESS = 0.06
+_SQUARES_USELESS = 0.03
 _NEXT_STEP = 1.0  # of the last step: about what a further one would still move
-_PROFILE_BEFORE = 1.0
+_OWN_SIGNAL = 0.1  # part of what a centre's step is trusted by that is its own length
 _UPDATE = 2.0  # standard errors that a noisy count needs before its centre moves
 
 
@@ -272,9 +272,9 @@ def _refine_by_plan(
 def _trust(steps: Floats, noise: Floats, clear: NDArray[np.bool_], most: Floats) -> Floats:
     """Return the factors to shrink each centre's step by, column by column.
 
-    James and Stein's rule for each centre, with what all centres together say of a column: where
-    no centre moves along a column by more than its noise (one that says nothing of the clusters),
-    the noise is left out.
+    What the steps of all centres say of a column, by moments, is most of what each is trusted
+    by; its own length is the rest, for single clusters that are far off. Along a column where no
+    centre moves by more than its noise (one that says nothing of the clusters), none is moved.
 
     Parameters
     ----------
@@ -286,16 +286,10 @@ def _trust(steps: Floats, noise: Floats, clear: NDArray[np.bool_], most: Floats)
     most : ndarray of shape (d,)
         Largest variance of a column's steps that is believed.
     """
-    excess = (steps**2 / noise[:, None] - 1)[clear]
-    columns = np.maximum(excess.mean(axis=0), 0.0)
-    average = float(columns.mean())
-    if average <= 0.0:
-        return np.zeros_like(steps)
-    k = len(excess)
-    columns = (k * columns + _PROFILE_BEFORE * min(average, 1.0)) / (k + _PROFILE_BEFORE)
-    profile = columns / columns.mean()
-    signal = np.maximum((steps**2).mean(axis=1) - noise, 0.0)[:, None] * profile
-    signal = np.minimum(signal, most)
+    excess = (steps**2 / noise[:, None] - 1)[clear].sum(axis=0)
+    columns = np.maximum(excess, 0.0) / (1 / noise[clear]).sum()
+    own = np.maximum(steps**2 - noise[:, None], 0.0) * (columns > 0)
+    signal = np.minimum((1 - _OWN_SIGNAL) * columns + _OWN_SIGNAL * own, most)
     return signal / (signal + noise[:, None]) * clear[:, None]
 
 

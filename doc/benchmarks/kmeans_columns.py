@@ -1,14 +1,15 @@
 """K-means on columns of different width, and on tables too small for the noise.
 
-Prints three tables:
+Prints four tables:
 
 1. Age (0 to 120), income (0 to 200,000) and a 0/1 column, 5,000 rows, k = 4: the error of a centre
    as the mean of its rows, in half widths of the bounds, root mean square over rows (a cluster
    counts by its rows) and over clusters; how often it is above three of its standard errors; and
    the inertia over scikit-learn's KMeans.
-2. Wine, breast cancer, iris and digits, raw and scaled to [0, 1], bounds at the extremes: inertia
+2. The same rows with stated bounds and scaled beforehand: the error over a column's own residual.
+3. Wine, breast cancer, iris and digits, raw and scaled to [0, 1], bounds at the extremes: inertia
    over that of one private mean at the same price, medians; cells above 1.1 are marked.
-3. `expected_error` over what happened, on tables of which a half is public.
+4. `expected_error` over what happened on a private table, asked with as many public rows.
 
 Run it with ``python doc/benchmarks/kmeans_columns.py``; ``--runs`` sets the fits a cell
 (default 9), ``--tables`` picks tables of the second part.
@@ -93,6 +94,33 @@ def columns_table(runs: int) -> None:
                 )
 
 
+def relative_table(runs: int) -> None:
+    """Print errors over the columns' own residuals, beside those of columns scaled beforehand."""
+    high = np.array([120.0, 200_000.0, 1.0])
+    X = mixed(1, 5000)
+    low = np.zeros(3)
+    tables = {"as they are": (X, low, high), "scaled": (X / high, low, np.ones(3))}
+    print("\nErrors (rms over rows) over the column's residual, eps 1: as they are, scaled, ratio")
+    for relation in RELATIONS:
+        for delta in DELTAS:
+            found = []
+            for rows, least, most in tables.values():
+                squares = []
+                for _ in range(runs):
+                    model = fitted(rows, 4, (least, most), 1.0, delta, relation)
+                    labels, _ = nearest(rows, model.cluster_centers_)
+                    own = [j for j in range(4) if (labels == j).any()]
+                    by = {j: rows[labels == j].mean(axis=0) for j in own}
+                    means = np.array([by[j] for j in labels])
+                    centers = model.cluster_centers_[labels]
+                    error = np.square(centers - means).mean(axis=0)
+                    squares.append(error / np.square(rows - means).mean(axis=0))
+                found.append(np.sqrt(np.mean(squares, axis=0)))
+            parts = [*found, found[0] / found[1]]
+            cells = "".join(f"{' '.join(f'{v:.3f}' for v in part):>24}" for part in parts)
+            print(f"{f'{relation}, delta {delta:g}':34}{cells}", flush=True)
+
+
 def small_table(runs: int, names: list[str]) -> None:
     """Print the inertia over that of one private mean."""
     epsilons = (0.1, 0.3, 1.0, 3.0)
@@ -132,7 +160,7 @@ def expected_table(runs: int) -> None:
         "\nexpected_error(like=public rows) and what happened (median of fits), k = 4, delta 1e-6"
     )
     for n in (1000, 5000, 20_000):
-        X, public = mixed(1, n), mixed(2, 2000)
+        X, public = mixed(1, n), mixed(2, n)
         for epsilon in (0.3, 1.0, 3.0):
             squares = []
             for _ in range(runs):
@@ -155,14 +183,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=9, help="fits a cell")
     parser.add_argument("--tables", nargs="*", default=list(SMALL), choices=list(SMALL))
+    parser.add_argument("--only", choices=["columns", "small"], help="a part of the tables")
     options = parser.parse_args()
     print(
         f"skdp {skdp.__version__}, scikit-learn {sklearn.__version__}, {time.strftime('%Y-%m-%d')}"
     )
     print(f"{options.runs} fits a cell\n")
-    columns_table(options.runs)
-    expected_table(options.runs)
-    small_table(options.runs, options.tables)
+    if options.only != "small":
+        columns_table(options.runs)
+        relative_table(options.runs)
+        expected_table(options.runs)
+    if options.only != "columns":
+        small_table(options.runs, options.tables)
 
 
 if __name__ == "__main__":
