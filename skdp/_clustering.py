@@ -354,7 +354,7 @@ def _refine(
 def _mean(session: kernel.Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
     """Release the mean, every column in units of its half width; and its noise by column."""
     view = session.column_box(box.low, box.high, kernel.column_units(box.half))
-    release = session.mean(view, share)
+    release = session.answer(kernel.Mean(view), share)
     return np.array(release.value), np.array(release.std)
 
 
@@ -477,7 +477,7 @@ def _fit_in_subspace(
         return _fit_mean(session, box, n, n_std, n_clusters)
     mean, mean_std = _shrunk_mean(session, box, rest * shares.mean)
     radius = max(_SUBSPACE_RADIUS * box.radius, np.finfo(float).tiny)
-    gram = session.gram(session.ball(mean, radius), rest * shares.gram, tau=_TAU)
+    gram = session.answer(kernel.SecondMoment(session.ball(mean, radius), _TAU), rest * shares.gram)
     # The augmented row has measured the mean again: the two estimates are averaged by precision.
     size = max(gram.n, 1.0)
     offset = gram.total / size / radius
@@ -572,7 +572,7 @@ def cluster(
     if algorithm == "lloyd" and not one_point:
         return _fit_lloyd(session, box, n_clusters, max_iter)
     share = session.rest * COUNT_SHARE if session.adjacency != "replace_one" else None
-    count = session.count(share)
+    count = session.row_count(share)
     n, n_std = max(float(count.value), 1.0), float(count.std)
     if one_point:
         # Public bounds leave one point (or squares that vanish): there is nothing to learn.

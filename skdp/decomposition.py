@@ -515,13 +515,15 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
             stated_center = _check_center(self.center, d)
             stated_bound = _check_norm_bound(self.norm_bound)
             with self._session(rows) as session:
-                n = max(1.0, float(session.count(_COUNT_SHARE).value))
+                n = max(1.0, float(session.row_count(_COUNT_SHARE).value))
                 replace = session.adjacency == "replace_one"
                 plan = _Plan(session.level(1.0), session.pure, replace, d, n, self.noise)
                 center, radius = _ball(session, plan, stated_center, stated_bound)
                 level = session.level(session.rest)
                 noise = _choose_noise(self.noise, level, session.pure, replace, d + 1)
-                gram = session.gram(session.ball(center, radius), tau=_TAU, noise=noise)
+                gram = session.answer(
+                    kernel.SecondMoment(session.ball(center, radius), _TAU, noise)
+                )
                 self.privacy_ = session.certificate()
             shift_std = gram.total_std / n
             shift = _shrink_to_zero(gram.total / n, shift_std)
@@ -690,23 +692,25 @@ def _ball(
     """
     first = np.zeros(plan.dims) if center is None else center
     if bound is None:
-        outer = session.learn_norm_bound(first, plan.radius_share)
+        outer = session.answer(kernel.NormBound(first), plan.radius_share)
     else:
         outer = _tightened(session, plan, first, bound)
     if center is not None or not plan.mean_share:
         return first, plan.radius(outer)
     view = session.ball(first, outer)
-    mean, std = _center(session.mean(view, plan.probe_share or plan.mean_share))
+    mean, std = _center(session.answer(kernel.Mean(view), plan.probe_share or plan.mean_share))
     if plan.probe_share:
         if not _is_clear(mean, std, session.pure):
             return first, plan.radius(outer)
-        again, again_std = _center(session.mean(view, plan.mean_share - plan.probe_share))
+        again, again_std = _center(
+            session.answer(kernel.Mean(view), plan.mean_share - plan.probe_share)
+        )
         part = std**2 / (std**2 + again_std**2)
         mean, std = mean + part * (again - mean), std * again_std / math.hypot(std, again_std)
     mean = _shrink_to_zero(mean, std)
     # Rows about a mean close to the origin are hardly shorter than about the origin.
     if np.linalg.norm(mean) > outer / 2:
-        outer = min(outer, session.learn_norm_bound(mean, plan.radius_share))
+        outer = min(outer, session.answer(kernel.NormBound(mean), plan.radius_share))
     return mean, plan.radius(outer)
 
 

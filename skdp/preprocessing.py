@@ -211,7 +211,7 @@ class DPStandardScaler(Scaler):
             with self._session(rows) as session:
                 self.bounds_ = self._bounds_in(session, stated, errors=True)
                 box = session.box(*self.bounds_, per_feature=True)
-                mean, square, self.n_samples_ = session.moments(box)
+                mean, square, self.n_samples_ = session.answer(kernel.Moments(*self.bounds_))
                 replace = session.adjacency == "replace_one"
                 self.privacy_, learned = session.certificate(), session.learned
             half_width = box.half_width
@@ -571,10 +571,12 @@ class DPMinMaxScaler(Scaler):
         self.q_ = q
         box = session.box(*self.bounds_, per_feature=True)
         each = session.rest / 2
-        first = session.quantile(box, q, each, n_cells=N_CELLS, name="lower quantile").value
+        lower = kernel.CellQuantile(box, q, N_CELLS)
+        first = session.answer(lower, each, name="lower quantile").value
         # Rounded, because the kernel's integer scores are as long as the level's decimals.
         p = round(1.0 - q, 12)
-        last = session.quantile(box, p, each, n_cells=N_CELLS, name="upper quantile").value
+        upper = kernel.CellQuantile(box, p, N_CELLS)
+        last = session.answer(upper, each, name="upper quantile").value
         # From the middles of the cells to their outer edges. Noise may exchange the two.
         half_cell = (self.bounds_[1] - self.bounds_[0]) / N_CELLS / 2
         self.data_min_ = np.minimum(first, last) - half_cell

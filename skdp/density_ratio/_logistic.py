@@ -219,7 +219,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
                 if session.adjacency == "replace_one":
                     n = float(session.n_rows)
                 else:
-                    n = float(session.count(_COUNT_SHARE).value)
+                    n = float(session.row_count(_COUNT_SHARE).value)
                 n = min(max(n, 1.0), _MOST_ROWS)
                 replace = session.adjacency == "replace_one"
                 alpha = self._ridge(n, view, public, session.level(), session.pure, replace)

@@ -410,7 +410,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         needs_rate = noisy and self.sampling_rate is None
         n = float(session.n_rows) if replace else math.nan
         if not replace and (correlated or needs_rate):
-            n = max(1.0, float(session.count(_COUNT_SHARE).value))
+            n = max(1.0, float(session.row_count(_COUNT_SHARE).value))
         centers = self._centers(session, public, stated, box, n)
         features = KernelValues(kernel.KernelMap(centers, gammas, kernel=self.kernel), gammas)
         moments = public_moments(features, public)

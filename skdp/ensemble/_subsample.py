@@ -544,7 +544,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
             return session.n_rows
         if not self._is_auto:
             return 0
-        return max(1, round(float(session.count(COUNT_SHARE).value)))
+        return max(1, round(float(session.row_count(COUNT_SHARE).value)))
 
     @staticmethod
     def _door(session: kernel.Session, how: str) -> Any:

@@ -36,8 +36,31 @@ from skdp.kernel.quantiles import (
     recursion,
     spread,
 )
-from skdp.kernel.queries import MAX_CELLS, check_labelled_table, check_table
-from skdp.kernel.release import Release
+from skdp.kernel.queries import (
+    MAX_CELLS,
+    CellQuantile,
+    EdgeHistogram,
+    FunctionMean,
+    LabelSums,
+    NormBound,
+    ScoreMean,
+    check_labelled_table,
+    check_table,
+    sum_view,
+)
+from skdp.kernel.query import (
+    Choice,
+    Independent,
+    Measurement,
+    Noisy,
+    Query,
+    Spherical,
+    Symmetric,
+    Terms,
+    UserFunction,
+    register_query,
+)
+from skdp.kernel.release import Release, released
 from skdp.kernel.rows import (
     Rows,
     check_marks,
@@ -47,7 +70,7 @@ from skdp.kernel.rows import (
     opaque_rows,
 )
 from skdp.kernel.sampling import public_generator
-from skdp.kernel.session import GramRelease, Session, Tree, open_session
+from skdp.kernel.session import Session, Tree, open_session
 from skdp.kernel.small_tables import (
     MAX_SMALL_TABLES,
     check_small_tables,
@@ -61,6 +84,8 @@ from skdp.kernel.smooth import cauchy_kappa, choose_noise, laplace_kappa, studen
 from skdp.kernel.solve import UnitBall
 from skdp.kernel.spanning import check_graph
 from skdp.kernel.sparse_vector import AboveThreshold, comparison_margin, threshold_scales
+from skdp.kernel.sums import Count, GramRelease, Mean, Moments, SecondMoment, Sum
+from skdp.kernel.table import PrivateTable
 from skdp.kernel.trackers import untracked
 from skdp.kernel.values import array_of_rows, is_missing
 from skdp.kernel.workload import (
@@ -87,30 +112,51 @@ __all__ = [
     "Ball",
     "Bins",
     "Box",
+    "CellQuantile",
     "Cells",
+    "Choice",
     "CodedRows",
     "ColumnBox",
+    "Count",
     "Domain",
+    "EdgeHistogram",
     "ExactAnswers",
+    "FunctionMean",
     "GramRelease",
     "Group",
+    "Independent",
     "Intervals",
     "KernelMap",
+    "LabelSums",
     "Lattice",
     "LearnedBox",
     "LearningPlan",
     "LinearImage",
+    "Mean",
+    "Measurement",
+    "Moments",
+    "Noisy",
+    "NormBound",
     "Prefixes",
     "PrivacyCertificate",
+    "PrivateTable",
     "Projection",
+    "Query",
     "Release",
     "ReleaseRecord",
     "Rows",
     "ScaledBox",
     "Schema",
+    "ScoreMean",
+    "SecondMoment",
     "Session",
+    "Spherical",
+    "Sum",
+    "Symmetric",
+    "Terms",
     "Tree",
     "UnitBall",
+    "UserFunction",
     "Weighted",
     "Workload",
     "about",
@@ -156,9 +202,12 @@ __all__ = [
     "rank_scale",
     "rates",
     "recursion",
+    "register_query",
+    "released",
     "smooth_sensitivity",
     "spread",
     "student_kappa",
+    "sum_view",
     "table_rate",
     "table_schema",
     "threshold_scales",

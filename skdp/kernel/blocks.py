@@ -35,10 +35,9 @@ from numpy.typing import NDArray
 from skdp.kernel import sampling
 from skdp.kernel.cells import plain
 from skdp.kernel.containers import is_frame, is_listed, reading, take, to_float
-from skdp.kernel.doors import released
 from skdp.kernel.isolation import attempt, interruptible, no_restart, quiet
 from skdp.kernel.protect import SUM_BITS, Ball, Box, Floats, isqrt_up
-from skdp.kernel.release import Release, Share
+from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import Rows, check_rows
 from skdp.kernel.smooth import Ladder, SmoothDoors, quantile_log_smooth
 from skdp.kernel.values import object_rows
@@ -521,13 +520,13 @@ class BlockDoors(SmoothDoors):
             exact = (votes[:, 1] - votes[:, 0]).astype(np.int64) << _STEP_BITS
             size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))
             step = 2.0**-_STEP_BITS
-            noisy, std = self.vector(name, exact, size, share, unit=step)
+            noisy, std = self._vector(name, exact, size, share, unit=step)
             half = noisy.astype(np.float64) * step / 2
             winners = (half > 0).astype(np.int64)
             return winners, released(np.stack([-half, half], axis=1), std * step / 2)
         if self.pure:
-            return self.choices(name, -votes, 1, share), None
-        noisy, std = self.scalars(name, votes, 2 * n_queries, 2 * n_queries, share)
+            return self._choices(name, -votes, 1, share), None
+        noisy, std = self._scalars(name, votes, 2 * n_queries, 2 * n_queries, share)
         return noisy.argmax(axis=1), released(noisy.astype(np.float64), std)
 
     def block_mean(
@@ -569,7 +568,7 @@ class BlockDoors(SmoothDoors):
         q = self._clipped(task, n_blocks, view, n_jobs, progress)
         exact = q.astype(np.int64).sum(axis=0)
         size = max(1, 2 * view.norm)
-        noisy, std = self.vector(name, exact, size, share, unit=float(view.grid.max()))
+        noisy, std = self._vector(name, exact, size, share, unit=float(view.grid.max()))
         steps = np.clip(noisy.astype(np.float64) / n_blocks, -view.half, view.half)
         return released(view.center + steps * view.grid, std / n_blocks * view.grid)
 
@@ -613,7 +612,7 @@ class BlockDoors(SmoothDoors):
         up_to = np.cumsum(counts, axis=1)
         # Twice the distance of n_blocks / 2 to the ranks of the cell's values.
         scores = np.maximum(np.maximum(2 * (up_to - counts) - n_blocks, n_blocks - 2 * up_to), 0)
-        chosen = self.choices(name, scores.astype(np.int64), 2, share)
+        chosen = self._choices(name, scores.astype(np.int64), 2, share)
         width = 2 * view.half * view.grid / n_cells
         value = view.center - view.half * view.grid + (chosen + 0.5) * width
         return released(value, np.full(view.n_dims, np.nan))

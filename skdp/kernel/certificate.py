@@ -42,6 +42,10 @@ class ReleaseRecord:
     delta : float, default=0.0
         What the release needs of it apart from other noise: the probability with which a
         publication of rows shows any one row, or that of Laplace noise of smooth scale.
+    query : str, default=""
+        Full name of the query's type, whose file holds its sensitivity and the proof.
+    reviewed : bool, default=True
+        Whether the query is of skdp; of another it is its author who says what it may move.
     """
 
     name: str
@@ -53,18 +57,21 @@ class ReleaseRecord:
     epsilon: float | None
     mu: float | None
     delta: float = 0.0
+    query: str = ""
+    reviewed: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain types; None for what is beyond floats (JSON has no inf).
 
-        The delta is left out where it is 0.
+        The delta is left out where it is 0, and `reviewed` where it is true.
         """
         plain = dict(vars(self))  # of plain types, all of them
         for name in ("sensitivity", "scale"):
             if not math.isfinite(plain[name]):
                 plain[name] = None
-        if self.delta == 0:
-            del plain["delta"]
+        for name, usual in (("delta", 0), ("query", ""), ("reviewed", True)):
+            if plain[name] == usual:
+                del plain[name]
         return plain
 
 
@@ -120,7 +127,7 @@ class PrivacyCertificate:
             + "".join(
                 f"<td>{html.escape(cell)}</td>"
                 for cell in (
-                    r.name,
+                    r.name if r.reviewed else f"{r.name} (unreviewed query {r.query})",
                     r.mechanism,
                     f"{r.sensitivity:.4g} ({r.norm})",
                     f"{r.scale:.4g}",

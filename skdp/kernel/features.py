@@ -24,10 +24,10 @@ from scipy.spatial.distance import cdist
 from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
 from skdp.kernel.containers import to_float
-from skdp.kernel.doors import Doors, released
+from skdp.kernel.doors import Doors
 from skdp.kernel.isolation import attempt
 from skdp.kernel.protect import SUM_BITS, Ball, Box, Floats, isqrt_up, power_of_two_grid
-from skdp.kernel.release import Release, Share
+from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import MAX_FEATURES, Rows
 
 __all__ = ["FeatureDoors", "KernelMap", "LinearImage"]
@@ -573,12 +573,12 @@ class FeatureDoors(Doors):
             second = ((isqrt_up(second) >> shift) + 1 + isqrt_up(len(exact))) ** 2
         n = float(self._rows._n)
         if self._replace:
-            noisy, std = self.scalars(name, exact, first, second, share, unit=step)
+            noisy, std = self._scalars(name, exact, first, second, share, unit=step)
         else:
             best = (first * step / 4) ** (1 / 3) if self.pure else (second * step**2 / 4) ** 0.25
             weight = max(1, math.ceil(best / step))
             both = np.concatenate([exact, np.array([weight * self._rows._n], dtype=object)])
-            noisy, std = self.scalars(
+            noisy, std = self._scalars(
                 name, both, first + weight, second + weight**2, share, unit=step
             )
             noisy, n = noisy[:-1], float(noisy[-1]) / weight
@@ -603,7 +603,7 @@ class FeatureDoors(Doors):
         ``exact_blocks`` it gets blocks; one that fails is tried again row by row. That is sound
         only for maps that give a row the same bits in every block: elementwise ufuncs do, BLAS
         does not. Every call must start from the same state: a map that remembers rows would let
-        one of them move the features of others. Guarantee: as `Session.mean`.
+        one of them move the features of others. Guarantee: as `Mean`.
 
         Parameters
         ----------

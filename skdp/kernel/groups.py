@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import statistics as stats
-from skdp.kernel.doors import Doors, released
+from skdp.kernel.doors import Doors
 from skdp.kernel.protect import Box, Floats, Projection, isqrt_up, norm_codes, power_of_two_grid
-from skdp.kernel.release import Release, Share
+from skdp.kernel.query import reviewed
+from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import Rows
 
 __all__ = ["ColumnBox", "GroupDoors", "Nearest", "Tree", "column_units", "round_to_norm"]
@@ -92,6 +93,7 @@ def round_to_norm(q: Floats, radius: int) -> Floats:
     return whole
 
 
+@reviewed
 class ColumnBox:
     """Rows clipped to a box and centred at its midpoint, every column in a unit of its own.
 
@@ -324,7 +326,7 @@ class GroupDoors(Doors):
         grid = np.where(unit > 0, np.maximum(unit * (radius / size), 2.0**-1000), 0.0)
         counts, sums = center_sums(self._rows, box, where, np.where(grid > 0, grid, math.inf), size)
         bounds = np.full(len(where), size, dtype=np.int64)
-        noisy_counts, count_std, noisy_sums, sum_std = self.joint(
+        noisy_counts, count_std, noisy_sums, sum_std = self._joint(
             name, counts, sums, bounds, share, count_share, unit=float(radius) / size
         )
         return (
@@ -344,7 +346,7 @@ class GroupDoors(Doors):
         one = 2 ** min(self._step_bits(self.level(share), box.n_dims), _TREE_BITS)
         exact = square_sums(self._rows, box, where, one)
         size = isqrt_up(box.n_dims * one**2)
-        noisy, std = self.vector(name, exact, size, share, unit=1 / one)
+        noisy, std = self._vector(name, exact, size, share, unit=1 / one)
         return released(noisy.astype(np.float64) / one, std / one)
 
     def norms_below(
@@ -364,7 +366,7 @@ class GroupDoors(Doors):
 
         (exact,) = stats.fold(self._rows, add, lambda: [np.zeros(_NORM_BINS + 1, dtype=np.int64)])
         size = stats.histogram_sensitivity(1, self.adjacency)
-        noisy, std = self.scalars(name, exact, size, size, share)
+        noisy, std = self._scalars(name, exact, size, size, share)
         return released(noisy, std)
 
     def tree(self, view: ColumnBox | Box | Projection, depth: int) -> Tree:
@@ -422,7 +424,7 @@ class Tree:
         ids = self._checked(nodes)
         size = stats.histogram_sensitivity(1, self._session.adjacency)
         exact = self._table.node_counts(ids)
-        noisy, std = self._session.scalars(name, exact, size, size, share)
+        noisy, std = self._session._scalars(name, exact, size, size, share)
         return released(noisy, std)
 
     def sums(
@@ -447,7 +449,7 @@ class Tree:
         ids = self._checked(leaves)
         centers, reach = stats.leaf_geometry(self._geometry, ids)
         weights = leaf_weights(reach, self._view.grid)
-        counts, count_std, image, image_std = self._session.joint(
+        counts, count_std, image, image_std = self._session._joint(
             name,
             self._table.node_counts(ids),
             leaf_image(self._table.node_sums(ids, centers), weights),

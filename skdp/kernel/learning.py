@@ -389,7 +389,7 @@ class BoundsDoors(QuantileDoors):
         if self._replace:
             return max(float(self._rows._n), 1.0)
         exact = np.array([self._rows._n], dtype=np.int64)
-        noisy, _ = self.scalars("count", exact, 1, 1, Fraction(1, 50 if self.pure else 100))
+        noisy, _ = self._scalars("count", exact, 1, 1, Fraction(1, 50 if self.pure else 100))
         return max(float(noisy[0]), 1.0)
 
     def _medians(
@@ -524,7 +524,7 @@ class BoundsDoors(QuantileDoors):
         """Release the counts of some columns; return them column by column, and their noise."""
         flat = np.concatenate([exact[j] for j in columns])
         size = stats.histogram_sensitivity(len(columns), self.adjacency)
-        noisy, std = self.scalars(name, flat, size, size, share)
+        noisy, std = self._scalars(name, flat, size, size, share)
         cuts = np.cumsum([exact[j].size for j in columns])[:-1]
         return [part.astype(np.float64) for part in np.split(noisy, cuts)], std
 
@@ -532,7 +532,7 @@ class BoundsDoors(QuantileDoors):
         """Release how many rows are outside, and say which columns' ends do not explain them."""
         d = box.low.size
         exact = outside_counts(self._rows, box.low, box.high)
-        noisy, std = self.scalars("rows outside", exact, d, d, share)
+        noisy, std = self._scalars("rows outside", exact, d, d, share)
         # Held against what is expected, not against the most that the counts allow: a group of
         # rows just beyond the end fits into the doubt of the counts, and its distance is unknown.
         excess = noisy.astype(np.float64) - box.expected.sum(axis=0)

@@ -100,7 +100,7 @@ def _symmetric(values: NDArray, upper: tuple[NDArray, NDArray], dims: int) -> ND
 class Mechanisms(Meter):
     """The noise of a session beside its meter; this class never sees a row either."""
 
-    def vector(
+    def _vector(
         self, name: str, exact: NDArray, sensitivity: int, share: Share, *, unit: float = 1.0
     ) -> tuple[NDArray, float]:
         """Release an integer vector with an L2 sensitivity: rounded Gaussian, or K-norm if pure.
@@ -130,7 +130,7 @@ class Mechanisms(Meter):
         self._record(name, "K-norm", "L2", size * unit, float(scale) * unit, fraction)
         return _lengthened(released, bits), float(scale) * math.sqrt(exact.size + 1) * 2.0**bits
 
-    def scalars(
+    def _scalars(
         self,
         name: str,
         exact: NDArray,
@@ -178,7 +178,7 @@ class Mechanisms(Meter):
         self._record(name, "rounded Gaussian", "L2", sensitivity * unit, sigma * unit, share)
         return released, sigma
 
-    def symmetric(
+    def _symmetric(
         self,
         name: str,
         exact: NDArray,
@@ -278,7 +278,7 @@ class Mechanisms(Meter):
         self._record(name, what, "upper-triangle L1", size * unit, float(scale) * unit, share)
         return released, calibration.laplace_std(float(scale))
 
-    def joint(
+    def _joint(
         self,
         name: str,
         counts: NDArray,
@@ -383,7 +383,7 @@ class Mechanisms(Meter):
         std = bounds.astype(np.float64) * float(t_sum) * math.sqrt(d + 1)
         return released[:, 0], calibration.laplace_std(float(t_count)), released[:, 1:], std
 
-    def choices(self, name: str, scores: NDArray, sensitivity: int, share: Share) -> NDArray:
+    def _choices(self, name: str, scores: NDArray, sensitivity: int, share: Share) -> NDArray:
         """Choose an index in each row of integer scores (lower is better), all under one share.
 
         Exponential mechanism, P(i) proportional to exp(-eta score_i), eta = epsilon_j / (2
@@ -421,7 +421,7 @@ class Mechanisms(Meter):
         self._record(name, "exponential mechanism", "score", sensitivity, float(1 / eta), fraction)
         return released
 
-    def publish(
+    def _publish(
         self,
         name: str,
         exact: NDArray,

@@ -25,6 +25,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skdp.kernel.query import reviewed
+
 __all__ = [
     "GRID_BITS",
     "NORM_BITS",
@@ -218,6 +220,7 @@ def _quarter_octaves(total: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_
     return code, near
 
 
+@reviewed
 class Box:
     """Rows clipped to a box and centred at its midpoint.
 
@@ -269,6 +272,7 @@ class Box:
         return np.rint(q, out=q)
 
 
+@reviewed
 class ScaledBox:
     """Rows clipped to a box and scaled to half width 1: |q_j| <= 2**bits for every coordinate.
 
@@ -313,6 +317,7 @@ class ScaledBox:
         return np.rint(q, out=q)
 
 
+@reviewed
 class Ball:
     """Rows minus a public centre, clipped to an L2 norm.
 
@@ -344,6 +349,7 @@ class Ball:
         return clip_to_norm(block - self.center, float(self.grid[0]), self.norm)
 
 
+@reviewed
 class Projection:
     """Rows of a view projected on released components, clipped to a box again.
 

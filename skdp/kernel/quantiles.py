@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.kernel import calibration, sampling
-from skdp.kernel.doors import Doors, released
+from skdp.kernel.doors import Doors
 from skdp.kernel.protect import Box, Floats
-from skdp.kernel.release import Release, Share, exact_fraction
+from skdp.kernel.release import Release, Share, exact_fraction, released
 from skdp.kernel.statistics import REPLACE_ONE
 from skdp.kernel.tape import current_tape
 
@@ -531,7 +531,7 @@ class QuantileDoors(Doors):
             for j, column in self._columns(lattices):
                 exact[j] = np.sort(column)[np.array(ranks) - 1]
         widths = [lattice.size - 1 for lattice in lattices]
-        noisy, std = self.scalars(
+        noisy, std = self._scalars(
             name, exact, max(1, m * sum(widths)), max(1, m * sum(w * w for w in widths)), share
         )
         values = np.empty((d, m))

@@ -6,7 +6,7 @@ of each private label. Rows with missing cells may be left out: what is released
 their number, is then protected as if rows were added or removed.
 
 Guarantee: every function of a row that is summed is bounded in integers and decided by that row
-alone; each door says its sensitivity. Proofs: kernel/README.md, "Statistical queries".
+alone; each query says its sensitivity. Proofs: kernel/README.md, "Statistical queries".
 
 References
 ----------
@@ -18,23 +18,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
 from skdp.kernel.blocks import LabelledRows, check_labels
-from skdp.kernel.containers import is_listed, to_float
-from skdp.kernel.doors import Doors, released
+from skdp.kernel.bounds import norm_from_octaves
+from skdp.kernel.containers import cut, is_listed, to_float
 from skdp.kernel.isolation import attempt
 from skdp.kernel.protect import SUM_BITS, Box, Floats, View, isqrt_up, power_of_two_grid
-from skdp.kernel.release import Release, Share
+from skdp.kernel.query import (
+    Choice,
+    Independent,
+    Measurement,
+    Noisy,
+    Query,
+    UserFunction,
+    reviewed,
+)
+from skdp.kernel.release import Release, Share, exact_fraction, released
 from skdp.kernel.rows import _NO_ROWS, Rows, _no_table, _numeric_container, _raise, check_rows
+from skdp.kernel.sums import mean_in, with_count
+from skdp.kernel.table import PrivateTable
 
-__all__ = ["MAX_CELLS", "QueryDoors", "check_labelled_table", "check_table"]
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
+__all__ = [
+    "MAX_CELLS",
+    "CellQuantile",
+    "EdgeHistogram",
+    "FunctionMean",
+    "LabelSums",
+    "NormBound",
+    "ScoreMean",
+    "check_labelled_table",
+    "check_table",
+    "sum_view",
+]
 
 MAX_CELLS = 2**20  # of a histogram: public, and every block of rows adds that many
 
@@ -126,6 +152,7 @@ def _as_columns(X: Any) -> tuple[Any, bool]:
 # --- views ------------------------------------------------------------------------------------
 
 
+@reviewed
 class AboutZero:
     """Rows clipped to a box that need not contain 0, in steps from 0: their sum needs no count.
 
@@ -155,12 +182,17 @@ class AboutZero:
         # Rounding ascends, so |q_j| <= half_j, which is rounded like a cell.
         return np.rint(q, out=q)
 
+    def at(self, bits: int) -> AboutZero:
+        """Return the view itself: it has the steps of sums already."""
+        return self
+
     def widths(self) -> list[int]:
         """Return by how many steps each coordinate may change, at most."""
         ends = [np.rint(end / self.grid) for end in (self.low, self.high)]
         return [int(b) - int(a) for a, b in zip(*ends, strict=True)]
 
 
+@reviewed
 class NonZero:
     """A view of which cells are not 0, through the view of a box from 0 to 1."""
 
@@ -169,11 +201,16 @@ class NonZero:
         self.n_dims, self.grid, self.center = base.n_dims, base.grid, base.center
         self.half, self.norm = base.half, base.norm
 
+    def at(self, bits: int) -> NonZero:
+        """Return the view itself: its base has the steps of sums already."""
+        return self
+
     def map(self, block: Floats) -> Floats:
         """Map float rows to the base's image of 0 and 1."""
         return self._base.map((block != 0.0).astype(np.float64))
 
 
+@reviewed
 class Total:
     """The sum of the coordinates of a view with one common grid, as one coordinate.
 
@@ -190,6 +227,10 @@ class Total:
         self.center = np.array([base.center.sum()])
         self.half = np.rint(np.array([float(bound)]) / self._shrink)
         self.norm = int(self.half[0])
+
+    def at(self, bits: int) -> Total:
+        """Return the view itself: its base has the steps of sums already."""
+        return self
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to one integer each."""
@@ -259,155 +300,254 @@ def _answer(query: Callable[[Floats], Any], row: Floats, restart: Callable[[int]
     return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
 
 
-# --- the doors ----------------------------------------------------------------------------------
+def sum_view(
+    low: ArrayLike,
+    high: ArrayLike,
+    n_features: int,
+    *,
+    nonzero: bool = False,
+    across: bool = False,
+    about_zero: bool = False,
+) -> View:
+    """Return the view of which `Sum` and `Mean` add up the rows, in steps as fine as sums need.
+
+    Parameters
+    ----------
+    low, high : array-like
+        Public bounds, scalars or one a feature.
+    n_features : int
+    nonzero : bool, default=False
+        Count 1 for a cell that is not 0, else 0; the bounds are not used.
+    across : bool, default=False
+        Add up the cells of a row, too: one number of known range a row.
+    about_zero : bool, default=False
+        Relative to 0 instead of the box's centre: a sum needs no count then.
+    """
+    if nonzero:
+        low, high = 0.0, 1.0
+    a, b = np.broadcast_to(low, n_features), np.broadcast_to(high, n_features)
+    view: Any = (
+        AboutZero(a, b, per_feature=not across)
+        if about_zero
+        else Box(a, b, per_feature=not across, bits=SUM_BITS)
+    )
+    if nonzero:
+        view = NonZero(view)
+    return Total(view) if across else view
 
 
-class QueryDoors(Doors):
-    """Doors that release sums of bounded functions of a row; see the module."""
+# --- the queries --------------------------------------------------------------------------------
 
-    def _query_box(
-        self, low: ArrayLike, high: ArrayLike, *, nonzero: bool, across: bool, about_zero: bool
-    ) -> View:
-        """Return the view that `clipped_sum` and `clipped_mean` add up."""
-        shape = (self.n_features,)
-        if nonzero:
-            low, high = 0.0, 1.0
-        a, b = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
-        view: Any = (
-            AboutZero(a, b, per_feature=not across)
-            if about_zero
-            else Box(a, b, per_feature=not across, bits=SUM_BITS)
-        )
-        if nonzero:
-            view = NonZero(view)
-        return Total(view) if across else view
 
-    def clipped_sum(
-        self,
-        low: ArrayLike,
-        high: ArrayLike,
-        share: Share = None,
-        *,
-        nonzero: bool = False,
-        across: bool = False,
-        name: str = "sum",
-    ) -> Release:
-        """Release the sum of the clipped rows, in user units.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class EdgeHistogram(Query):
+    """The numbers of rows in the cells of a grid of public edges, one array of edges a feature.
 
-        Guarantee: R: sum of x - centre at the box's diagonal, plus the public n times the centre.
-        A: sum of x at the norm of the box's furthest corner from 0. With `across`, of each row's
-        own total, which is one number of known range.
+    Guarantee: a row is in at most one cell. L1 1, squared L2 1 (A); 2 and 2 (R).
+    """
 
-        Parameters
-        ----------
-        low, high : array-like
-            Public bounds, scalars or one a feature.
-        share : float, default=None
-        nonzero : bool, default=False
-            Sum 1 for a cell that is not 0, else 0; the bounds are not used.
-        across : bool, default=False
-            Sum over the cells of a row too.
-        """
-        view = self._query_box(
-            low, high, nonzero=nonzero, across=across, about_zero=not self._replace
-        )
-        exact, n = stats.exact_sum(self._rows, view)
-        size = stats.sum_sensitivity(view, self.adjacency)
-        noisy, std = self.vector(name, exact, size, share, unit=float(view.grid.max()))
-        # The centre is 0 where n is private.
-        base = n * view.center if self._replace else view.center
-        return released(base + noisy.astype(np.float64) * view.grid, std * view.grid)
+    name: ClassVar[str] = "histogram"
+    edges: tuple[Floats, ...]
 
-    def clipped_mean(
-        self,
-        low: ArrayLike,
-        high: ArrayLike,
-        share: Share = None,
-        *,
-        across: bool = False,
-        name: str = "mean",
-    ) -> Release:
-        """Release the mean of the clipped rows, or of each row's own total (`across`).
+    def exact(self, table: PrivateTable) -> NDArray:
+        return cell_counts(table.rows, self.edges)
 
-        Guarantee: as `Session.mean`. The standard error has the noise of a private n in it.
-        """
-        view = self._query_box(low, high, nonzero=False, across=across, about_zero=False)
-        exact, n = stats.exact_sum(self._rows, view)
-        return self._mean_with_error(name, view, exact, n, max(1, view.norm // 3), share)
+    def sensitivity(self, relation: str) -> Independent:
+        size = stats.histogram_sensitivity(1, relation)
+        return Independent(size, size)
 
-    def _mean_with_error(
-        self, name: str, view: View, exact: NDArray, n: int, weight: int, share: Share
-    ) -> Release:
-        """Release a mean; its standard error (first order) counts the noise of a private n too."""
-        mean = self._mean_of(name, view, exact, n, weight, share)
-        if self._replace:
-            return mean
-        moved = (mean.value - view.center) / view.grid / weight
-        return released(mean.value, mean.std * np.sqrt(1.0 + moved**2))
+    def decoded(self, noisy: Noisy) -> Release:
+        shape = [edge.size - 1 for edge in self.edges]
+        return released(noisy.values.reshape(shape), noisy.std)
 
-    def statistical_query(
-        self, query: Callable[[Floats], Any], share: Share = None, *, name: str = "query"
-    ) -> Release:
-        """Release the mean over the rows of a user's g(row) in [0, 1].
 
-        The callable gets one row as a new float64 array; a result outside of [0, 1] is clipped, an
-        exception or anything but a finite number counts as 0. It must not pass anything from one
-        row to another. Guarantee: the sum moves by at most 1 (A and R); as `clipped_mean` of a box
-        from 0 to 1.
-        """
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LabelSums(Query):
+    """The sum of the clipped rows of each label, (n_labels, d); rows from `check_labelled_table`.
+
+    Labels are private: a row may change it with its values. Guarantee: `label_sensitivities`.
+    Pure: Laplace or K-norm noise, whichever is less.
+    """
+
+    name: ClassVar[str] = "label sums"
+    low: Floats
+    high: Floats
+    n_labels: int
+
+    @property
+    def _view(self) -> AboutZero:
+        return AboutZero(self.low, self.high, per_feature=True)
+
+    @property
+    def unit(self) -> float:
+        return float(self._view.grid.max())
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        return label_sums(table.rows, self._view, self.n_labels)
+
+    def sensitivity(self, relation: str) -> Independent:
+        return Independent(*label_sensitivities(self._view, relation), or_spherical=True)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        grid = self._view.grid
+        error = np.broadcast_to(noisy.std * grid, noisy.values.shape)
+        return released(noisy.values.astype(np.float64) * grid, error)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class NormBound(Query):
+    """A bound on ||x - center|| that most rows keep, from a histogram of their norms; positive.
+
+    Guarantee: a row is in one power-of-2**(1/4) bin. L1 1, L2 1 (A), 2 and sqrt(2) (R).
+    """
+
+    name: ClassVar[str] = "octaves of the norm"
+    center: Floats
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        return stats.norm_histogram(table.rows, self.center)
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = stats.histogram_sensitivity(1, relation)
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> float:
+        return norm_from_octaves(noisy.values, noisy.std, stats.NORM_CODES[0])
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class CellQuantile(Choice):
+    """The q-quantile of every feature, as the midpoint of one of n_cells equal cells of its box.
+
+    The score of a cell is the distance of q n to the interval [rows below, rows below or in it], in
+    integers times q's denominator: a value that many rows share is as good a quantile as its rank
+    allows. Guarantee: the score moves by at most max(q, 1 - q) (A), 1 (R).
+    """
+
+    name: ClassVar[str] = "quantile"
+    view: Box
+    q: float
+    n_cells: int = 4096
+
+    def scores(self, table: PrivateTable) -> NDArray:
+        level = exact_fraction(self.q)
+        a, b = level.numerator, level.denominator
+        cells = stats.grid_histograms(table.rows, self.view, self.n_cells)
+        n = table.n
+        wide = cells.astype(object) if b * n >= 2**60 else cells
+        up_to = np.cumsum(wide, axis=1)
+        return np.maximum(np.maximum(b * (up_to - wide) - a * n, a * n - b * up_to), 0)
+
+    def sensitivity(self, relation: str) -> int:
+        level = exact_fraction(self.q)
+        widest = Fraction(1) if relation == stats.REPLACE_ONE else max(level, 1 - level)
+        return int(level.denominator * widest)
+
+    def decoded(self, chosen: NDArray) -> Release:
+        view = self.view
+        width = 2 * view.half * view.grid / self.n_cells
+        value = view.center - view.half * view.grid + (chosen + 0.5) * width
+        return released(value, np.full(view.n_dims, np.nan))
+
+
+# --- means of a user's function of one row ------------------------------------------------------
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class FunctionMean(Measurement):
+    """The mean over the rows of a user's g(row) in [0, 1].
+
+    The callable gets one row as a new float64 array; a result outside of [0, 1] is clipped, an
+    exception or anything but a finite number counts as 0. It must not pass anything from one row to
+    another. Guarantee: the sum moves by at most 1 (A and R); as `Mean` of a box from 0 to 1.
+    """
+
+    name: ClassVar[str] = "query"
+    function: UserFunction
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
         view = Box([0.0], [1.0], bits=SUM_BITS)
         total = 0
-        self._check_share(share, name)
-        with self._foreign(), sampling.lent_generators() as restart:
-            for block in self._rows.blocks():
+        with core.user_code(share, name) as restart:
+            for block in core._rows.blocks():
                 # A subclass or a view would let the callable reach the other rows.
-                values = [_answer(query, np.array(row), restart) for row in block]
+                values = [_answer(self.function.call, np.array(row), restart) for row in block]
                 total += int(view.map(np.array(values)[:, None]).sum())
-        exact = np.array([total], dtype=np.int64)
-        weight = max(1, view.norm // 2)
-        mean = self._mean_with_error(name, view, exact, self._rows._n, weight, share)
-        return released(mean.value[0], float(np.asarray(mean.std)[0]))
+        return _mean_of_total(core, name, view, total, share, count_error=True)
 
-    def edge_histogram(
-        self, edges: Sequence[Floats], share: Share = None, *, name: str = "histogram"
-    ) -> Release:
-        """Release the numbers of rows in the cells of a grid of public edges, one array a feature.
 
-        Guarantee: a row is in at most one cell. L1 1, squared L2 1 (A); 2 and 2 (R).
-        """
-        exact = cell_counts(self._rows, edges)
-        size = stats.histogram_sensitivity(1, self.adjacency)
-        noisy, std = self.scalars(name, exact, size, size, share)
-        return released(noisy.reshape([edge.size - 1 for edge in edges]), std)
+@reviewed
+@dataclass(frozen=True, eq=False)
+class ScoreMean(Measurement):
+    """The mean over the rows of a user's score of one row, clipped to [low, high].
 
-    def label_sums(
-        self,
-        low: ArrayLike,
-        high: ArrayLike,
-        n_labels: int,
-        share: Share = None,
-        *,
-        name: str = "label sums",
-    ) -> Release:
-        """Release the sum of the clipped rows of each label; rows from `check_labelled_table`.
+    The callable gets one row at a time (X and y slices of length one); its exceptions and
+    non-finite results become `low`. With ``exact_blocks`` it gets blocks, and must give each row
+    the same bits in every block (elementwise ufuncs and ``accumulate`` do; BLAS does not, and a row
+    that makes a block fail would change the last bits of its neighbours). Guarantee: as `Mean` of a
+    one-dimensional box.
+    """
 
-        Labels are private: a row may change it with its values. Guarantee: `label_sensitivities`.
-        Pure: Laplace or K-norm noise, whichever is less.
+    name: ClassVar[str] = "score"
+    function: UserFunction
+    low: float
+    high: float
+    exact_blocks: bool = False
 
-        Returns
-        -------
-        release : Release, value of shape (n_labels, n_features)
-        """
-        shape = (self.n_features,)
-        view = AboutZero(
-            np.broadcast_to(low, shape), np.broadcast_to(high, shape), per_feature=True
-        )
-        exact = label_sums(self._rows, view, n_labels)
-        l1, l2_squared = label_sensitivities(view, self.adjacency)
-        unit, norm = float(view.grid.max()), isqrt_up(l2_squared)
-        if self.pure and math.sqrt(2) * l1 >= math.sqrt(exact.size + 1) * norm:
-            noisy, std = self.vector(name, exact, norm, share, unit=unit)
-        else:
-            noisy, std = self.scalars(name, exact, l1, l2_squared, share, unit=unit)
-        error = np.broadcast_to(std * view.grid, exact.shape)
-        return released(noisy.astype(np.float64) * view.grid, error)
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        view = Box([self.low], [self.high], bits=SUM_BITS)
+        step = 4096 if self.exact_blocks else 1
+        total = 0
+        with core.user_code(share, name) as restart:
+            for X, y in core._rows.slices(step):
+                values = _row_scores(self.function.call, X, y, self.low, restart)
+                total += int(view.map(np.clip(values, self.low, self.high)[:, None]).sum())
+        mean = _mean_of_total(core, name, view, total, share)
+        return released(np.clip(mean.value, self.low, self.high), mean.std)
+
+
+def _mean_of_total(
+    core: Doors, name: str, view: Box, total: int, share: Share, *, count_error: bool = False
+) -> Release:
+    """Release a mean in one dimension from the exact sum of a view's rows."""
+    weight = max(1, view.norm // 2)
+    exact = with_count(np.array([total], dtype=np.int64), core._private, weight)
+    size = stats.sum_sensitivity(view, core.adjacency, weight=weight)
+    terms = core.terms(share)
+    values, std = core._vector(name, exact, size, share, unit=float(view.grid.max()))
+    noisy = Noisy(values, std, terms)
+    value, error = mean_in(view, noisy, weight, count_error=count_error)
+    return released(value[0], float(error[0]))
+
+
+def _row_scores(
+    score: Callable[[Any, Any], ArrayLike],
+    X: Any,
+    y: Any,
+    default: float,
+    restart: Callable[[int], None],
+) -> Floats:
+    """Apply the user's callable; exceptions and non-finite values become the public default."""
+    length = X.shape[0]
+    values = attempt(
+        lambda: np.asarray(score(X, y), dtype=np.float64).reshape(length), None, restart
+    )
+    if values is None:
+        if length > 1:
+            # One bad row must not decide for the others: ask for each row alone.
+            one = [_one(X, y, i) for i in range(length)]
+            parts = [_row_scores(score, *pair, default, restart) for pair in one]
+            return np.concatenate(parts)
+        return np.array([default])
+    bounded: Floats = np.where(np.isfinite(values), values, default)
+    return bounded
+
+
+def _one(X: Any, y: Any, i: int) -> tuple[Any, Any]:
+    """Return row i of a slice, as a slice of length one."""
+    return cut(X, i, i + 1), None if y is None else cut(y, i, i + 1)

@@ -24,6 +24,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
@@ -49,7 +50,7 @@ from skdp.kernel.protect import Floats
 from skdp.kernel.rows import Rows
 from skdp.kernel.tape import Entry, Opened, current_tape
 
-__all__ = ["Meter", "Release"]
+__all__ = ["Meter", "Release", "asked", "released"]
 
 Share = float | Fraction | None
 
@@ -82,6 +83,27 @@ class Release:
 
     value: Floats
     std: Any
+
+
+def released(value: NDArray | float, std: Any) -> Release:
+    """Freeze a released array."""
+    array = np.array(value, dtype=np.float64)
+    array.setflags(write=False)
+    return Release(array, std)
+
+
+# The query that is being answered: its type by full name, and whether skdp has it.
+_ASKED: ContextVar[tuple[str, bool]] = ContextVar("skdp_query", default=("", True))
+
+
+@contextlib.contextmanager
+def asked(query: str, *, reviewed: bool) -> Iterator[None]:
+    """Name the query to which the releases of this block belong, for the certificate."""
+    token = _ASKED.set((query, reviewed))
+    try:
+        yield
+    finally:
+        _ASKED.reset(token)
 
 
 class Meter:
@@ -349,6 +371,7 @@ class Meter:
     ) -> None:
         """Write a release into the certificate; without a share it has a delta of its own only."""
         level = self.level(share) if share else 0.0
+        query, is_reviewed = _ASKED.get()
         self._records.append(
             ReleaseRecord(
                 name=name,
@@ -360,6 +383,8 @@ class Meter:
                 epsilon=level if self.mu is None else None,
                 mu=None if self.mu is None else level,
                 delta=delta,
+                query=query,
+                reviewed=is_reviewed,
             )
         )
 

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.kernel import sampling
-from skdp.kernel.doors import Doors, released
+from skdp.kernel.doors import Doors
 from skdp.kernel.protect import Box, Floats
-from skdp.kernel.release import Release, Share, exact_fraction
+from skdp.kernel.release import Release, Share, exact_fraction, released
 from skdp.kernel.sampling.exact import exp_bracket
 from skdp.kernel.tape import current_tape
 
@@ -254,7 +254,7 @@ class SampleDoors(Doors):
         """
         n, size, ratio, positions = self._sampler(size, rate)
         filler = np.broadcast_to(np.asarray(dummy, dtype=np.float64), (self.n_features,))
-        shown = self.publish(
+        shown = self._publish(
             name,
             self._on_tape(lambda: self._gathered(np.arange(n), filler)),
             rows_changed,

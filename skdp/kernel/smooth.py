@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from skdp.budget.amounts import round_up
 from skdp.kernel import calibration, sampling
-from skdp.kernel.doors import Doors, released
+from skdp.kernel.doors import Doors
 from skdp.kernel.order import (
     log_smooth_add,
     log_smooth_median_add,
@@ -35,7 +35,7 @@ from skdp.kernel.order import (
     rank_of,
 )
 from skdp.kernel.protect import Box, Projection
-from skdp.kernel.release import Release, Share, exact_fraction
+from skdp.kernel.release import Release, Share, exact_fraction, released
 from skdp.kernel.rows import Rows
 from skdp.kernel.sampling.exact import as_order, exp_bracket
 from skdp.kernel.spanning import check_graph, log_smooth_spanning_cost, spanning_cost

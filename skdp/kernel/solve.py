@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from skdp.kernel import statistics as stats
-from skdp.kernel.doors import Doors, released
+from skdp.kernel.doors import Doors
 from skdp.kernel.protect import Floats, View, isqrt_up, power_of_two_grid
-from skdp.kernel.release import Release, Share
+from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import Rows
 
 __all__ = ["SolveDoors", "UnitBall", "minimiser", "minimiser_sensitivity"]
@@ -356,5 +356,5 @@ class SolveDoors(Doors):
         k, bits = minimiser(
             self._rows, Rows(public), ball, public_weight=public_weight, alpha=alpha, tau=tau
         )
-        noisy, std = self.vector(name, _on_grid(k, bits, grid), steps, share, unit=grid)
+        noisy, std = self._vector(name, _on_grid(k, bits, grid), steps, share, unit=grid)
         return released(noisy.astype(np.float64) * grid, std * grid)

@@ -137,18 +137,12 @@ def exact_moments(rows: Rows, view: ScaledBox) -> tuple[NDArray, int, int]:
     return total, scale, rows._n
 
 
-def sum_sensitivity(view: View, adjacency: str, *, l1: bool = False, weight: int = 0) -> int:
-    """Return the sensitivity of (weight * n, sum of q) in L2 (or L1), in steps, rounded up.
+def sum_sensitivity(view: View, adjacency: str, *, weight: int = 0) -> int:
+    """Return the sensitivity of (weight * n, sum of q) in L2, in steps, rounded up.
 
-    A: sqrt(weight**2 + norm**2), or weight + sum half. R: the count does not move; 2 norm, or
-    2 sum half (attained between opposite corners of a box; an upper bound for a ball). At least 1,
-    so that the noise of a box without width has a scale.
+    A: sqrt(weight**2 + norm**2). R: the count does not move; 2 norm (attained between opposite
+    corners of a box). At least 1, so that the noise of a box without width has a scale.
     """
-    if l1:
-        radius = int(view.half.sum())
-        # For a ball sqrt(d) * norm is smaller than the sum of its half widths.
-        radius = min(radius, isqrt_up(view.n_dims * view.norm**2))
-        return max(1, 2 * radius if adjacency == REPLACE_ONE else weight + radius)
     if adjacency == REPLACE_ONE:
         return max(1, 2 * view.norm)
     return max(1, isqrt_up(weight**2 + view.norm**2))

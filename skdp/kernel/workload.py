@@ -23,8 +23,8 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import calibration
 from skdp.kernel import statistics as stats
 from skdp.kernel.coding import CodedRows
-from skdp.kernel.doors import Doors, released
-from skdp.kernel.release import Release, Share
+from skdp.kernel.doors import Doors
+from skdp.kernel.release import Release, Share, released
 
 __all__ = [
     "MAX_TABLE",
@@ -450,7 +450,7 @@ class WorkloadDoors(Doors):
         """
         work = self._own(held).workload
         l1, l2 = work.sensitivities(self.adjacency)
-        noisy, std = self.scalars(name, held._answers, l1, l2, share, unit=1 / work.one)
+        noisy, std = self._scalars(name, held._answers, l1, l2, share, unit=1 / work.one)
         return released(noisy.astype(np.float64) / work.one, std / work.one)
 
     def marginal(
@@ -471,7 +471,7 @@ class WorkloadDoors(Doors):
             raise PrivacyLeakError(f"a table of {math.prod(shape)} cells is too large to release")
         (exact,) = exact_marginals(rows, [tuple(attributes)]).values()
         size = stats.histogram_sensitivity(1, self.adjacency)
-        noisy, std = self.scalars(name, exact, size, size, share)
+        noisy, std = self._scalars(name, exact, size, size, share)
         return released(noisy.astype(np.float64).reshape(shape), std)
 
     def measure(
@@ -480,7 +480,7 @@ class WorkloadDoors(Doors):
         """Release one answer: the sum of q over the rows. Guarantee: sensitivity 1 (A and R)."""
         one = self._own(held).workload.one
         exact = held._answers[[query]]
-        noisy, std = self.scalars(name, exact, one, one * one, share, unit=1 / one)
+        noisy, std = self._scalars(name, exact, one, one * one, share, unit=1 / one)
         return released(float(noisy[0]) / one, std / one)
 
     def worst_query(
@@ -505,7 +505,7 @@ class WorkloadDoors(Doors):
         public = np.rint(np.asarray(answers, dtype=np.float64) * work.one)
         public = np.clip(np.nan_to_num(public), -(2.0**61), 2.0**61).astype(np.int64)
         scores = -np.abs(held._answers - public)
-        return int(self.choices(name, scores[None, :], work.one, share)[0])
+        return int(self._choices(name, scores[None, :], work.one, share)[0])
 
     def worst_marginal(
         self,
@@ -539,7 +539,7 @@ class WorkloadDoors(Doors):
         public = _public_integers(penalties)
         scores = public - np.array(distances, dtype=np.int64)
         size = stats.histogram_sensitivity(1, self.adjacency)
-        return int(self.choices(name, scores[None, :], size, share)[0])
+        return int(self._choices(name, scores[None, :], size, share)[0])
 
 
 def _public_integers(values: ArrayLike) -> NDArray[np.int64]:

@@ -265,9 +265,10 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
             # Seeded scores that differ in nothing but the bounds must not share noise either.
             context=f"{(low, high)!r} {public_key(estimator, fitted=True)}" if seeded else "",
         ) as session:
-            release = session.mean_score(
-                score, low, high, exact_blocks=_exact_blocks(metric, estimator), name=metric
+            mean = kernel.ScoreMean(
+                kernel.UserFunction(score), low, high, _exact_blocks(metric, estimator)
             )
+            release = session.answer(mean, name=metric)
         return float(release.value)
 
 

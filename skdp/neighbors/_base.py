@@ -118,7 +118,7 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
             return float(session.n_rows)
         if session.learned is not None:
             return session.learned.n  # released there
-        return max(1.0, float(session.count(COUNT_SHARE).value))
+        return max(1.0, float(session.row_count(COUNT_SHARE).value))
 
     def _like(
         self, n_samples: int, n_features: int | None, like: Any

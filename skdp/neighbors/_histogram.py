@@ -236,7 +236,7 @@ class DPHistogramDensity(BoxDensity):
                 std = kernel.cells_noise(session.level(), session.adjacency, pure=session.pure)[0]
                 each = [auto_bins(n, session.n_features, std)] * session.n_features
             edges = _all_edges(each, bounds)
-        release = session.edge_histogram(edges)
+        release = session.answer(kernel.EdgeHistogram(tuple(edges)))
         counts = release.value
         if n is None:
             n = max(1.0, float(counts.sum()))

@@ -285,7 +285,9 @@ class DPKernelDensity(BoxDensity):
         level = session.level()
         plan = self._planned(self.bounds_, bandwidth, n, level, pure=pure, replace=replace)
         if plan.map is None or plan.matrix is None:
-            release = session.edge_histogram(plan.lattice.edges(), name="cells")
+            release = session.answer(
+                kernel.EdgeHistogram(tuple(plan.lattice.edges())), name="cells"
+            )
             mean, std = release.value.ravel() / n, float(np.max(release.std)) / n
         else:
             release, count = session.kernel_mean(plan.map, plan.matrix)

@@ -92,7 +92,7 @@ def _counted(
         if stated is None:
             low, high = _apart(each, low, high)
         edges = _grid(each, low, high)
-        release = session.edge_histogram(edges)
+        release = session.answer(kernel.EdgeHistogram(tuple(edges)))
         privacy = session.certificate()
     return result(release.value, release.std, privacy, flat=False), edges
 
@@ -403,7 +403,7 @@ def subset_sums(
     )
     public = (known.tolist(), order.tolist())
     with call.bounded(rows, bounds, public) as (session, low, high):
-        release = session.label_sums(low, high, len(known))
+        release = session.answer(kernel.LabelSums(low, high, len(known)))
         privacy = session.certificate()
     error = release.std
     if session.learned is not None:  # any label may have all the rows that are clipped

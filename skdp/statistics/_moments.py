@@ -42,7 +42,7 @@ def _variance(
     """Return variances, their standard errors, the certificate, whether X is flat, the bounds."""
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
-        first, second, n = session.moments(session.box(low, high, per_feature=True))
+        first, second, n = session.answer(kernel.Moments(low, high))
         replace = session.adjacency == "replace_one"
         privacy = session.certificate()
     _, error = moment_errors(first.value, second.value, float(np.max(first.std)), replace=replace)
@@ -287,7 +287,7 @@ def _moments(call: Call, X: ArrayLike, bounds: Any, ddof: int) -> _Moments:
     """Release the second moment of the clipped columns."""
     rows, _ = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
-        gram = session.gram(kernel.ScaledBox(low, high))
+        gram = session.answer(kernel.SecondMoment(kernel.ScaledBox(low, high)))
         privacy = session.certificate()
     half = high / 2 - low / 2
     found = covariance_of(gram, half, privacy)

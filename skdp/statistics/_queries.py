@@ -108,7 +108,7 @@ class QuerySession:
                     f"share must leave the query a level of at least {SMALLEST_LEVEL:g}, got "
                     f"share={float(part):g} of epsilon={session.epsilon:g}"
                 )
-            release = session.statistical_query(query, part)
+            release = session.answer(kernel.FunctionMean(kernel.UserFunction(query)), part)
             return result(release.value, release.std, session.certificate(), flat=False)
 
     def close(self) -> None:

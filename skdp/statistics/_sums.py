@@ -83,7 +83,7 @@ def count(
         with free:
             return result(free.n_rows, 0.0, call.nothing_released(), flat=False)
     with call.opened(rows, ()) as session:
-        release = session.count()
+        release = session.row_count()
         return result(release.value, release.std, session.certificate(), flat=False)
 
 
@@ -149,9 +149,32 @@ def count_nonzero(
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
     with call.opened(rows, (across,)) as session:
-        release = session.clipped_sum(0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
+        release = _sum(session, 0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
         privacy = session.certificate()
     return result(release.value, release.std, privacy, flat=flat or across)
+
+
+def _sum(
+    session: kernel.Session,
+    low: Floats | float,
+    high: Floats | float,
+    *,
+    across: bool,
+    nonzero: bool = False,
+    name: str = "sum",
+) -> kernel.Release:
+    """Release the sum of the clipped rows.
+
+    Where the number of rows is public, of what rows differ from the middle of their bounds, which
+    is less; its share of the sum is public.
+    """
+    replace = session.adjacency == "replace_one"
+    view = kernel.sum_view(
+        low, high, session.n_features, nonzero=nonzero, across=across, about_zero=not replace
+    )
+    found: kernel.Release = session.answer(kernel.Sum(view), name=name)
+    base = session.n_rows * view.center if replace else view.center
+    return kernel.released(base + found.value, found.std)
 
 
 def _with_clipping(
@@ -236,7 +259,7 @@ def sum(  # noqa: A001  as numpy's
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high):
-        release = session.clipped_sum(low, high, across=across)
+        release = _sum(session, low, high, across=across)
         std = _with_clipping(release.std, session, across=across)
         privacy = session.certificate()
     return result(
@@ -314,7 +337,8 @@ def mean(
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high):
-        release = session.clipped_mean(low, high, across=across)
+        view = kernel.sum_view(low, high, rows.n_features, across=across)
+        release = session.answer(kernel.Mean(view, count_error=True))
         std = _with_clipping(release.std, session, across=across, mean=True)
         privacy = session.certificate()
     cells = rows.n_features if across else 1

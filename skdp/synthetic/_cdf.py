@@ -240,7 +240,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
                 n = 0.0
                 if self._counts():
                     # Free and exact where the number of rows is public.
-                    n = float(session.count(COUNT_SHARE).value)
+                    n = float(session.row_count(COUNT_SHARE).value)
                 if grid is not None:
                     self.grid_ = np.repeat(grid[:, None], d, axis=1)
                 else:

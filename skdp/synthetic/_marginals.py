@@ -112,7 +112,7 @@ class _Rounds:
         if self.replace:
             return float(max(self.session.n_rows, 1))
         self.spent += COUNT
-        return max(1.0, float(self.session.count(COUNT).value))
+        return max(1.0, float(self.session.row_count(COUNT).value))
 
     def noise(self, share: Fraction) -> float:
         """Return the mean absolute noise of a table's cell."""

@@ -242,7 +242,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
             rows = self._open_coded(X)
             with self._session(rows) as session:
                 spent = Fraction(0) if self._public_n else COUNT_SHARE
-                self.n_samples_ = max(float(session.count(spent or None).value), 1.0)
+                self.n_samples_ = max(float(session.row_count(spent or None).value), 1.0)
                 plan = self._plan(work, self.n_samples_)
                 rounds = _Rounds(session, plan, self.n_samples_, (1 - spent) / plan.n_rounds)
                 self.measured_ = rounds.run()

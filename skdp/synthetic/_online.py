@@ -237,7 +237,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             rows = self._open_coded(X)
             session = self._session(rows)
             try:
-                self.n_samples_ = max(float(session.count(plan.counting or None).value), 1.0)
+                self.n_samples_ = max(float(session.row_count(plan.counting or None).value), 1.0)
                 plan = self._plan(domain, self.n_samples_)
                 comparisons = session.above_threshold(
                     THRESHOLD * plan.alpha * self.n_samples_,

@@ -68,7 +68,9 @@ class Toy(TransformerMixin, PrivateMixin, BaseEstimator):
             rows = self._open(X)
             low, high = check_bounds(self.bounds, rows.n_features)
             with self._session(rows) as session:
-                self.mean_ = session.mean(session.box(low, high), self._share(X)).value
+                self.mean_ = session.answer(
+                    kernel.Mean(session.box(low, high)), self._share(X)
+                ).value
                 self.privacy_ = session.certificate()
         return self
 
@@ -111,7 +113,7 @@ class ToyRatio(PrivateMixin, BaseEstimator):
             validate_data(self, X, skip_check_array=True)
             self.low_, self.high_ = check_bounds(self.bounds, rows.n_features)
             with self._session(rows) as session:
-                self.mean_ = session.mean(self._view(session)).value
+                self.mean_ = session.answer(kernel.Mean(self._view(session))).value
                 self.privacy_ = session.certificate()
             self.public_mean_ = np.clip(public, self.low_, self.high_).mean(axis=0)
         return self

@@ -206,12 +206,12 @@ MUTANTS = (
     _m(
         "sums are divided by the exact number of rows", "kernel.doors",
         "max(1.0, float(noisy[-1]) / weight)", "max(1.0, float(n))",
-        f"{REPLAY}[toy-0.0-add_or_remove_one]", f"{MANY}[standard_scaler-add_or_remove_one]",
+        f"{REPLAY}[kernel_density_stated-0.0-add_or_remove_one]",
     ),
     _m(
-        "an exact count where it is private", "kernel.session",
-        "        return released(float(noisy[0]), std)\n\n    def sum(",
-        "        return released(float(exact[0]), std)\n\n    def sum(",
+        "an exact count where it is private", "kernel.doors",
+        "        if self._replace:\n            return released(float(self._rows._n), 0.0)\n",
+        "        if True:\n            return released(float(self._rows._n), 0.0)\n",
         f"{REPLAY}[pca-0.0-add_or_remove_one]",
     ),
     _m(
@@ -237,12 +237,6 @@ MUTANTS = (
         f"{ATTAINED}[sum of a box-0.0-replace_one]", f"{WORST}[toy-0.0-replace_one]",
     ),
     _m(
-        "an L1 sensitivity is that of one row", "kernel.statistics",
-        "return max(1, 2 * radius if adjacency == REPLACE_ONE else weight + radius)",
-        "return max(1, radius)",
-        f"{ATTAINED}[sum of a box, L1-0.0-replace_one]",
-    ),
-    _m(
         "moments move half as far", "kernel.statistics",
         "return isqrt_up(4 * n_dims * scale**2)", "return isqrt_up(n_dims * scale**2)",
         f"{ATTAINED}[moments-0.0-replace_one]",
@@ -250,7 +244,7 @@ MUTANTS = (
     _m(
         "a replaced row changes one bin", "kernel.statistics",
         "return 2 * parts if adjacency == REPLACE_ONE else parts", "return parts",
-        f"{ATTAINED}[histogram-0.0-replace_one]", f"{ATTAINED}[tree counts-0.0-replace_one]",
+        f"{ATTAINED}[edge histogram-0.0-replace_one]", f"{ATTAINED}[tree counts-0.0-replace_one]",
     ),
     _m(
         "a replaced row moves the Gram matrix once", "kernel.statistics",
@@ -292,9 +286,9 @@ MUTANTS = (
     _m(
         "a box does not clip", "kernel.protect",
         "        np.clip(q, -self.half, self.half, out=q)\n        return np.rint(q, out=q)\n\n\n"
-        "class ScaledBox",
+        "@reviewed\nclass ScaledBox",
         "        np.clip(q, -(2.0**40), 2.0**40, out=q)\n        return np.rint(q, out=q)\n\n\n"
-        "class ScaledBox",
+        "@reviewed\nclass ScaledBox",
         f"{WORST}[toy-0.0-replace_one]",
     ),
     _m(

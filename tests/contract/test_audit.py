@@ -21,7 +21,7 @@ from estimators import Called, Door, Toy, _budget, two_samples
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import PolynomialFeatures
 
-from skdp import statistics
+from skdp import kernel, statistics
 from skdp.audit import AuditResult, audit
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
@@ -132,7 +132,7 @@ LLOYD = {"algorithm": "lloyd", "max_iter": 1, **BOX}
 
 def beyond(s):
     """Return 1 if a private median lies above 0.9."""
-    return float(s.quantile(s.box(-1.0, 1.0), 0.5, n_cells=64).value[0] > 0.9)
+    return float(s.answer(kernel.CellQuantile(s.box(-1.0, 1.0), 0.5, 64)).value[0] > 0.9)
 
 
 # Half of the rows on each side of 0.9: the median's cell is above or below, at the odds exp(±).

@@ -36,30 +36,30 @@ def chosen(s, others=12):
     """Choose among one candidate and others; a row makes it better by one, and these worse."""
     here = row(s)
     scores = np.array([[1 - here] + [here] * others])
-    return float(s.choices("choice", scores, 1, None)[0] == 0)
+    return float(s._choices("choice", scores, 1, None)[0] == 0)
 
 
 def of_matrix(noise, size=1000):
     def ask(s):
         exact = np.array([[row(s) * size]])
-        return float(s.symmetric("matrix", exact, lambda _: size, None, noise)[0][0, 0])
+        return float(s._symmetric("matrix", exact, lambda _: size, None, noise)[0][0, 0])
 
     return ask
 
 
 def of_scalar(s, size=1000):
-    return float(s.scalars("number", np.array([row(s) * size]), size, size**2, None)[0][0])
+    return float(s._scalars("number", np.array([row(s) * size]), size, size**2, None)[0][0])
 
 
 def of_vector(s, size=1000):
-    return float(s.vector("number", np.array([row(s) * size]), size, None)[0][0])
+    return float(s._vector("number", np.array([row(s) * size]), size, None)[0][0])
 
 
 def of_groups(s, size=1000):
     """Return which of two groups' counts and sums say that the row is there."""
     here = row(s)
     counts, sums = np.array([here, 1 - here]), np.array([[here * size], [(1 - here) * size]])
-    counts, _, sums, _ = s.joint("groups", counts, sums, np.array([size, size]), None, 0.5)
+    counts, _, sums, _ = s._joint("groups", counts, sums, np.array([size, size]), None, 0.5)
     near = s.epsilon / 4  # half of it for two groups, half of that for counts
     if not s.pure:
         return float(counts[0] - counts[1] + (sums[0, 0] - sums[1, 0]) / size)

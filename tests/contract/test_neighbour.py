@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from skdp import kernel
 from skdp.audit import neighbour_check
 from skdp.budget import PrivacyBudget
+from skdp.kernel import doors as kernel_doors
 from skdp.kernel import groups, protect, session, statistics
 from skdp.kernel.blocks import BlockDoors
 from skdp.kernel.learning import BoundsDoors
 from skdp.kernel.quantiles import QuantileDoors
-from skdp.kernel.queries import QueryDoors
+from skdp.kernel.query import Choice, Measurement, Query, reviewed_types
 from skdp.kernel.small_tables import SmallTableDoors
 from skdp.kernel.smooth import SmoothDoors
 from skdp.kernel.sparse_vector import SparseVectorDoors
@@ -153,7 +154,7 @@ def box(s):
 
 
 def gram(noise, tau=TAU):
-    return lambda s: s.gram(ball(s), noise=noise, tau=tau).n
+    return lambda s: s.answer(kernel.SecondMoment(ball(s), tau=tau, noise=noise)).n
 
 
 CENTERS = np.array([[-1.0, 0, 0], [1.0, 0, 0]])
@@ -173,7 +174,7 @@ def squares(s):
 
 
 def mean_in_units(s):
-    return s.mean(s.column_box(-np.ones(D), np.ones(D), [3.0, 0.01, 1.0])).value
+    return s.answer(kernel.Mean(s.column_box(-np.ones(D), np.ones(D), [3.0, 0.01, 1.0]))).value
 
 
 def leaf_sums_in_units(s):
@@ -186,7 +187,46 @@ def node_counts(s):
 
 
 def score(s):
-    return s.mean_score(lambda X, y: X[:, 0], -1, 1).value
+    return s.answer(kernel.ScoreMean(kernel.UserFunction(lambda X, y: X[:, 0]), -1.0, 1.0)).value
+
+
+def sum_of_box(s):
+    return s.answer(kernel.Sum(box(s))).value
+
+
+def mean_of_box(s):
+    return s.answer(kernel.Mean(box(s))).value
+
+
+def clipped_sum(low, high, **options):
+    """Return the sum that `statistics.sum` asks for."""
+
+    def ask(s):
+        about_zero = s.adjacency != "replace_one"
+        view = kernel.sum_view(low, high, s.n_features, about_zero=about_zero, **options)
+        return s.answer(kernel.Sum(view)).value
+
+    return ask
+
+
+def clipped_mean(s):
+    return s.answer(kernel.Mean(kernel.sum_view(-1, 1, s.n_features), count_error=True)).value
+
+
+def moments(s):
+    return s.answer(kernel.Moments(-np.ones(D), np.ones(D)))[0].value
+
+
+def norm_bound(s):
+    return s.answer(kernel.NormBound(np.zeros(s.n_features)), 0.5)
+
+
+def middle(q):
+    return lambda s: s.answer(kernel.CellQuantile(box(s), q)).value
+
+
+def statistical_query(s):
+    return s.answer(kernel.FunctionMean(kernel.UserFunction(lambda x: x[0]))).value
 
 
 def leaf_sums(s):
@@ -194,11 +234,15 @@ def leaf_sums(s):
 
 
 def of_labels(low, high):
-    return lambda s: s.label_sums(low, high, 2).value
+    return lambda s: (
+        s.answer(
+            kernel.LabelSums(*(np.full(s.n_features, float(end)) for end in (low, high)), 2)
+        ).value
+    )
 
 
 def nonzero(across):
-    return lambda s: s.clipped_sum(0, 1, nonzero=True, across=across).value
+    return clipped_sum(0, 1, nonzero=True, across=across)
 
 
 def turned(X, y, seed, width=2):
@@ -259,13 +303,11 @@ R, A = ("replace_one",), ("add_or_remove_one",)
 # (name, what is asked, deltas, relations, the two rows, least distance / sensitivity). Under
 # add-or-remove the first row alone counts. 0.99 unless a reason is given.
 DOORS = [
-    ("sum of a box", lambda s: s.sum(box(s)).value, BOTH, R + A, CORNERS, 0.99),
-    ("sum of a box, L1", lambda s: s.sum(box(s), norm="l1").value, PURE, R + A, CORNERS, 0.99),
-    ("sum of a ball", lambda s: s.sum(ball(s)).value, BOTH, R + A, POLES, 0.99),
-    ("mean", lambda s: s.mean(box(s)).value, BOTH, R + A, CORNERS, 0.99),
-    ("moments", lambda s: s.moments(box(s))[0].value, BOTH, R + A, CORNERS, 0.99),
-    ("count", lambda s: s.count().value, BOTH, A, CORNERS, 0.99),
-    ("histogram", lambda s: s.histogram(box(s), 8).value, BOTH, R + A, CORNERS, 0.99),
+    ("sum of a box", sum_of_box, BOTH, R + A, CORNERS, 0.99),
+    ("sum of a ball", lambda s: s.answer(kernel.Sum(ball(s))).value, BOTH, R + A, POLES, 0.99),
+    ("mean", mean_of_box, BOTH, R + A, CORNERS, 0.99),
+    ("moments", moments, BOTH, R + A, CORNERS, 0.99),
+    ("count", lambda s: s.row_count().value, BOTH, A, CORNERS, 0.99),
     ("gram, gaussian", gram("gaussian"), GAUSS, R + A, tau_pair(D), 0.99),
     ("gram, wishart", gram("wishart"), BOTH, R + A, tau_pair(D), 0.99),
     # All |z_j| equal, the augmented one included: tight.
@@ -280,21 +322,20 @@ DOORS = [
     ("tree sums, units", leaf_sums_in_units, BOTH, R + A, CORNERS, 0.99),
     ("tree counts", node_counts, BOTH, R + A, CORNERS, 0.99),
     ("tree sums", leaf_sums, BOTH, R + A, CORNERS, 0.99),
-    ("norm bound", lambda s: s.learn_norm_bound(0.0, 0.5), BOTH, R + A, NORMS, 0.99),
+    ("norm bound", norm_bound, BOTH, R + A, NORMS, 0.99),
     ("norms below", lambda s: s.norms_below(0.0, 5.0).value, BOTH, R + A, NORMS, 0.99),
-    ("median", lambda s: s.quantile(box(s), 0.5).value, BOTH, R + A, CORNERS, 0.99),
-    ("quantile", lambda s: s.quantile(box(s), 0.9).value, BOTH, R + A, CORNERS, 0.99),
+    ("median", middle(0.5), BOTH, R + A, CORNERS, 0.99),
+    ("quantile", middle(0.9), BOTH, R + A, CORNERS, 0.99),
     ("score", score, BOTH, R + A, CORNERS, 0.99),
-    ("clipped sum", lambda s: s.clipped_sum(-1, 1).value, BOTH, R + A, CORNERS, 0.99),
-    ("clipped sum, far from 0", lambda s: s.clipped_sum(5, 7).value, BOTH, A, NORMS[::-1], 0.99),
-    ("sum of totals", lambda s: s.clipped_sum(-1, 1, across=True).value, BOTH, R + A, CORNERS,
-     0.99),
+    ("clipped sum", clipped_sum(-1, 1), BOTH, R + A, CORNERS, 0.99),
+    ("clipped sum, far from 0", clipped_sum(5, 7), BOTH, A, NORMS[::-1], 0.99),
+    ("sum of totals", clipped_sum(-1, 1, across=True), BOTH, R + A, CORNERS, 0.99),
     ("not zero", nonzero(False), BOTH, R + A, NOTHING, 0.99),
     ("not zero in all", nonzero(True), BOTH, R + A, NOTHING, 0.99),
-    ("clipped mean", lambda s: s.clipped_mean(-1, 1).value, BOTH, R + A, CORNERS, 0.99),
-    ("statistical query", lambda s: s.statistical_query(lambda x: x[0]).value, BOTH, R + A, CORNERS,
-     0.99),
-    ("edge histogram", lambda s: s.edge_histogram([np.array([-1.0, 0.0, 1.0])] * D).value, BOTH,
+    ("clipped mean", clipped_mean, BOTH, R + A, CORNERS, 0.99),
+    ("statistical query", statistical_query, BOTH, R + A, CORNERS, 0.99),
+    ("edge histogram", lambda s: s.answer(
+        kernel.EdgeHistogram((np.array([-1.0, 0.0, 1.0]),) * D)).value, BOTH,
      R + A, CORNERS, 0.99),
     # Two labels of three columns: Laplace noise for the sum of bounds in 6 numbers, or K-norm.
     ("label sums", of_labels(-1, 1), BOTH, R + A, CORNERS, 0.99),
@@ -446,9 +487,9 @@ def test_a_sensitivity_is_attained_by_whole_tables(name, ask, delta, relation, X
 
 
 def test_every_door_of_these_files_is_here(monkeypatch):
-    """A door that takes a share is asked above."""
+    """A door that takes a share is asked above, and a query of every type."""
     asked, doors = set(), set()
-    kinds = BlockDoors, BoundsDoors, QuantileDoors, QueryDoors, SmallTableDoors, SmoothDoors
+    kinds = BlockDoors, BoundsDoors, QuantileDoors, SmallTableDoors, SmoothDoors
     for kind in (*kinds, SparseVectorDoors, WorkloadDoors):
         for name, door in list(vars(kind).items()):
             if name.startswith("_") or not callable(door) or name == "smooth_noise":
@@ -462,6 +503,14 @@ def test_every_door_of_these_files_is_here(monkeypatch):
 
             monkeypatch.setattr(kind, name, noted)
             doors.add(name)
+    check = kernel_doors.check_query
+
+    def noted_query(query):
+        asked.add(type(query))
+        return check(query)
+
+    monkeypatch.setattr(kernel_doors, "check_query", noted_query)
+    doors |= {kind for kind in reviewed_types() if issubclass(kind, Query | Choice | Measurement)}
     budgets = {relation: PrivacyBudget(1e6, 0.5, adjacency=relation) for relation in RELATIONS}
     cases = [(*entry[:3], entry[3][0], np.zeros((3, D))) for entry in DOORS]
     for name, ask, deltas, relation, X in cases + [entry[:5] for entry in WHOLE]:
@@ -472,7 +521,7 @@ def test_every_door_of_these_files_is_here(monkeypatch):
 
 def test_a_free_count_is_no_release():
     """Under replace-one the number of rows is public; nothing is released for it."""
-    door = Door(lambda s: s.count().value)
+    door = Door(lambda s: s.row_count().value)
     assert neighbour_check(door, *tables("replace_one", *CORNERS)) == []
 
 
@@ -516,7 +565,7 @@ def test_a_box_that_does_not_clip_is_found(monkeypatch, delta, relation):
 
     monkeypatch.setattr(protect.Box, "map", unclipped)
     pair = 1.01 * CORNERS[0], 1.01 * CORNERS[1]
-    for ask in (lambda s: s.sum(box(s)).value, lambda s: s.mean(box(s)).value):
+    for ask in (sum_of_box, mean_of_box):
         error = must_be_found(ask, delta, relation, pair)
         assert "1.01" not in str(error)
 
@@ -539,13 +588,13 @@ def test_a_ball_clipped_in_floats_is_found(monkeypatch, delta, relation):
     sphere /= np.linalg.norm(sphere, axis=1)[:, None]
     longest = max(sphere, key=lambda u: np.linalg.norm(np.rint(u * 2**17)))
     pair = longest, -longest
-    must_be_found(lambda s: s.sum(ball(s)).value, delta, relation, pair)
+    must_be_found(lambda s: s.answer(kernel.Sum(ball(s))).value, delta, relation, pair)
 
 
 @pytest.mark.parametrize(
     ("owner", "function", "ask", "pair"),
     [
-        (statistics, "sum_sensitivity", lambda s: s.sum(box(s)).value, CORNERS),
+        (statistics, "sum_sensitivity", sum_of_box, CORNERS),
         (statistics, "gram_sensitivity", gram("auto"), tau_pair(D)),
     ],
 )
@@ -566,7 +615,7 @@ def test_add_or_remove_noise_under_replace_one_is_found(monkeypatch, delta):
     monkeypatch.setattr(
         statistics, "sum_sensitivity", lambda view, _, **k: correct(view, "add_or_remove_one", **k)
     )
-    must_be_found(lambda s: s.mean(box(s)).value, delta, "replace_one", CORNERS)
+    must_be_found(mean_of_box, delta, "replace_one", CORNERS)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -601,7 +650,7 @@ def test_leaf_sums_about_the_wrong_point_are_found(monkeypatch, delta):
 def test_a_declared_sensitivity_read_from_rows_is_found():
     def ask(s):
         largest = float(np.abs(np.concatenate(list(s._rows.blocks()))).max())
-        return s.sum(s.ball(0.0, largest)).value
+        return s.answer(kernel.Sum(s.ball(0.0, largest))).value
 
     door = Door(ask)
     # The grid follows the radius, so both are declared in steps; the radii differ by a half.
@@ -632,7 +681,7 @@ class AsksByPositions(ToyRatio):
 
     def _view(self, session):
         if self._first:
-            session.count(0.1)
+            session.row_count(0.1)
         return super()._view(session)
 
 
@@ -669,8 +718,8 @@ def test_a_moved_private_row_attains_the_sensitivity_among_public_ones():
 def test_a_number_of_releases_that_depends_on_rows_is_found():
     def ask(s):
         positive = next(iter(s._rows.blocks()))[-1, 0] > 0
-        s.sum(box(s), 0.5)
-        return s.sum(box(s), 0.5).value if positive else None
+        s.answer(kernel.Sum(box(s)), 0.5)
+        return s.answer(kernel.Sum(box(s)), 0.5).value if positive else None
 
     with pytest.raises(AssertionError, match="number of releases"):
         neighbour_check(Door(ask), *tables("replace_one", *CORNERS))

@@ -198,12 +198,12 @@ def test_the_claim_of_an_ensemble_holds_and_a_twin_s_would_not(monkeypatch):
     # A twin that takes the sensitivity of a row that is added for that of one that is replaced.
     from skdp.kernel import session as module
 
-    vector = module.Session.vector
+    vector = module.Session._vector
 
     def halved(self, name, exact, sensitivity, share, **unit):
         return vector(self, name, exact, sensitivity // 2, share, **unit)
 
-    monkeypatch.setattr(module.Session, "vector", halved)
+    monkeypatch.setattr(module.Session, "_vector", halved)
     for model, statistic, y, other in [
         (voter, margin, labels, labels), (averager, "answers_", high, targets),
     ]:  # fmt: skip

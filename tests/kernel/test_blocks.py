@@ -369,7 +369,7 @@ def test_code_that_runs_on_blocks_gets_no_release():
 
         def task(X, y, seed):
             rest.append(session.rest)
-            return [session.count(0.1).value] * 3
+            return [session.row_count(0.1).value] * 3
 
         with record() as tape:
             session.block_votes(task, 4, 3, 3, 0.5)

@@ -330,7 +330,7 @@ def test_published_rows_are_raw_rows_and_the_ledger_and_certificate_say_so(adjac
     with kernel.open_session(
         rows, estimator="T", epsilon=1.0, delta=1e-6, delta_apart=0.025, budget=budget
     ) as session:
-        session.sum(session.box(-1, 1))
+        session.answer(kernel.Sum(session.box(-1, 1)))
         shown = session.published_rows(5, rate=0.025, dummy=9.0)
         certificate = session.certificate()
     table = {tuple(row) for row in X.tolist()}

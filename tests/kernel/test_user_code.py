@@ -33,7 +33,7 @@ def opened(X=ROWS, **options):
 def asked(query, X=ROWS):
     """Return the exact sum that a query is released from, in steps, and the released mean."""
     with record() as tape, opened(X) as session:
-        value = float(session.statistical_query(query).value)
+        value = float(session.answer(kernel.FunctionMean(kernel.UserFunction(query))).value)
     return tape.entries[0].exact, value
 
 
@@ -68,7 +68,7 @@ def test_what_a_signal_raises_gets_through_alone(number, handler, expected):
     before = signal.signal(number, handler)
     try:
         with opened() as session, pytest.raises(expected) as caught:
-            session.statistical_query(query)
+            session.answer(kernel.FunctionMean(kernel.UserFunction(query)))
         assert signal.getsignal(number) is handler
         assert "cell" not in "".join(traceback.format_exception(caught.value))
         error = caught.value
@@ -127,7 +127,7 @@ def test_a_scorer_sees_a_row_alone(kind):
         return [0.0]
 
     with opened(makers[kind](table)) as session:
-        session.mean_score(score, 0, 1)
+        session.answer(kernel.ScoreMean(kernel.UserFunction(score), 0, 1))
     assert len(seen) == 6
     for i, X in enumerate(seen):
         np.testing.assert_array_equal(np.asarray(X), table[i : i + 1])
