@@ -27,6 +27,7 @@ import scipy
 import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parent))
 import estimators as registry
@@ -113,7 +114,12 @@ def outcome(case: Any, delta: float, relation: str, kind: str) -> Any:
         epsilon=epsilon, delta=delta, budget=budget, random_state=SEED
     )
     X, y = case.table(table(kind, case.n_features))
-    with warnings.catch_warnings(), skdp.config_context(noise="seeded"), record() as tape:
+    with (
+        threadpool_limits(1),  # the last bits of products depend on it
+        warnings.catch_warnings(),
+        skdp.config_context(noise="seeded"),
+        record() as tape,
+    ):
         warnings.simplefilter("ignore")
         try:
             estimator.fit(X, y)
