@@ -218,8 +218,13 @@ def test_releases_share_one_charge(table, adjacency, params, names, delta):
 def test_a_loose_bound_is_lowered_for_at_most_three_percent(table):
     X = table - table.mean(axis=0)
     tight = dppca(2, center=0, norm_bound=20.0, delta=1e-6, epsilon=3.0).fit(X)
-    loose = dppca(2, center=0, norm_bound=1000.0, delta=1e-6, epsilon=3.0).fit(X)
-    assert loose.norm_bound_ < 2 * tight.norm_bound_ <= 40
+    runs = [
+        dppca(2, center=0, norm_bound=1000.0, delta=1e-6, epsilon=3.0, random_state=seed).fit(X)
+        for seed in range(9)
+    ]
+    loose = runs[0]
+    # In about one run of 12 noise leaves the radius wide; five such of nine: 2e-4.
+    assert np.median([run.norm_bound_ for run in runs]) < 2 * tight.norm_bound_ <= 40
     (record,) = [r for r in loose.privacy_.releases if r.name == "norms below"]
     assert record.share <= 0.03
     # Where noise would hide all rows nothing is asked, and the stated radius is in use.
@@ -232,10 +237,12 @@ def test_a_loose_bound_is_lowered_for_at_most_three_percent(table):
 def test_a_dear_centre_is_given_up_where_rows_lie_about_the_origin(offset):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1800, 64)) / 8 + offset * np.eye(64)[0] * 2
-    model = dppca(2, adjacency=A, norm_bound=3.0).fit(X)
-    means = [r.share for r in model.privacy_.releases if r.name == "mean"]
-    assert len(means) == 1 + (offset > 0)
-    assert (model.center_ != 0).any() == (offset > 0)
+    runs = [dppca(2, adjacency=A, norm_bound=3.0, random_state=seed).fit(X) for seed in range(7)]
+    measured = [sum(r.name == "mean" for r in run.privacy_.releases) for run in runs]
+    # In about one run of 20 noise looks like a mean; four such of seven: 2e-4.
+    assert np.median(measured) == 1 + (offset > 0)
+    for run, n_means in zip(runs, measured, strict=True):
+        assert (run.center_ != 0).any() == (n_means == 2)
 
 
 def test_second_radius_is_learned_where_the_mean_is_far(table):
@@ -302,14 +309,18 @@ def test_noise_level_is_the_edge_of_the_noise(adjacency, noise, delta):
     X = np.zeros((100, 60))
     params = {"noise": noise, "delta": delta, "center": 0.0, "norm_bound": 3.0}
     params |= {"adjacency": adjacency, "epsilon": 1.0}
-    with record() as tape:
-        model = dppca(60, **params).fit(X)
-    entry = tape.entries[-1]
-    noise_matrix = (entry.released - entry.exact)[:60, :60].astype(float)
-    unit = model.privacy_.releases[-1].sensitivity / entry.sensitivity
-    top = np.linalg.eigvalsh(noise_matrix)[-1] * unit / model.n_samples_
-    assert 0.85 < top / model.noise_level_ < 1.15
-    assert model.n_resolved_ <= 3
+    ratios = []
+    for seed in range(16):
+        with record() as tape:
+            model = dppca(60, random_state=seed, **params).fit(X)
+        entry = tape.entries[-1]
+        noise_matrix = (entry.released - entry.exact)[:60, :60].astype(float)
+        unit = model.privacy_.releases[-1].sensitivity / entry.sensitivity
+        top = np.linalg.eigvalsh(noise_matrix)[-1] * unit / model.n_samples_
+        ratios.append(top / model.noise_level_)
+        assert model.n_resolved_ <= 3
+    # .92 to .96 with a spread of at most .064 a fit: 4 standard deviations of a mean from .85.
+    assert 0.85 < np.mean(ratios) < 1.05
     expected = dppca(**params).expected_error(100, 60)
     assert model.noise_level_ == pytest.approx(
         expected * model.norm_bound_**2 * 100 / model.n_samples_, rel=0.06
