@@ -145,14 +145,19 @@ def check_means(like: Any, d: int) -> Floats | None:
 
 
 def error_of_fits(
-    scaler: Scaler, n: int, d: int, like: Any, error: Callable[[Any, Floats], float]
+    scaler: Scaler,
+    adjacency: str,
+    n: int,
+    d: int,
+    like: Any,
+    error: Callable[[Any, Floats], float],
 ) -> float:
     """Return the mean of error(fitted, rows) over fits to n rows that are like public ones.
 
     As many as tell it to 10%, one standard error: 5% of the root of a mean square.
     """
     rows = check_like(scaler, like, d)
-    with rehearsal(scaler, scaler._adjacency) as made:
+    with rehearsal(scaler, adjacency) as made:
 
         def once(number: int) -> float:
             table = resampled(rows, n, number)

@@ -348,7 +348,7 @@ class DPStandardScaler(Scaler):
             half = np.maximum(high / 2 - low / 2, np.finfo(float).tiny)
             return float(np.mean((off / half) ** 2))
 
-        return math.sqrt(error_of_fits(self, n, d, like, squares))
+        return math.sqrt(error_of_fits(self, self._adjacency, n, d, like, squares))
 
     def _off_middle(self, bounds: Any, like: Any, d: int) -> Floats:
         """Return how far means like those given lie off the middle, in half widths."""
@@ -672,4 +672,4 @@ class DPMinMaxScaler(Scaler):
             beyond = (rows < fitted.data_min_ - cell) | (rows > fitted.data_max_ + cell)
             return float(np.mean(beyond))
 
-        return error_of_fits(self, n, d, like, outside)
+        return error_of_fits(self, self._adjacency, n, d, like, outside)
