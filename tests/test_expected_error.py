@@ -67,7 +67,9 @@ def test_counts():
 @pytest.mark.parametrize(
     ("name", "more", "match"),
     [
-        ("mean", {}, "learned bounds"),
+        ("mean", {}, "bounds must be stated"),
+        ("std", {"like": np.ones(9)}, "bounds must be stated"),
+        ("histogram", {}, "learned bounds depend on the rows"),
         ("mean", {"bounds": (0, 1)}, "where it lies"),
         ("var", {"bounds": (0, 1), "n_rows": "public"}, "depends on the rows"),
         ("median", {}, "ranks"),

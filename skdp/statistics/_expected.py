@@ -68,10 +68,11 @@ def expected_error(
     like : array-like of shape (n,) or (n, n_features), or Released, default=None
         Public rows that resemble the private ones, **never the private rows themselves**: the
         answer is not private. For ``"mean"`` also an earlier release of it. Needed where the error
-        depends on the rows: with learned bounds, for variances and what is made of them, and for a
-        mean whose number of rows is private.
+        depends on the rows: for variances and what is made of them, for a mean whose number of
+        rows is private, and for histograms of learned bounds.
     **parameters
-        Those of the function: ``bounds``, ``epsilon``, ``delta``, ``n_rows``, ``budget`` (only its
+        Those of the function: ``bounds``, which must be stated, ``epsilon``, ``delta``,
+        ``n_rows``, ``budget`` (only its
         relation is used), ...
 
     Returns
@@ -84,7 +85,8 @@ def expected_error(
     Raises
     ------
     ValueError
-        If the function has no such error, or if it depends on the rows and `like` is not given.
+        If the function has no such error, if it depends on the rows and `like` is not given, or
+        if bounds would be learned, but for histograms.
 
     Notes
     -----
@@ -126,6 +128,7 @@ def expected_error(
         options["bounds"] = check_bounds(named, width, names)
         n_features = width if n_features is None else n_features
 
+    _check_bounds(function, options)
     per_row = function in (*_BY_ROWS, "mean")
     if like is None:
         _check_needs(function, options)
@@ -148,11 +151,25 @@ def expected_error(
     return error * scale if per_row else error
 
 
+def _learns(options: dict[str, Any]) -> bool:
+    """Say whether a call learns bounds: not of a histogram with edges."""
+    edges = "bins" in options and not isinstance(options["bins"], int)
+    return isinstance(options.get("bounds"), str) and not edges
+
+
+def _check_bounds(function: str, options: dict[str, Any]) -> None:
+    """Refuse learned bounds where the error is as wide as they are."""
+    if _learns(options) and "bins" not in options:
+        raise ValueError(
+            f"bounds must be stated for the expected error of {function!r}: it is as large as "
+            "learned bounds are wide, which follows the farthest of the private rows. The answer "
+            "itself states its error"
+        )
+
+
 def _check_needs(function: str, options: dict[str, Any]) -> None:
     """Refuse what cannot be answered without rows."""
-    bounds = options.get("bounds")
-    edges = "bins" in options and not isinstance(options["bins"], int)
-    if isinstance(bounds, str) and not edges:
+    if _learns(options):
         reason = "learned bounds depend on the rows: state them, or"
     elif function in _BY_ROWS:
         reason = f"the error of {function!r} depends on the rows:"
