@@ -337,7 +337,12 @@ class BoundsDoors(QuantileDoors):
     learned: LearnedBox | None = None
 
     def learn_box(
-        self, share: Share = None, *, n: float | None = None, audit: bool = True
+        self,
+        share: Share = None,
+        *,
+        n: float | None = None,
+        audit: bool = True,
+        spare: float = 0.0,
     ) -> LearnedBox:
         """Learn bounds of every column privately; always returns something usable.
 
@@ -355,6 +360,8 @@ class BoundsDoors(QuantileDoors):
             The number of rows, where it has been released before.
         audit : bool, default=True
             Count the rows outside, which errors need; without it, they are all NaN.
+        spare : float, default=0.0
+            Part of the rows that each bound may clip at no cost, for answers about ranks.
 
         Returns
         -------
@@ -371,7 +378,7 @@ class BoundsDoors(QuantileDoors):
         d = {"columns": self.n_features, "extremes": 2, "largest": 1}[plan.mode]
         middles = self._medians(lattice, image, d, plan.location, n)
         if plan.shape:
-            box = self._shaped(plan, n, image, middles)
+            box = self._shaped(plan, n, image, middles, spare)
         else:
             reach = 4.0 * np.maximum(np.abs(middles), 1.0)
             box = _unsound(middles - reach, middles + reach, middles, n)
@@ -456,6 +463,7 @@ class BoundsDoors(QuantileDoors):
         n: float,
         image: Callable[[Floats], Floats],
         middles: Floats,
+        spare: float,
     ) -> LearnedBox:
         """Release counts of distances, and again where they leave doubts; return the box."""
         d = middles.size
@@ -479,7 +487,7 @@ class BoundsDoors(QuantileDoors):
                 found.append(
                     end_of_side(
                         part, edges[j][side][1:], m, float(stds[j]), gaussian=not self.pure,
-                        balance=1.0 / each, zero=abs(m) if towards_zero else 0.0,
+                        balance=max(1.0 / each, spare * n), zero=abs(m) if towards_zero else 0.0,
                         few=plan.few, chance=min(1.0, 10.0 / d),
                     )
                 )  # fmt: skip

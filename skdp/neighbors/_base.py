@@ -108,7 +108,7 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         """Return the stated bounds, or learn them privately."""
         if stated is not None:
             return stated
-        learned = session.learn_box(LEARNING_SHARE, audit=False)
+        learned = session.learn_box(LEARNING_SHARE, audit=False, spare=0.002)
         return _usable(learned.low, learned.high)
 
     @staticmethod
