@@ -224,7 +224,11 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
                 replace = session.adjacency == "replace_one"
                 alpha = self._ridge(n, view, public, session.level(), session.pure, replace)
                 self.alpha_ = alpha if stated is None else stated
-                release = session.logistic(view, public, self.alpha_, public_weight=n / len(public))
+                release = session.answer(
+                    kernel.LogisticMinimiser(
+                        view, public, self.alpha_, public_weight=n / len(public)
+                    )
+                )
                 self.privacy_ = session.certificate()
             with np.errstate(all="ignore"):
                 self._set(view, public, release)

@@ -422,10 +422,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                     session.level(), n, size, pure=session.pure, replace=replace
                 ),
             )
-            release, count = session.kernel_mean(features.map, plan.matrix)
+            release, count = session.answer(kernel.KernelMean(features.map, plan.matrix))
         else:
             plan = independent_features(features.n_scales, len(features.map.centers))
-            release, count = session.feature_means(features.map)
+            release, count = session.answer(kernel.FeatureMeans(features.map))
         self.centers_ = features.map.centers
         self._solve(features, plan, moments, release, count)
         self._report(moments, public)
@@ -456,8 +456,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 rate = Fraction(min(1.0, max(size / n, 2.0**-32)))
             share = session.rest * Fraction(_CENTERS_SHARE)
             view = session.box(*box)
-            return session.noisy_sample(view, size, share, rate=rate).value
-        return session.published_rows(size, rate=rate, dummy=(box[0] / 2 + box[1] / 2))
+            return session.answer(kernel.NoisySample(view, size, rate=rate), share).value
+        return session.answer(
+            kernel.PublishedRows(size, rate=rate, dummy=(box[0] / 2 + box[1] / 2))
+        )
 
     def _gammas(self, public: Floats) -> Floats:
         """Return the rates to choose from, in ascending order; they depend on public rows only."""
@@ -478,8 +480,12 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     ) -> None:
         """Release the mean of the basis over the private rows and solve."""
         view = kernel.Box(basis.low, basis.high, per_feature=True)
-        release, count = session.basis_mean(
-            basis.transforming(), view, exact_blocks=is_elementwise(self.basis)
+        release, count = session.answer(
+            kernel.BasisMean(
+                kernel.UserFunction(basis.transforming()),
+                view,
+                exact_blocks=is_elementwise(self.basis),
+            )
         )
         self.centers_ = None
         plan = independent_features(1, len(basis.low))

@@ -18,7 +18,13 @@ from skdp.kernel.coding import (
     table_schema,
 )
 from skdp.kernel.domain import Bins, Domain, about
-from skdp.kernel.features import KernelMap, LinearImage
+from skdp.kernel.features import (
+    BasisMean,
+    FeatureMeans,
+    KernelMap,
+    KernelMean,
+    LinearImage,
+)
 from skdp.kernel.gaps import open_session_with_gaps
 from skdp.kernel.groups import ColumnBox, column_units
 from skdp.kernel.isolation import quiet
@@ -69,6 +75,7 @@ from skdp.kernel.rows import (
     check_samples,
     opaque_rows,
 )
+from skdp.kernel.samples import NoisySample, PublishedRows
 from skdp.kernel.sampling import public_generator
 from skdp.kernel.session import Session, Tree, open_session
 from skdp.kernel.small_tables import (
@@ -81,7 +88,7 @@ from skdp.kernel.small_tables import (
     table_rate,
 )
 from skdp.kernel.smooth import cauchy_kappa, choose_noise, laplace_kappa, student_kappa
-from skdp.kernel.solve import UnitBall
+from skdp.kernel.solve import LogisticMinimiser, UnitBall
 from skdp.kernel.spanning import check_graph
 from skdp.kernel.sparse_vector import AboveThreshold, comparison_margin, threshold_scales
 from skdp.kernel.sums import Count, GramRelease, Mean, Moments, SecondMoment, Sum
@@ -110,6 +117,7 @@ __all__ = [
     "SPREAD_BITS",
     "AboveThreshold",
     "Ball",
+    "BasisMean",
     "Bins",
     "Box",
     "CellQuantile",
@@ -121,26 +129,31 @@ __all__ = [
     "Domain",
     "EdgeHistogram",
     "ExactAnswers",
+    "FeatureMeans",
     "FunctionMean",
     "GramRelease",
     "Group",
     "Independent",
     "Intervals",
     "KernelMap",
+    "KernelMean",
     "LabelSums",
     "Lattice",
     "LearnedBox",
     "LearningPlan",
     "LinearImage",
+    "LogisticMinimiser",
     "Mean",
     "Measurement",
     "Moments",
     "Noisy",
+    "NoisySample",
     "NormBound",
     "Prefixes",
     "PrivacyCertificate",
     "PrivateTable",
     "Projection",
+    "PublishedRows",
     "Query",
     "Release",
     "ReleaseRecord",

@@ -13,24 +13,27 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
 from skdp.kernel.containers import to_float
-from skdp.kernel.doors import Doors
 from skdp.kernel.isolation import attempt
 from skdp.kernel.protect import SUM_BITS, Ball, Box, Floats, isqrt_up, power_of_two_grid
+from skdp.kernel.query import Measurement, UserFunction, reviewed
 from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import MAX_FEATURES, Rows
 
-__all__ = ["FeatureDoors", "KernelMap", "LinearImage"]
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
+__all__ = ["BasisMean", "FeatureMeans", "KernelMap", "KernelMean", "LinearImage"]
 
 KERNELS = ("rbf", "laplacian")
 
@@ -82,6 +85,7 @@ def _vector_exp(x: Floats) -> None:
     np.exp(x, out=x)
 
 
+@reviewed
 class KernelMap:
     """Row map x -> trunc(k_j(x, c_l) / g), g = 2**-30, for all scales j and centres l.
 
@@ -494,147 +498,156 @@ def _row_features(
     return q
 
 
-# --- doors ------------------------------------------------------------------------------------
+# --- measurements -----------------------------------------------------------------------------
 
 
-class FeatureDoors(Doors):
-    """Doors that release means of features of the rows; `Session` inherits them."""
+def _kernel_total(core: Doors, kernel: KernelMap) -> NDArray:
+    if kernel.n_features != core.n_features:
+        raise ValueError(
+            f"the centres have {kernel.n_features} features, the rows {core.n_features}"
+        )
+    return kernel.total(core._rows)
 
-    def _kernel_total(self, kernel: KernelMap) -> NDArray:
-        if kernel.n_features != self.n_features:
-            raise ValueError(
-                f"the centres have {kernel.n_features} features, the rows {self.n_features}"
-            )
-        return kernel.total(self._rows)
 
-    def kernel_mean(
-        self,
-        kernel: KernelMap,
-        matrix: ArrayLike,
-        share: Share = None,
-        *,
-        name: str = "kernel mean",
-    ) -> tuple[Release, Release]:
-        """Release the mean of a public linear image M k(x) of the kernel values, and n.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class KernelMean(Measurement):
+    """The mean of a public linear image M k(x) of the kernel values, and n.
 
-        Guarantee: the certified sensitivity of `LinearImage`: its bound c (A), sqrt(2) c (R), in
-        L2. R: the sum over the public n. A: (w n, sum) in one release, w = c / 3.
+    Guarantee: the certified sensitivity of `LinearImage`: its bound c (A), sqrt(2) c (R), in
+    L2. R: the sum over the public n. A: (w n, sum) in one release, w = c / 3.
 
-        Parameters
-        ----------
-        matrix : array-like of shape (r, n_scales * b)
-            M, public. Whitened by the Gram matrices it has c = 1.
+    Parameters
+    ----------
+    matrix : array-like of shape (r, n_scales * b)
+        M, public. Whitened by the Gram matrices it has c = 1.
 
-        Returns
-        -------
-        mean : Release, value of shape (r,)
-        n : Release
-            Number of rows: exact under replace-one, noisy otherwise; at least 1.
-        """
+    Returns
+    -------
+    mean : Release, value of shape (r,)
+    n : Release
+        Number of rows: exact under replace-one, noisy otherwise; at least 1.
+    """
+
+    name: ClassVar[str] = "kernel mean"
+    kernel: KernelMap
+    matrix: Any
+
+    def measure(self, core: Doors, share: Share, name: str) -> tuple[Release, Release]:
+        kernel, matrix = self.kernel, self.matrix
         image = LinearImage(kernel, matrix)
-        exact = image.apply(self._kernel_total(kernel))
-        size = image.sensitivity(self.adjacency)
+        exact = image.apply(_kernel_total(core, kernel))
+        size = image.sensitivity(core.adjacency)
         weight = size // 3
-        if not self._replace:
+        if not core._replace:
             size = isqrt_up(weight**2 + size**2)
-        total, std, n = self._with_count(
-            name, exact, self._rows._n, weight, size, share, image.step
+        total, std, n = core._with_count(
+            name, exact, core._rows._n, weight, size, share, image.step
         )
         mean = released(total / n * image.step, std / n * image.step)
-        return mean, self._count_of(n, std, weight)
+        return mean, core._count_of(n, std, weight)
 
-    def feature_means(
-        self, kernel: KernelMap, share: Share = None, *, name: str = "feature means"
-    ) -> tuple[Release, Release]:
-        """Release the mean of every k_j(x, c_l) with independent noise, and n.
 
-        Guarantee: `KernelMap.sensitivity`, in L1 (discrete Laplace) in a pure session, in L2
-        (rounded Gaussian) otherwise. R: the sum over the public n. A: (sum, w n) in one release;
-        the weight w adds to the L1 sensitivity, and its square to that of L2. w balances the noise
-        of sums and count for means of about 1/2: (S / 4)**(1/3) with the L1 sensitivity S,
-        (S2 / 4)**(1/4) with the squared L2 one. Where noise would outgrow the samplers, sums are
-        rounded down to coarser steps, which adds one step a coordinate in L1, and its root in L2.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class FeatureMeans(Measurement):
+    """The mean of every k_j(x, c_l) with independent noise, and n.
 
-        Returns
-        -------
-        mean : Release, value of shape (n_scales * b,)
-        n : Release
-            Number of rows: exact under replace-one, noisy otherwise; at least 1.
-        """
-        exact = self._kernel_total(kernel)
-        first, second = kernel.sensitivity(self.adjacency)
+    Guarantee: `KernelMap.sensitivity`, in L1 (discrete Laplace) in a pure session, in L2
+    (rounded Gaussian) otherwise. R: the sum over the public n. A: (sum, w n) in one release;
+    the weight w adds to the L1 sensitivity, and its square to that of L2. w balances the noise
+    of sums and count for means of about 1/2: (S / 4)**(1/3) with the L1 sensitivity S,
+    (S2 / 4)**(1/4) with the squared L2 one. Where noise would outgrow the samplers, sums are
+    rounded down to coarser steps, which adds one step a coordinate in L1, and its root in L2.
+
+    Returns
+    -------
+    mean : Release, value of shape (n_scales * b,)
+    n : Release
+        Number of rows: exact under replace-one, noisy otherwise; at least 1.
+    """
+
+    name: ClassVar[str] = "feature means"
+    kernel: KernelMap
+
+    def measure(self, core: Doors, share: Share, name: str) -> tuple[Release, Release]:
+        kernel = self.kernel
+        exact = _kernel_total(core, kernel)
+        first, second = kernel.sensitivity(core.adjacency)
         # Public numbers only: the noise has first / level or sqrt(second) / level steps.
-        largest = max(first, isqrt_up(second)) if self.pure else isqrt_up(second)
-        shift = max(0, math.ceil(math.log2(largest / self.level(share))) - _NOISE_BITS)
+        largest = max(first, isqrt_up(second)) if core.pure else isqrt_up(second)
+        shift = max(0, math.ceil(math.log2(largest / core.level(share))) - _NOISE_BITS)
         step = 2.0 ** (shift - _STEP_BITS)
         if shift:
             exact = np.array([int(v) >> shift for v in exact], dtype=object)
             first = (first >> shift) + 1 + len(exact)
             second = ((isqrt_up(second) >> shift) + 1 + isqrt_up(len(exact))) ** 2
-        n = float(self._rows._n)
-        if self._replace:
-            noisy, std = self._scalars(name, exact, first, second, share, unit=step)
+        n = float(core._rows._n)
+        if core._replace:
+            noisy, std = core._scalars(name, exact, first, second, share, unit=step)
         else:
-            best = (first * step / 4) ** (1 / 3) if self.pure else (second * step**2 / 4) ** 0.25
+            best = (first * step / 4) ** (1 / 3) if core.pure else (second * step**2 / 4) ** 0.25
             weight = max(1, math.ceil(best / step))
-            both = np.concatenate([exact, np.array([weight * self._rows._n], dtype=object)])
-            noisy, std = self._scalars(
+            both = np.concatenate([exact, np.array([weight * core._rows._n], dtype=object)])
+            noisy, std = core._scalars(
                 name, both, first + weight, second + weight**2, share, unit=step
             )
             noisy, n = noisy[:-1], float(noisy[-1]) / weight
         n = max(1.0, n)
         mean = released(noisy.astype(np.float64) / n * step, std / n * step)
-        return mean, self._count_of(n, std, 1 if self._replace else weight)
+        return mean, core._count_of(n, std, 1 if core._replace else weight)
 
-    def basis_mean(
-        self,
-        transform: Callable[[Any], Any],
-        view: Box | Ball,
-        share: Share = None,
-        *,
-        exact_blocks: bool = False,
-        name: str = "basis mean",
-    ) -> tuple[Release, Release]:
-        """Release the mean over rows of a user's features of one row, clipped by a view, and n.
 
-        The map gets one row at a time, as a float64 array of shape (1, d) of its own, and returns
-        an array (dense, sparse or a table) of shape (1, b). Where it raises, or returns another
-        shape or anything that is not finite, the row counts as the view's centre. With
-        ``exact_blocks`` it gets blocks; one that fails is tried again row by row. That is sound
-        only for maps that give a row the same bits in every block: elementwise ufuncs do, BLAS
-        does not. Every call must start from the same state: a map that remembers rows would let
-        one of them move the features of others. Guarantee: as `Mean`.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class BasisMean(Measurement):
+    """The mean over rows of a user's features of one row, clipped by a view, and n.
 
-        Parameters
-        ----------
-        transform : callable
-            Public; without memory.
-        view : Box or Ball
-            Over the b features.
+    The map gets one row at a time, as a float64 array of shape (1, d) of its own, and returns
+    an array (dense, sparse or a table) of shape (1, b). Where it raises, or returns another
+    shape or anything that is not finite, the row counts as the view's centre. With
+    ``exact_blocks`` it gets blocks; one that fails is tried again row by row. That is sound
+    only for maps that give a row the same bits in every block: elementwise ufuncs do, BLAS
+    does not. Every call must start from the same state: a map that remembers rows would let
+    one of them move the features of others. Guarantee: as `Mean`.
 
-        Returns
-        -------
-        mean : Release, value of shape (b,)
-        n : Release
-            Number of rows: exact under replace-one, noisy otherwise; at least 1.
-        """
-        rows = self._rows
+    Parameters
+    ----------
+    transform : callable
+        Public; without memory.
+    view : Box or Ball
+        Over the b features.
+
+    Returns
+    -------
+    mean : Release, value of shape (b,)
+    n : Release
+        Number of rows: exact under replace-one, noisy otherwise; at least 1.
+    """
+
+    name: ClassVar[str] = "basis mean"
+    transform: UserFunction
+    view: Any
+    exact_blocks: bool = False
+
+    def measure(self, core: Doors, share: Share, name: str) -> tuple[Release, Release]:
+        transform, view, exact_blocks = self.transform, self.view, self.exact_blocks
+        rows = core._rows
         view = view.at(SUM_BITS)
         dtype = stats.total_dtype(rows, int(view.half.max(initial=0.0)))
         total: NDArray = np.zeros(view.n_dims, dtype=dtype)
-        width = max(self.n_features, view.n_dims)
-        self._check_share(share, name)
-        with self._foreign(), sampling.lent_generators() as restart:
+        width = max(core.n_features, view.n_dims)
+        with core.user_code(share, name) as restart:
             for start, stop in rows.spans(width=width):
                 block = rows.block(start, stop)
                 parts = [block] if exact_blocks else [block[i : i + 1] for i in range(len(block))]
                 for part in parts:
-                    q = _row_features(transform, part, view, restart)
+                    q = _row_features(transform.call, part, view, restart)
                     total += stats.as_total(np.ones(len(q)) @ q, dtype)
         weight = max(1, view.norm // 3)
-        size = stats.sum_sensitivity(view, self.adjacency, weight=weight)
+        size = stats.sum_sensitivity(view, core.adjacency, weight=weight)
         unit = float(view.grid.max())
-        sums, std, n = self._with_count(name, total, rows._n, weight, size, share, unit)
+        sums, std, n = core._with_count(name, total, rows._n, weight, size, share, unit)
         steps = np.clip(sums / n, -view.half, view.half)
         mean = released(view.center + steps * view.grid, std / n * view.grid)
-        return mean, self._count_of(n, std, weight)
+        return mean, core._count_of(n, std, weight)

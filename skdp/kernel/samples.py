@@ -1,7 +1,7 @@
-"""Doors that pick rows at random: noisy samples of rows, and (not recommended) the rows themselves.
+"""Rows picked at random: noisy samples of rows, and (not recommended) the rows themselves.
 
-What is released: a fixed, public number of points, each a row under noise (`noisy_sample`, pure
-epsilon-DP by amplification), or as it is (`published_rows`, (0, delta)-DP, where a row that is
+What is released: a fixed, public number of points, each a row under noise (`NoisySample`, pure
+epsilon-DP by amplification), or as it is (`PublishedRows`, (0, delta)-DP, where a row that is
 picked has no privacy at all). Which rows were picked is secret, and the order of the output says
 nothing of it. Proofs: kernel/README.md, "Samples of rows".
 
@@ -16,19 +16,25 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from skdp.kernel import sampling
-from skdp.kernel.doors import Doors
 from skdp.kernel.protect import Box, Floats
+from skdp.kernel.query import Measurement, reviewed
 from skdp.kernel.release import Release, Share, exact_fraction, released
+from skdp.kernel.rows import Rows
 from skdp.kernel.sampling.exact import exp_bracket
 from skdp.kernel.tape import current_tape
 
-__all__ = ["SampleDoors", "amplified_epsilon"]
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
+__all__ = ["NoisySample", "PublishedRows", "amplified_epsilon"]
 
 Positions = NDArray[np.int64]
 
@@ -151,164 +157,171 @@ def rows_changed(a: NDArray, b: NDArray) -> float:
     return float(max(len(left), len(right)))
 
 
-class SampleDoors(Doors):
-    """Doors that release randomly picked rows; see the module."""
+def _sampler(
+    core: Doors, size: int, rate: float | Fraction | None
+) -> tuple[int, int, Fraction, Callable[[], Positions]]:
+    """Return n, the public size, 1 / (probability of a row), and a function that draws."""
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+        raise ValueError("size must be an integer of at least 1")
+    n, size = core._rows._n, int(size)
+    if core._replace:
+        size = min(size, n)  # n is public here
+        ratio = Fraction(n, size) if size else Fraction(1)
+        return n, size, ratio, lambda: draw_without_replacement(n, size, core._entropy)
+    p = public_rate(rate)
+    return n, size, 1 / p, lambda: draw_padded(n, p, size, core._entropy)
 
-    def noisy_sample(
-        self,
-        view: Box,
-        size: int,
-        share: Share = None,
-        *,
-        rate: float | Fraction | None = None,
-        name: str = "noisy sample",
-    ) -> Release:
-        """Release `size` randomly picked rows, clipped to a box, under K-norm noise each.
 
-        R: `size` of the n rows without replacement (all of them where size > n; n is public).
-        A: each row with probability `rate`, then exactly `size` points: a random part of the
-        sample if it is larger, the box's centre, noised like a row, if it is smaller; so their
-        number never follows n. In random order.
+def _on_tape(table: Callable[[], NDArray]) -> NDArray:
+    """Return the table in an array of one object: the number of rows may be private.
 
-        Guarantee: epsilon-DP for the share's pure epsilon. Each point has noise for the diameter
-        of the box at epsilon' = log(1 + (exp(epsilon) - 1) n / size) (R), with 1 / rate for
-        n / size (A), rounded down. In one dimension K-norm noise is Laplace noise.
+    Without a tape nothing is built.
+    """
+    holder = np.empty(1, dtype=object)
+    if current_tape() is not None:
+        holder[0] = table()
+    return holder
 
-        Parameters
-        ----------
-        view : Box
-        size : int
-            Public, at least 1.
-        share : float, default=None
-        rate : float, default=None
-            Public; needed under A, not used under R.
 
-        Returns
-        -------
-        release : Release
-            Points of shape (size, d) in user units, clipped to the box; std of shape (d,), of the
-            noise before that.
+def _mapped(rows: Rows, view: Box, positions: Positions) -> NDArray[np.int64]:
+    """Return the images of rows in a box as integers; position -1 is the centre."""
+    mapped = np.zeros((positions.size, view.n_dims), dtype=np.int64)
+    _each_block(rows, positions, mapped, lambda block: view.map(block).astype(np.int64))
+    return mapped
 
-        Raises
-        ------
-        ValueError
-            If size or rate is out of range; nothing has been taken from the allowance.
-        """
-        n, size, ratio, positions = self._sampler(size, rate)
-        fraction, epsilon = self._take(share, name)
+
+def _gathered(rows: Rows, positions: Positions, filler: Floats) -> Floats:
+    """Return rows as they are; position -1 is the filler."""
+    table = np.tile(filler, (positions.size, 1))
+    _each_block(rows, positions, table, lambda block: block)
+    return table
+
+
+def _each_block(
+    rows: Rows, positions: Positions, out: NDArray, image: Callable[[Floats], NDArray]
+) -> None:
+    """Write the images of the rows at `positions` (any order, -1 for none) into `out`."""
+    order = np.argsort(positions, kind="stable")
+    ascending = positions[order]
+    with np.errstate(all="ignore"):
+        for start, stop in rows.spans():
+            a, b = np.searchsorted(ascending, [start, stop])
+            if a < b:
+                block = rows.block(start, stop)[ascending[a:b] - start]
+                out[order[a:b]] = image(block)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class NoisySample(Measurement):
+    """`size` randomly picked rows, clipped to a box, under K-norm noise each.
+
+    R: `size` of the n rows without replacement (all of them where size > n; n is public).
+    A: each row with probability `rate`, then exactly `size` points: a random part of the
+    sample if it is larger, the box's centre, noised like a row, if it is smaller; so their
+    number never follows n. In random order.
+
+    Guarantee: epsilon-DP for the share's pure epsilon. Each point has noise for the diameter
+    of the box at epsilon' = log(1 + (exp(epsilon) - 1) n / size) (R), with 1 / rate for
+    n / size (A), rounded down. In one dimension K-norm noise is Laplace noise.
+
+    Parameters
+    ----------
+    view : Box
+    size : int
+        Public, at least 1.
+    rate : float, default=None
+        Public; needed under A, not used under R.
+
+    Returns
+    -------
+    release : Release
+        Points of shape (size, d) in user units, clipped to the box; std of shape (d,), of the
+        noise before that.
+
+    Raises
+    ------
+    ValueError
+        If size or rate is out of range; nothing has been taken from the allowance.
+    """
+
+    name: ClassVar[str] = "noisy sample"
+    view: Box
+    size: int
+    rate: float | Fraction | None = None
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        view, size, rate = self.view, self.size, self.rate
+        n, size, ratio, positions = _sampler(core, size, rate)
+        fraction, epsilon = core._take(share, name)
         diameter = max(1, 2 * view.norm)  # so that the noise of a box without width has a scale
         scale = diameter / amplified_epsilon(epsilon, ratio)
 
         def draw() -> NDArray:
-            mapped = self._mapped(view, positions())
-            noise = sampling.k_norm(view.n_dims, scale, size, entropy=self._entropy)
+            mapped = _mapped(core._rows, view, positions())
+            noise = sampling.k_norm(view.n_dims, scale, size, entropy=core._entropy)
             return mapped + noise  # noise beyond int64 comes as Python integers
 
         unit = float(view.grid.max())
-        everything = self._on_tape(lambda: self._mapped(view, np.arange(n)))
-        noisy = self._log(name, everything, diameter, moved_by(diameter), draw, (size, view.n_dims))
-        self._record(
+        everything = _on_tape(lambda: _mapped(core._rows, view, np.arange(n)))
+        noisy = core._log(name, everything, diameter, moved_by(diameter), draw, (size, view.n_dims))
+        core._record(
             name, "K-norm, row by row", "L2", diameter * unit, float(scale) * unit, fraction
         )
         steps = np.clip(noisy.astype(np.float64), -view.half, view.half)
         points = np.clip(view.center + steps * view.grid, view.low, view.high)
         return released(points, float(scale) * math.sqrt(view.n_dims + 1) * view.grid)
 
-    def published_rows(
-        self,
-        size: int,
-        *,
-        rate: float | Fraction | None = None,
-        dummy: ArrayLike = 0.0,
-        name: str = "published rows",
-    ) -> Floats:
-        """Publish `size` randomly picked private rows as they are; do not use it.
 
-        Why not: whoever is picked has no privacy whatever, and at any n some are.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class PublishedRows(Measurement):
+    """Publish `size` randomly picked private rows as they are; do not use it.
 
-        R: `size` of the n rows without replacement. A: each row with probability `rate`, cut or
-        filled with dummies to exactly `size`. In random order.
+    Why not: whoever is picked has no privacy whatever, and at any n some are.
 
-        Guarantee: (0, p)-DP with p = size / n (R), rate (A), and no better: p is exact. It must not
-        exceed the session's `delta_apart`.
+    R: `size` of the n rows without replacement. A: each row with probability `rate`, cut or
+    filled with dummies to exactly `size`. In random order.
 
-        Parameters
-        ----------
-        size : int
-            Public, at least 1.
-        rate : float, default=None
-            Public; needed under A, not used under R.
-        dummy : array-like of shape (d,), default=0.0
-            Public row that fills the gaps under A.
+    Guarantee: (0, p)-DP with p = size / n (R), rate (A), and no better: p is exact. It must not
+    exceed the session's `delta_apart`.
 
-        Returns
-        -------
-        rows : ndarray of shape (size, d), read-only
+    Parameters
+    ----------
+    size : int
+        Public, at least 1.
+    rate : float, default=None
+        Public; needed under A, not used under R.
+    dummy : array-like of shape (d,), default=0.0
+        Public row that fills the gaps under A.
 
-        Raises
-        ------
-        PrivacyLeakError
-            If p exceeds `delta_apart`, or the session has published rows before.
-        ValueError
-            If size or rate is out of range.
-        """
-        n, size, ratio, positions = self._sampler(size, rate)
-        filler = np.broadcast_to(np.asarray(dummy, dtype=np.float64), (self.n_features,))
-        shown = self._publish(
+    Returns
+    -------
+    rows : ndarray of shape (size, d), read-only
+
+    Raises
+    ------
+    PrivacyLeakError
+        If p exceeds `delta_apart`, or the session has published rows before.
+    ValueError
+        If size or rate is out of range.
+    """
+
+    name: ClassVar[str] = "published rows"
+    size: int
+    rate: float | Fraction | None = None
+    dummy: Any = 0.0
+
+    def measure(self, core: Doors, share: Share, name: str) -> Floats:
+        size, rate, dummy = self.size, self.rate, self.dummy
+        n, size, ratio, positions = _sampler(core, size, rate)
+        filler = np.broadcast_to(np.asarray(dummy, dtype=np.float64), (core.n_features,))
+        shown = core._publish(
             name,
-            self._on_tape(lambda: self._gathered(np.arange(n), filler)),
+            _on_tape(lambda: _gathered(core._rows, np.arange(n), filler)),
             rows_changed,
-            lambda: self._gathered(positions(), filler),
-            (size, self.n_features),
+            lambda: _gathered(core._rows, positions(), filler),
+            (size, core.n_features),
             1 / ratio,
         )
         return released(shown, 0.0).value
-
-    def _sampler(
-        self, size: int, rate: float | Fraction | None
-    ) -> tuple[int, int, Fraction, Callable[[], Positions]]:
-        """Return n, the public size, 1 / (probability of a row), and a function that draws."""
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise ValueError("size must be an integer of at least 1")
-        n, size = self._rows._n, int(size)
-        if self._replace:
-            size = min(size, n)  # n is public here
-            ratio = Fraction(n, size) if size else Fraction(1)
-            return n, size, ratio, lambda: draw_without_replacement(n, size, self._entropy)
-        p = public_rate(rate)
-        return n, size, 1 / p, lambda: draw_padded(n, p, size, self._entropy)
-
-    def _on_tape(self, table: Callable[[], NDArray]) -> NDArray:
-        """Return the table in an array of one object: the number of rows may be private.
-
-        Without a tape nothing is built.
-        """
-        holder = np.empty(1, dtype=object)
-        if current_tape() is not None:
-            holder[0] = table()
-        return holder
-
-    def _mapped(self, view: Box, positions: Positions) -> NDArray[np.int64]:
-        """Return the images of rows in a box as integers; position -1 is the centre."""
-        mapped = np.zeros((positions.size, view.n_dims), dtype=np.int64)
-        self._each_block(positions, mapped, lambda block: view.map(block).astype(np.int64))
-        return mapped
-
-    def _gathered(self, positions: Positions, filler: Floats) -> Floats:
-        """Return rows as they are; position -1 is the filler."""
-        table = np.tile(filler, (positions.size, 1))
-        self._each_block(positions, table, lambda block: block)
-        return table
-
-    def _each_block(
-        self, positions: Positions, out: NDArray, image: Callable[[Floats], NDArray]
-    ) -> None:
-        """Write the images of the rows at `positions` (any order, -1 for none) into `out`."""
-        order = np.argsort(positions, kind="stable")
-        ascending = positions[order]
-        with np.errstate(all="ignore"):
-            for start, stop in self._rows.spans():
-                a, b = np.searchsorted(ascending, [start, stop])
-                if a < b:
-                    block = self._rows.block(start, stop)[ascending[a:b] - start]
-                    out[order[a:b]] = image(block)

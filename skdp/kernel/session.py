@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from skdp.budget import PrivacyBudget
 from skdp.kernel.blocks import BlockDoors
-from skdp.kernel.features import FeatureDoors
 from skdp.kernel.groups import GroupDoors, Tree
 from skdp.kernel.learning import BoundsDoors
 from skdp.kernel.protect import (
@@ -24,10 +23,8 @@ from skdp.kernel.protect import (
     View,
 )
 from skdp.kernel.rows import Rows
-from skdp.kernel.samples import SampleDoors
 from skdp.kernel.small_tables import SmallTableDoors
 from skdp.kernel.smooth import SmoothDoors
-from skdp.kernel.solve import SolveDoors
 from skdp.kernel.sparse_vector import SparseVectorDoors
 from skdp.kernel.workload import WorkloadDoors
 
@@ -37,12 +34,9 @@ __all__ = ["Session", "Tree", "open_session"]
 class Session(
     BlockDoors,
     BoundsDoors,
-    FeatureDoors,
     GroupDoors,
-    SampleDoors,
     SmallTableDoors,
     SmoothDoors,
-    SolveDoors,
     SparseVectorDoors,
     WorkloadDoors,
 ):
@@ -91,7 +85,7 @@ def open_session(
     epsilon, delta : float
         Valid (`skdp.base` checks them for estimators).
     delta_apart : float, default=0.0
-        For one release with a delta of its own (`SampleDoors.published_rows`, or Laplace noise in
+        For one release with a delta of its own (`PublishedRows`, or Laplace noise in
         `SmoothDoors`); other noise has none of it.
     budget : PrivacyBudget or None
         Shared ledger; None means the fit stands alone, under replace-one.

@@ -22,18 +22,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from skdp.kernel import statistics as stats
-from skdp.kernel.doors import Doors
 from skdp.kernel.protect import Floats, View, isqrt_up, power_of_two_grid
+from skdp.kernel.query import Measurement, reviewed
 from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import Rows
 
-__all__ = ["SolveDoors", "UnitBall", "minimiser", "minimiser_sensitivity"]
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
+__all__ = ["LogisticMinimiser", "UnitBall", "minimiser", "minimiser_sensitivity"]
 
 # A row's weight expit(t) is known to 2**-50: see kernel/README.md, "Certified minimiser".
 WEIGHT_ERROR = Fraction(1, 2**50)
@@ -296,65 +300,69 @@ def _check_number(value: float, name: str, low: float, high: float) -> float:
     return number
 
 
-class SolveDoors(Doors):
-    """Doors that release the minimiser of a loss; see the module."""
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LogisticMinimiser(Measurement):
+    """The logistic regression of the private rows against public ones.
 
-    def logistic(
-        self,
-        view: View,
-        public: Floats,
-        alpha: float,
-        share: Share = None,
-        *,
-        public_weight: float = 1.0,
-        tau: float = 1e-3,
-        name: str = "logistic regression",
-    ) -> Release:
-        """Release the logistic regression of the private rows against public ones.
+    theta* minimises the sum over private rows of log(1 + exp(-theta . z)), plus public_weight
+    times the sum over public rows of log(1 + exp(theta . z)), plus alpha / 2 ||theta||**2; z
+    is `UnitBall(view)`, ||z|| <= 1.
 
-        theta* minimises the sum over private rows of log(1 + exp(-theta . z)), plus public_weight
-        times the sum over public rows of log(1 + exp(theta . z)), plus alpha / 2 ||theta||**2; z
-        is `UnitBall(view)`, ||z|| <= 1.
+    Guarantee: output perturbation. ||theta* - theta*'|| is at most 1 / alpha (A), sqrt 2 /
+    alpha (R), whatever the public rows; the solution is certified to a gradient of norm at most
+    tau, which costs 2 tau / alpha, and rounded to a public grid, which costs sqrt(d + 1)
+    steps of it. K-norm noise, or rounded Gaussian.
 
-        Guarantee: output perturbation. ||theta* - theta*'|| is at most 1 / alpha (A), sqrt 2 /
-        alpha (R), whatever the public rows; the solution is certified to a gradient of norm at most
-        tau, which costs 2 tau / alpha, and rounded to a public grid, which costs sqrt(d + 1)
-        steps of it. K-norm noise, or rounded Gaussian.
+    Parameters
+    ----------
+    view : View
+    public : ndarray of shape (m, d)
+        Public rows, finite; m may be 0.
+    alpha : float
+        Ridge, public; in [1e-6, 1e12].
+    public_weight : float, default=1.0
+        At least 0.
+    tau : float, default=1e-3
+        In [1e-4, 0.1].
 
-        Parameters
-        ----------
-        view : View
-        public : ndarray of shape (m, d)
-            Public rows, finite; m may be 0.
-        alpha : float
-            Ridge, public; in [1e-6, 1e12].
-        share : float, default=None
-        public_weight : float, default=1.0
-            At least 0.
-        tau : float, default=1e-3
-            In [1e-4, 0.1].
+    Returns
+    -------
+    release : Release
+        theta of shape (d + 1,), the intercept's coordinate last; std of one coordinate.
 
-        Returns
-        -------
-        release : Release
-            theta of shape (d + 1,), the intercept's coordinate last; std of one coordinate.
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range; nothing has been taken from the allowance.
+    """
 
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range; nothing has been taken from the allowance.
-        """
+    name: ClassVar[str] = "logistic regression"
+    view: Any
+    public: Floats
+    alpha: float
+    public_weight: float = 1.0
+    tau: float = 1e-3
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        view, public, alpha, public_weight, tau = (
+            self.view,
+            self.public,
+            self.alpha,
+            self.public_weight,
+            self.tau,
+        )
         alpha = _check_number(alpha, "alpha", *ALPHAS)
         tau = _check_number(tau, "tau", *TAUS)
         largest = LARGEST_PUBLIC_WEIGHT / max(1, len(public))
-        public_weight = _check_number(public_weight, "public_weight", 0.0, largest)
+        public_weight = _check_number(self.public_weight, "public_weight", 0.0, largest)
         ball = UnitBall(view)
-        size = minimiser_sensitivity(alpha, tau, self.adjacency)
+        size = minimiser_sensitivity(alpha, tau, core.adjacency)
         grid = power_of_two_grid(float(size))
         # Rounding to the grid moves either solution by half a step a coordinate at most.
         steps = math.ceil(size / Fraction(grid)) + isqrt_up(ball.n_dims)
         k, bits = minimiser(
-            self._rows, Rows(public), ball, public_weight=public_weight, alpha=alpha, tau=tau
+            core._rows, Rows(public), ball, public_weight=public_weight, alpha=alpha, tau=tau
         )
-        noisy, std = self._vector(name, _on_grid(k, bits, grid), steps, share, unit=grid)
+        noisy, std = core._vector(name, _on_grid(k, bits, grid), steps, share, unit=grid)
         return released(noisy.astype(np.float64) * grid, std * grid)

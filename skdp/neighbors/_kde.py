@@ -290,7 +290,7 @@ class DPKernelDensity(BoxDensity):
             )
             mean, std = release.value.ravel() / n, float(np.max(release.std)) / n
         else:
-            release, count = session.kernel_mean(plan.map, plan.matrix)
+            release, count = session.answer(kernel.KernelMean(plan.map, plan.matrix))
             mean, std = release.value, float(np.max(release.std))
             n = float(count.value)
         n = max(1.0, n)

@@ -37,6 +37,10 @@ CENTERS = RNG.normal(size=(12, 3))
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 
+def basis_mean(basis, view, blocks=False):
+    return kernel.BasisMean(kernel.UserFunction(basis), view, blocks)
+
+
 def rows_of(X) -> kernel.Rows:
     return kernel.check_rows(np.asarray(X, dtype=float), estimator="T", allow_empty=True)
 
@@ -499,7 +503,7 @@ def test_one_centre_and_centres_that_coincide():
     zero = kernel.LinearImage(k, np.array([[1.0, -1.0] + [0.0] * 22]))
     assert 0 < zero.bound < 1e-6
     assert zero.apply(k.total(rows_of(X))).tolist() == [0]
-    value, _ = open_session().kernel_mean(k, [[1.0, -1.0] + [0.0] * 22], 0.5)
+    value, _ = open_session().answer(kernel.KernelMean(k, [[1.0, -1.0] + [0.0] * 22]), 0.5)
     assert np.isfinite(value.value).all() and value.std > 0
 
 
@@ -516,8 +520,8 @@ def test_both_doors_reproduce_the_kernel_means(kind, adjacency, delta):
     snapped = k.box.center + k.box.map(X) * k.box.grid
     exact = np.hstack([reference(snapped, k.centers, gamma=g).mean(axis=0) for g in (1.0, 0.5)])
     session = open_session(epsilon=1e8, delta=delta, adjacency=adjacency)
-    white, n = session.kernel_mean(k, matrix, 0.5)
-    means, n_again = session.feature_means(k, 0.5)
+    white, n = session.answer(kernel.KernelMean(k, matrix), 0.5)
+    means, n_again = session.answer(kernel.FeatureMeans(k), 0.5)
     tolerance = 1e-6 if delta == 0 else 2e-5
     np.testing.assert_allclose(restore @ white.value, exact, atol=tolerance)
     np.testing.assert_allclose(means.value, exact, atol=tolerance)
@@ -529,10 +533,15 @@ def test_both_doors_reproduce_the_kernel_means(kind, adjacency, delta):
 
 def release_all(session):
     k = kernel.KernelMap(CENTERS, [0.5, 1.5])
-    a, n = session.kernel_mean(k, whitened(k)[0], 0.25)
-    c, m = session.feature_means(k, 0.25)
-    e, p = session.basis_mean(lambda X: X**2, kernel.Box([0.0] * 3, [9.0] * 3), 0.25)
-    f, q = session.basis_mean(lambda X: X, kernel.Ball([0.0] * 3, 2.0), exact_blocks=True)
+    a, n = session.answer(kernel.KernelMean(k, whitened(k)[0]), 0.25)
+    c, m = session.answer(kernel.FeatureMeans(k), 0.25)
+    e, p = session.answer(
+        basis_mean(lambda X: X**2, kernel.Box([0.0] * 3, [9.0] * 3)),
+        0.25,
+    )
+    f, q = session.answer(
+        kernel.BasisMean(kernel.UserFunction(lambda X: X), kernel.Ball([0.0] * 3, 2.0), True)
+    )
     return np.concatenate(
         [a.value, c.value, e.value, f.value, [n.value, m.value, p.value, q.value]]
     )
@@ -575,8 +584,8 @@ def test_noise_and_count_share_one_release_where_n_is_private():
     k = kernel.KernelMap(CENTERS, 0.5)
     matrix, _ = whitened(k)
     with tape.record() as t:
-        session.kernel_mean(k, matrix, 0.5)
-        session.feature_means(k, 0.5)
+        session.answer(kernel.KernelMean(k, matrix), 0.5)
+        session.answer(kernel.FeatureMeans(k), 0.5)
     for entry, size in zip(t.entries, (len(matrix), 12), strict=True):
         assert entry.exact.shape == (size + 1,)
     step = kernel.LinearImage(k, matrix).step
@@ -596,11 +605,16 @@ def test_noise_has_the_stated_standard_deviation(door, delta):
         # At epsilon = 100 no noisy mean reaches the end of its box, where it would be clipped.
         session = open_session(far, delta=delta, seed=seed, epsilon=100.0)
         if door == "kernel_mean":
-            r, _ = session.kernel_mean(k, matrix)
+            r, _ = session.answer(kernel.KernelMean(k, matrix))
         elif door == "feature_means":
-            r, _ = session.feature_means(k)
+            r, _ = session.answer(kernel.FeatureMeans(k))
         else:
-            r, _ = session.basis_mean(lambda X: X * 0, kernel.Box([-1e3] * 3, [1e3] * 3), 1.0)
+            r, _ = session.answer(
+                kernel.BasisMean(
+                    kernel.UserFunction(lambda X: X * 0), kernel.Box([-1e3] * 3, [1e3] * 3)
+                ),
+                1.0,
+            )
         values.append(r.value / r.std)
     values = np.ravel(values)
 
@@ -618,12 +632,12 @@ def test_the_stated_std_follows_from_the_claim():
     k = kernel.KernelMap(CENTERS, 0.5)
     matrix = 7.0 * whitened(k)[0]
     g = open_session(delta=1e-6)
-    r, n = g.kernel_mean(k, matrix, 0.25)
+    r, n = g.answer(kernel.KernelMean(k, matrix), 0.25)
     assert r.std == pytest.approx(7 * math.sqrt(2) / (mu / 2) / n.value, rel=1e-4)
     p = open_session()
-    r, n = p.kernel_mean(k, matrix, 0.25)
+    r, n = p.answer(kernel.KernelMean(k, matrix), 0.25)
     assert r.std == pytest.approx(7 * math.sqrt(2) * 4 * math.sqrt(13) / n.value, rel=1e-4)
-    r, n = p.feature_means(k, 0.25)
+    r, n = p.answer(kernel.FeatureMeans(k), 0.25)
     l1 = k.sensitivity("replace_one")[0] * 2.0**-30
     assert r.std == pytest.approx(math.sqrt(2) * 4 * l1 / n.value, rel=1e-4)
 
@@ -643,7 +657,7 @@ def test_the_stated_std_follows_from_the_claim():
 def test_bad_matrices_are_refused_before_any_charge(matrix, text):
     session = open_session()
     with pytest.raises(ValueError, match=text):
-        session.kernel_mean(kernel.KernelMap(CENTERS, [0.5, 1.0]), matrix, 0.5)
+        session.answer(kernel.KernelMean(kernel.KernelMap(CENTERS, [0.5, 1.0]), matrix), 0.5)
     assert session.rest == 1
 
 
@@ -651,9 +665,9 @@ def test_centres_of_other_features_are_refused_before_any_charge():
     session = open_session()
     k = kernel.KernelMap(CENTERS[:, :2], 0.5)
     with pytest.raises(ValueError, match="features"):
-        session.feature_means(k, 0.5)
+        session.answer(kernel.FeatureMeans(k), 0.5)
     with pytest.raises(ValueError, match="features"):
-        session.kernel_mean(k, np.eye(12), 0.5)
+        session.answer(kernel.KernelMean(k, np.eye(12)), 0.5)
     assert session.rest == 1
 
 
@@ -686,7 +700,7 @@ def test_rows_that_fail_count_as_the_centre_and_decide_for_themselves(adjacency)
         return bad_rows(X)
 
     session = open_session(epsilon=1e7, adjacency=adjacency)
-    mean, n = session.basis_mean(basis, view)
+    mean, n = session.answer(basis_mean(basis, view))
     v = X[:, 0]
     good = v <= 0.6
     clipped = np.clip(np.c_[v, v**2], view.low, view.high)
@@ -709,7 +723,7 @@ def test_blocks_equal_rows_one_at_a_time():
     exact = []
     for blocks in (False, True):
         with tape.record() as t:
-            open_session().basis_mean(basis, view, exact_blocks=blocks)
+            open_session().answer(basis_mean(basis, view, blocks))
         exact.append(t.entries[0].exact.tolist())
     assert exact[0] == exact[1]
 
@@ -728,7 +742,7 @@ def test_sparse_output_and_tables_are_taken():
         exact = []
         for basis in maps:
             with tape.record() as t:
-                open_session(X[:50]).basis_mean(basis, view, exact_blocks=blocks)
+                open_session(X[:50]).answer(basis_mean(basis, view, blocks))
             exact.append(t.entries[0].exact.tolist())
         assert all(e == exact[0] for e in exact)
 
@@ -749,7 +763,7 @@ def test_the_map_gets_float64_arrays_of_its_own():
         before = repr(source)
         rows = kernel.check_rows(source, estimator="T")
         session = kernel.open_session(rows, estimator="T", epsilon=1e7)
-        session.basis_mean(basis, kernel.Box([0.0], [1.0]))
+        session.answer(basis_mean(basis, kernel.Box([0.0], [1.0])))
         assert repr(source) == before
     assert {(type(k), k.dtype, k.shape) for k in kept} == {(np.ndarray, np.dtype(float), (1, 3))}
     assert all(k.base is None for k in kept)
@@ -766,7 +780,7 @@ def test_an_interrupt_in_the_map_leaves_without_its_text():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt) as caught:
-            open_session().basis_mean(basis, kernel.Box([0.0], [1.0]))
+            open_session().answer(basis_mean(basis, kernel.Box([0.0], [1.0])))
     finally:
         signal.signal(signal.SIGINT, before)
     assert caught.value.args == caught.value.__context__.args == ()
@@ -788,5 +802,5 @@ def test_an_interrupt_that_a_row_raises_is_a_failure_like_others():
     def basis(X):
         raise KeyboardInterrupt
 
-    mean, _ = open_session().basis_mean(basis, kernel.Box([0.0], [1.0]))
+    mean, _ = open_session().answer(basis_mean(basis, kernel.Box([0.0], [1.0])))
     assert np.isfinite(mean.value).all()

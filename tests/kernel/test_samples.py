@@ -140,7 +140,7 @@ def test_noise_has_the_stated_scale_and_no_other(adjacency, d):
     for seed in range(4):
         session = open_session(np.zeros((1000, d)), adjacency=adjacency, seed=seed)
         with tape.record() as t:
-            result = session.noisy_sample(session.box(-1, 1), 500, rate=0.5)
+            result = session.answer(kernel.NoisySample(session.box(-1, 1), 500, rate=0.5))
         step = float(session.box(-1, 1).grid[0])
         noise.append(t.entries[0].released * step / result.std)
     assert variance_is_one(np.ravel(noise))
@@ -154,7 +154,7 @@ def test_noise_of_one_dimension_is_laplace():
     """Kolmogorov-Smirnov against the Laplace distribution; false-alarm rate 1e-6."""
     session = open_session(np.zeros((4000, 1)), seed=0)
     with tape.record() as t:
-        session.noisy_sample(session.box(-1, 1), 4000)
+        session.answer(kernel.NoisySample(session.box(-1, 1), 4000))
     scale = session.certificate().releases[0].scale / float(session.box(-1, 1).grid[0])
     noise = t.entries[0].released.ravel()
     assert stats.kstest(noise, stats.laplace(scale=scale).cdf).pvalue > 1e-6
@@ -165,16 +165,16 @@ def test_noise_of_one_dimension_is_laplace():
 @pytest.mark.parametrize("n", [0, 1, 7, 500])
 def test_the_number_of_points_never_follows_a_private_n(n):
     session = open_session(np.ones((n, 2)), adjacency=A, apart=0.2)
-    points = session.noisy_sample(session.box(-1, 1), 20, rate=0.1)
+    points = session.answer(kernel.NoisySample(session.box(-1, 1), 20, rate=0.1))
     assert points.value.shape == (20, 2) and np.abs(points.value).max() <= 1
-    assert session.published_rows(20, rate=0.1, dummy=[5.0, 6.0]).shape == (20, 2)
+    assert session.answer(kernel.PublishedRows(20, rate=0.1, dummy=[5.0, 6.0])).shape == (20, 2)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_almost_without_noise_the_points_are_rows_of_the_table(adjacency, delta):
     session = open_session(adjacency=adjacency, epsilon=1e7, delta=delta)
-    points = session.noisy_sample(session.box(-1, 1), 30, rate=1.0).value
+    points = session.answer(kernel.NoisySample(session.box(-1, 1), 30, rate=1.0)).value
     near = np.abs(points[:, None, :] - X[None]).max(axis=2).argmin(axis=1)
     np.testing.assert_allclose(points, X[near], atol=0.01)
     assert len(set(near)) == 30
@@ -182,7 +182,7 @@ def test_almost_without_noise_the_points_are_rows_of_the_table(adjacency, delta)
 
 def test_a_sample_larger_than_the_table_is_the_table_under_replace_one():
     session = open_session(X[:5], epsilon=1e7)
-    points = session.noisy_sample(session.box(-1, 1), 30).value
+    points = session.answer(kernel.NoisySample(session.box(-1, 1), 30)).value
     order = np.lexsort(points.T), np.lexsort(X[:5].T)
     np.testing.assert_allclose(points[order[0]], X[:5][order[1]], atol=1e-3)
     assert session.certificate().releases[0].epsilon == pytest.approx(1e7)
@@ -200,9 +200,9 @@ BAD_RATES = [(5, rate) for rate in (0.0, -0.1, 1.1, math.nan, math.inf, 2.0**-33
 def test_bad_sizes_and_rates_are_refused_and_take_nothing(adjacency, size, rate, match):
     session = open_session(adjacency=adjacency, apart=0.5)
     with pytest.raises(ValueError, match=match):
-        session.noisy_sample(session.box(-1, 1), size, rate=rate)
+        session.answer(kernel.NoisySample(session.box(-1, 1), size, rate=rate))
     with pytest.raises(ValueError, match=match):
-        session.published_rows(size, rate=rate)
+        session.answer(kernel.PublishedRows(size, rate=rate))
     assert session.rest == 1
     assert session.certificate().releases == ()
 
@@ -211,7 +211,7 @@ def test_flat_boxes_and_huge_rows_give_finite_points():
     data = np.array([[1e308, -1e308], [3.0, 3.0]])
     for low, high in ((3, 3), (-1e307, 1e307), (-1e-300, 1e-300)):
         session = open_session(data)
-        points = session.noisy_sample(session.box(low, high), 2).value
+        points = session.answer(kernel.NoisySample(session.box(low, high), 2)).value
         assert np.isfinite(points).all() and points.min() >= low and points.max() <= high
 
 
@@ -221,8 +221,8 @@ def test_flat_boxes_and_huge_rows_give_finite_points():
 def taped(data, adjacency, source=None, epsilon=1.0):
     session = open_session(data, adjacency=adjacency, apart=0.5, epsilon=epsilon, seed=0)
     with tape.record() if source is None else tape.replay(source) as t:
-        points = session.noisy_sample(session.box(-1, 1), 4, rate=0.5)
-        rows = session.published_rows(4, rate=0.5)
+        points = session.answer(kernel.NoisySample(session.box(-1, 1), 4, rate=0.5))
+        rows = session.answer(kernel.PublishedRows(4, rate=0.5))
     return t, points.value, rows
 
 
@@ -261,14 +261,14 @@ def test_neighbours_are_within_the_sensitivity_and_attain_it(adjacency):
 
 def test_without_a_tape_only_sampled_rows_are_mapped(monkeypatch):
     asked = []
-    real = samples.SampleDoors._mapped
+    real = samples._mapped
     monkeypatch.setattr(
-        samples.SampleDoors,
+        samples,
         "_mapped",
         lambda self, view, positions: asked.append(positions.size) or real(self, view, positions),
     )
     session = open_session()
-    session.noisy_sample(session.box(-1, 1), 5)
+    session.answer(kernel.NoisySample(session.box(-1, 1), 5))
     assert asked == [5]
 
 
@@ -304,7 +304,10 @@ def lower_bound(monkeypatch, factor):
             random_state=which,
         )
         view, share = session.box(-1, 1), Fraction(1, RUNS)
-        hits = sum(session.noisy_sample(view, 1, share).value[0, 0] == 1.0 for _ in range(RUNS))
+        hits = sum(
+            session.answer(kernel.NoisySample(view, 1), share).value[0, 0] == 1.0
+            for _ in range(RUNS)
+        )
         counts.append(hits)
     alpha = (1 - CONFIDENCE) / 2
     above = stats.beta.ppf(1 - alpha, counts[0] + 1, RUNS - counts[0])
@@ -331,7 +334,7 @@ def test_published_rows_are_raw_rows_and_the_ledger_and_certificate_say_so(adjac
         rows, estimator="T", epsilon=1.0, delta=1e-6, delta_apart=0.025, budget=budget
     ) as session:
         session.answer(kernel.Sum(session.box(-1, 1)))
-        shown = session.published_rows(5, rate=0.025, dummy=9.0)
+        shown = session.answer(kernel.PublishedRows(5, rate=0.025, dummy=9.0))
         certificate = session.certificate()
     table = {tuple(row) for row in X.tolist()}
     inside = [tuple(row) in table for row in shown.tolist()]
@@ -374,17 +377,17 @@ def test_a_publication_beyond_delta_apart_or_a_second_one_is_refused(adjacency):
     session = open_session(adjacency=adjacency, apart=0.025)
     for size, rate in ((6, 0.0251), (200, 1.0), (1000, 1.0)):
         with pytest.raises(PrivacyLeakError, match="delta_apart"):
-            session.published_rows(size, rate=rate)
+            session.answer(kernel.PublishedRows(size, rate=rate))
     assert session.certificate().releases == ()
-    assert session.published_rows(5, rate=0.025).shape == (5, 3)
+    assert session.answer(kernel.PublishedRows(5, rate=0.025)).shape == (5, 3)
     with pytest.raises(PrivacyLeakError, match="already"):
-        session.published_rows(1, rate=0.001)
+        session.answer(kernel.PublishedRows(1, rate=0.001))
     with pytest.raises(PrivacyLeakError, match="delta_apart"):
-        open_session(adjacency=adjacency, delta=0.5).published_rows(1, rate=0.001)
+        open_session(adjacency=adjacency, delta=0.5).answer(kernel.PublishedRows(1, rate=0.001))
     session = open_session(adjacency=adjacency, apart=0.5)
     session.close()
     with pytest.raises(PrivacyLeakError, match="closed"):
-        session.published_rows(1, rate=0.001)
+        session.answer(kernel.PublishedRows(1, rate=0.001))
 
 
 def test_a_bad_delta_apart_is_refused_before_the_charge():

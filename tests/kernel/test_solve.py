@@ -25,6 +25,10 @@ PUBLIC = RNG.normal(0.0, 1.0, size=(80, 3))
 BOX = kernel.Box([-4.0] * 3, [4.0] * 3)
 
 
+def logistic(*arguments, **options):
+    return kernel.LogisticMinimiser(BOX, PUBLIC, *arguments, **options)
+
+
 def solved(private, public, view=BOX, *, public_weight=1.0, alpha=1.0, tau=1e-4):
     ball = UnitBall(view)
     k, bits = minimiser(
@@ -290,10 +294,10 @@ def open_session(X=PRIVATE, *, epsilon=1.0, delta=0.0, adjacency=R, seed=None):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_release_is_the_solution_with_noise_of_its_sensitivity(adjacency, delta):
     session = open_session(epsilon=1e9, adjacency=adjacency)
-    theta = session.logistic(BOX, PUBLIC, 2.0).value
+    theta = session.answer(logistic(2.0)).value
     np.testing.assert_allclose(theta, solved(PRIVATE, PUBLIC, alpha=2.0)[0], atol=3e-3)
     session = open_session(delta=delta, adjacency=adjacency)
-    release = session.logistic(BOX, PUBLIC, 2.0, 0.25, tau=1e-4)
+    release = session.answer(logistic(2.0, tau=1e-4), 0.25)
     size = float(minimiser_sensitivity(2.0, 1e-4, adjacency))
     scale = size / session.level(0.25) * (1.0 if delta else math.sqrt(5))
     assert release.std == pytest.approx(scale, rel=1e-4)
@@ -308,9 +312,9 @@ def test_replay_and_neighbours_on_the_tape(adjacency):
     other[0] = [-4, 4, -4]
     other = other if adjacency == R else other[1:]
     with tape.record() as first:
-        value = open_session(adjacency=adjacency).logistic(BOX, PUBLIC, 0.05).value
+        value = open_session(adjacency=adjacency).answer(logistic(0.05)).value
     with tape.replay(first) as second:
-        again = open_session(other, adjacency=adjacency).logistic(BOX, PUBLIC, 0.05).value
+        again = open_session(other, adjacency=adjacency).answer(logistic(0.05)).value
     np.testing.assert_array_equal(value, again)
     (a,), (b,) = first.entries, second.entries
     assert 0 < a.distance(a.exact, b.exact) <= a.sensitivity == b.sensitivity
@@ -331,17 +335,17 @@ def test_replay_and_neighbours_on_the_tape(adjacency):
 def test_parameters_out_of_range_are_refused_and_take_nothing(options, match):
     session = open_session()
     with pytest.raises(ValueError, match=match):
-        session.logistic(BOX, PUBLIC, **options)
+        session.answer(logistic(**options))
     assert session.rest == 1
 
 
 def test_an_empty_private_table_is_a_table():
-    release = open_session(PRIVATE[:0], adjacency=A).logistic(BOX, PUBLIC, 1.0)
+    release = open_session(PRIVATE[:0], adjacency=A).answer(logistic(1.0))
     assert release.value.shape == (4,) and np.isfinite(release.value).all()
 
 
 @pytest.mark.parametrize("alpha", [1e-6, 1e12])
 def test_extreme_ridges_are_released(alpha):
     for delta in (0.0, 1e-6):
-        release = open_session(delta=delta).logistic(BOX, PUBLIC, alpha)
+        release = open_session(delta=delta).answer(logistic(alpha))
         assert np.isfinite(release.value).all()
