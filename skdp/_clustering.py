@@ -72,7 +72,7 @@ _HOPELESS_RADIUS = 0.4  # of the half diagonal, about the first private mean
 _WORTH_A_SECOND = 0.9  # of the noise of one mean at the full allowance
 
 # What is known of a mean or a residual before any release, in half widths of the bounds.
-_MEAN_BEFORE = 0.4
+_MEAN_BEFORE = 0.6
 _RESIDUAL_BEFORE = 0.3
 _STEP_BEFORE = 0.25
 _RESIDUALS = (1e-3, 1.0)  # least and most

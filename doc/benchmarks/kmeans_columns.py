@@ -114,7 +114,9 @@ def relative_table(runs: int) -> None:
                     means = np.array([by[j] for j in labels])
                     centers = model.cluster_centers_[labels]
                     error = np.square(centers - means).mean(axis=0)
-                    squares.append(error / np.square(rows - means).mean(axis=0))
+                    residual = np.square(rows - means).mean(axis=0)
+                    residual[residual == 0] = np.nan  # centres tell the values of a 0/1 column
+                    squares.append(error / residual)
                 found.append(np.sqrt(np.mean(squares, axis=0)))
             parts = [*found, found[0] / found[1]]
             cells = "".join(f"{' '.join(f'{v:.3f}' for v in part):>24}" for part in parts)
