@@ -19,7 +19,7 @@ from skdp.budget import ambient
 os.environ["MPLBACKEND"] = "Agg"
 
 # Of a test with more cases than FEW, the one-minute run has this many, or this part of them.
-FEW, PART = 12, 20
+FEW, PART = 6, 40
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by markers

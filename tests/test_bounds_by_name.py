@@ -152,6 +152,7 @@ LIKE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", LIKE, ids=lambda e: type(e).__name__)
 def test_expected_errors_take_bounds_by_name(estimator):
     by_position = clone(estimator).set_params(bounds=([18, 0], [90, 2e5]))

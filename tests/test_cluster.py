@@ -83,6 +83,7 @@ def digits():
 # --- utility ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("adjacency", "epsilon", "delta", "goal"),
     [(A, 0.3, 1e-6, 1.02), (A, 1.0, 1e-6, 1.02), (A, 0.3, 0.0, 1.07), (R, 1.0, 0.0, 1.07)],
@@ -188,6 +189,7 @@ def test_one_cluster_is_the_mean(delta):
 # --- standard errors --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
 @pytest.mark.parametrize("delta", DELTAS)
 def test_standard_errors(corners, algorithm, delta):
@@ -595,6 +597,7 @@ def test_residuals_are_not_far_too_small(tails):
         assert shown >= (2 if n == 20_000 else 0)
 
 
+@pytest.mark.slow
 def test_clusters_that_do_not_separate_are_said():
     """Centres that are all one private mean are counted, and not predicted as if they were many."""
     X = blobs(0, n=100, k=3)

@@ -126,6 +126,7 @@ def test_without_noise_it_is_scikit_learn_s(d, features):
     assert density.noise_std_ < 1e-3 * truth.max()
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("features", ["kernel", "cells"])
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])

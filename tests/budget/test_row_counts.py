@@ -72,6 +72,7 @@ def test_an_error_by_filter_comes_before_the_charge():
     assert budget.charges == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("n", [59, 60, 239])
 def test_searches_do_not_warn(n, n_jobs):

@@ -72,6 +72,7 @@ def check_neighbours(estimator, case, X, other):
     return neighbour_check(estimator, X, other, y=y, y_neighbour=y_other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

@@ -125,6 +125,7 @@ def test_the_criterion_of_noisy_moments_is_the_loss_that_noise_causes():
     assert abs(np.mean(differences) - trace) > 10 * error
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("baseline", [0.0, 1.0])
 @pytest.mark.parametrize("alpha", [0.01, 1.0])
 def test_the_reported_spread_of_the_criterion_is_that_of_the_noise(alpha, baseline):

@@ -38,6 +38,7 @@ from skdp.kernel.tape import record, replay
 # --- nothing raises or is said because of rows ----------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["fit", "predict", "never"])
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_exception_that_quotes_a_cell_stays_inside(at, n_jobs, capfd, recwarn):

@@ -131,6 +131,7 @@ def test_bounds_clip_targets():
 # --- how many blocks and queries ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("n", [1, 30, 1000, 6000])
 @relations
@@ -152,6 +153,7 @@ def test_automatic_numbers(relation, delta, n):
         assert model.n_blocks_ > 10
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("make", [voting, averaging, linear])

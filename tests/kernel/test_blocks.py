@@ -301,6 +301,7 @@ class Fails:
 HOWS = ["raises", "exits", "nan", "shape", "text", "none", "scalar", "complex", "object"]
 
 
+@pytest.mark.slow
 @jobs
 @pytest.mark.parametrize("how", HOWS)
 def test_a_failing_block_abstains_silently(how, n_jobs, capfd, recwarn):
@@ -409,6 +410,7 @@ def sums(X, y, seed):
     return [X.sum(), y.sum(), seed % 1000]
 
 
+@pytest.mark.slow
 @relations
 def test_n_jobs_changes_nothing(relation):
     X = np.random.default_rng(0).normal(size=(50, 2))

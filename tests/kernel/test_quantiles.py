@@ -281,6 +281,7 @@ def losses(x, other, adjacency, delta, levels, **options):
 numbers = st.lists(st.integers(0, 6) | st.floats(-1, 8), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("levels", [(0.5,), (0.3,), (0.2, 0.8), (0.1, 0.3, 0.5, 0.9)])

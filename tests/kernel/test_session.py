@@ -232,6 +232,7 @@ def variance_is_one(values) -> bool:
     return bool(abs(squares.mean() - 1) < 4.9 * error)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("kind", ["sum", "l1", "gram", "tree"])
 def test_noise_has_the_stated_standard_deviation(kind, delta):

@@ -378,6 +378,7 @@ def neighbours(draw, relation):
     return (x, y) if draw(st.booleans()) else (y, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("q", [0.5, 0.2, 0.9])
 def test_neighbours_are_as_close_as_the_noise_is_calibrated_for(relation, q):

@@ -434,6 +434,7 @@ def spent_by(budget, run):
     return fitted(run)[1] + budget.spent.epsilon - before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", scores_of_searches()[1])
 @pytest.mark.parametrize("train", [False, True])
 def test_the_score_of_a_search_is_that_of_its_scorer(name, train):

@@ -241,6 +241,7 @@ def test_scoring_in_threads_leaves_the_warning_filters_alone():
     assert list(warnings.filters) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_search_is_charged_for_its_scores_in_every_process(n_jobs):
     budget = PrivacyBudget(99.0)

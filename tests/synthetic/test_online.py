@@ -45,6 +45,7 @@ def online(**options):
     return PrivateMultiplicativeWeights(**{**defaults, **options})
 
 
+@pytest.mark.statistical
 @BUDGETS
 @DELTAS
 def test_answers_are_within_the_bound(delta, budget):

@@ -228,6 +228,7 @@ def chosen_table(s):
 DOORS = [all_answers, all_intervals, marginal, measured, measured_weight, chosen, chosen_table]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize("door", DOORS)
