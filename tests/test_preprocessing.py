@@ -347,7 +347,9 @@ ESTIMATORS = [
 def test_no_rows_make_it_fail(estimator, table):
     for adjacency in ADJACENCIES:
         for privacy in ({"epsilon": 1e-6}, {"epsilon": 2.0, "delta": 1e-9}, {"epsilon": 1e9}):
-            scaler = clone(estimator).set_params(**privacy, budget=StandInBudget(adjacency)).fit(table)
+            scaler = (
+                clone(estimator).set_params(**privacy, budget=StandInBudget(adjacency)).fit(table)
+            )
             for name, value in vars(scaler).items():
                 # Errors are NaN where learned bounds say nothing of what they clip.
                 if "_std_error_" in name and scaler.bounds == "private":
