@@ -409,8 +409,8 @@ def coefficients_of(found: _Moments) -> tuple[Floats, Floats]:
     clipped = np.zeros((d, d)) + found.clipped / np.outer(scale, scale)
     clipped += np.abs(coefficients) / 2 * np.add.outer(clipped.diagonal(), clipped.diagonal())
     errors = np.hypot(errors, clipped)
-    errors = np.where(both, np.minimum(errors, 1.0), np.where(np.isnan(clipped), np.nan, 1.0))
-    return coefficients, errors
+    clear = both & (_QUOTIENT * worst < 1.0)
+    return coefficients, np.where(clear, np.minimum(errors, 1.0), np.nan)
 
 
 def correlation(
@@ -452,8 +452,8 @@ def correlation(
     -------
     released : Released, value of shape (n_features, n_features)
         In [-1, 1], ones on the diagonal; 0 beside a column whose released variance is 0. The
-        standard error is at most 1, and 1 where a variance is not clear of its noise: too large
-        where noise reaches the ends.
+        standard error is at most 1, too large where noise reaches the ends, and NaN where a
+        variance is not clear of its noise: the coefficient says nothing then.
 
     Raises
     ------

@@ -370,8 +370,8 @@ def nltcs():
 def test_nltcs_beats_noise_on_every_table():
     """All 3-way tables of 16 columns, A; the benchmark has more seeds and the other relation.
 
-    The largest of 4480 Gaussian errors is below 3 standard deviations with probability
-    (1 - 0.0027)**4480 < 1e-5.
+    The largest of 4480 Gaussian errors is below 2.5 standard deviations with probability
+    (1 - 0.0124)**4480 < 1e-24. Measured here, over four seeds: 2.1 at most.
     """
     X = nltcs()
     assert X.shape == (21574, 16)
@@ -379,7 +379,7 @@ def test_nltcs_beats_noise_on_every_table():
     truth = exact(queries, domain, X)
     uniform = np.abs(truth - 1 / 8).max()
     for epsilon, delta in ((0.1, 0.0), (0.1, 1e-6), (1.0, 0.0)):
-        gaussian = 3.0 * math.sqrt(560) / kernel.gdp_mu(epsilon, 1e-6) / len(X)
+        gaussian = 2.5 * math.sqrt(560) / kernel.gdp_mu(epsilon, 1e-6) / len(X)
         released = MWEMReleaser(
             queries, domain=domain, epsilon=epsilon, delta=delta, budget=A, random_state=0
         ).fit(X)
