@@ -225,7 +225,10 @@ def test_medians_of_few_rows_with_learned_bounds():
 def test_where_learned_bounds_end():
     """At 2**89, and at 2**-81 towards 0, whatever the rows; their widening adds two octaves."""
     assert 2.0**88 <= DPMedian(epsilon=100.0).fit(np.full((2000, 1), 1e30)).bounds_[1][0] <= 2.0**92
-    assert abs(DPMedian(epsilon=100.0).fit(np.full((2000, 1), 1e-30)).median_[0]) <= 2.0**-79
+    table = np.full((2000, 1), 1e-30)
+    found = [DPMedian(epsilon=100.0, random_state=i).fit(table).median_[0] for i in range(9)]
+    # In about one run of 15 the audit of the ends leaves them wider; five such of nine: 1e-4.
+    assert np.median(np.abs(found)) <= 2.0**-79
 
 
 # --- steps, and parameters without effect ---------------------------------------------------------

@@ -434,8 +434,10 @@ class DPQuantileTransformer(QuantileFit):
         levels = self._scaled_array(X)
         if self.output_distribution == "normal":
             levels = norm.cdf(levels)
+        # Slopes between landmarks near the largest number would overflow.
+        unit = 2.0**-60 if np.abs(self.quantiles_).max(initial=0.0) > 2.0**960 else 1.0
         columns = [
-            np.interp(levels[:, j], self.references_, marks)
+            np.interp(levels[:, j], self.references_, marks * unit) / unit
             for j, marks in enumerate(self.quantiles_.T)
         ]
         return np.stack(columns, axis=1)
