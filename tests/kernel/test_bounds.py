@@ -364,8 +364,10 @@ def test_a_group_just_beyond_the_bounds_is_in_the_error(function):
     answers = [function(x, n_rows="public", budget=budget) for _ in range(25)]
     off = np.array([abs(float(a) - truth) / float(a.std) for a in answers])
     finite = np.isfinite(off)
-    assert finite.sum() >= 3
-    assert np.sum(off[finite] > 3) < 4  # at 1%: below 1e-4, at most 12 finite
+    # Finite in 54 and 64 of 80 answers, none of them off; the group was inside in 54 and 64 of 80.
+    assert finite.sum() >= 8  # below 1e-4
+    assert np.sum(off[finite] > 3) < 3  # at 1%: 2e-3, at most 25 finite
+    assert np.sum([a.bounds[1] >= 4983.0 for a in answers]) >= 8
     assert not any(a.note for a, known in zip(answers, finite, strict=True) if known)
 
 
