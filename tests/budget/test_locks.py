@@ -176,7 +176,8 @@ def test_network_file_systems_are_known(tmp_path, monkeypatch, kind):
 def test_a_ledger_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.budget"
     budget = PrivacyBudget(10.0, ledger=path)
-    (tmp_path / "mounts").write_text(f"1 1 0:1 / {tmp_path} rw - nfs4 server:/x rw\n")
+    point = str(tmp_path).replace(" ", "\\040")  # as the kernel writes it
+    (tmp_path / "mounts").write_text(f"1 1 0:1 / {point} rw - nfs4 server:/x rw\n")
     monkeypatch.setattr(locks, "_MOUNTS", str(tmp_path / "mounts"))
     for name in ("a.budget", "b.budget"):
         with pytest.raises(LedgerError, match=r"network file system \(nfs4\).*local disk"):
