@@ -87,7 +87,14 @@ from skdp.kernel.small_tables import (
     public_tables,
     table_rate,
 )
-from skdp.kernel.smooth import cauchy_kappa, choose_noise, laplace_kappa, student_kappa
+from skdp.kernel.smooth import (
+    SmoothMedian,
+    SpanningCost,
+    cauchy_kappa,
+    choose_noise,
+    laplace_kappa,
+    student_kappa,
+)
 from skdp.kernel.solve import LogisticMinimiser, UnitBall
 from skdp.kernel.spanning import check_graph
 from skdp.kernel.sparse_vector import AboveThreshold, comparison_margin, threshold_scales
@@ -163,6 +170,8 @@ __all__ = [
     "ScoreMean",
     "SecondMoment",
     "Session",
+    "SmoothMedian",
+    "SpanningCost",
     "Spherical",
     "Sum",
     "Symmetric",

@@ -35,11 +35,12 @@ from numpy.typing import NDArray
 from skdp.kernel import sampling
 from skdp.kernel.cells import plain
 from skdp.kernel.containers import is_frame, is_listed, reading, take, to_float
+from skdp.kernel.doors import Doors
 from skdp.kernel.isolation import attempt, interruptible, no_restart, quiet
 from skdp.kernel.protect import SUM_BITS, Ball, Box, Floats, isqrt_up
 from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import Rows, check_rows
-from skdp.kernel.smooth import Ladder, SmoothDoors, quantile_log_smooth
+from skdp.kernel.smooth import Ladder, quantile_log_smooth, smooth_release
 from skdp.kernel.values import object_rows
 
 __all__ = ["BlockDoors", "as_table", "check_labelled", "label_codes"]
@@ -390,7 +391,7 @@ def _split(order: Positions, blocks: NDArray[np.int64], n_blocks: int) -> list[P
     return np.split(order, edges)
 
 
-class BlockDoors(SmoothDoors):
+class BlockDoors(Doors):
     """Doors that release what user code makes of disjoint blocks; `Session` inherits them."""
 
     def _blocks(self, n_blocks: int, rng: np.random.Generator) -> list[Positions]:
@@ -664,7 +665,8 @@ class BlockDoors(SmoothDoors):
             ]
             return np.array([f for f, _ in pairs], dtype=np.int64), [j for _, j in pairs]
 
-        noisy = self.smooth_release(
+        noisy = smooth_release(
+            self,
             name,
             [max(1, 2 * h) for h in half],
             statistic,

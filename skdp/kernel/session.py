@@ -24,7 +24,6 @@ from skdp.kernel.protect import (
 )
 from skdp.kernel.rows import Rows
 from skdp.kernel.small_tables import SmallTableDoors
-from skdp.kernel.smooth import SmoothDoors
 from skdp.kernel.sparse_vector import SparseVectorDoors
 from skdp.kernel.workload import WorkloadDoors
 
@@ -36,7 +35,6 @@ class Session(
     BoundsDoors,
     GroupDoors,
     SmallTableDoors,
-    SmoothDoors,
     SparseVectorDoors,
     WorkloadDoors,
 ):
@@ -86,7 +84,7 @@ def open_session(
         Valid (`skdp.base` checks them for estimators).
     delta_apart : float, default=0.0
         For one release with a delta of its own (`PublishedRows`, or Laplace noise in
-        `SmoothDoors`); other noise has none of it.
+        `skdp.kernel.smooth`); other noise has none of it.
     budget : PrivacyBudget or None
         Shared ledger; None means the fit stands alone, under replace-one.
     random_state : None, int or RandomState

@@ -20,14 +20,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from skdp.budget.amounts import round_up
 from skdp.kernel import calibration, sampling
-from skdp.kernel.doors import Doors
 from skdp.kernel.order import (
     log_smooth_add,
     log_smooth_median_add,
@@ -35,15 +34,20 @@ from skdp.kernel.order import (
     rank_of,
 )
 from skdp.kernel.protect import Box, Projection
+from skdp.kernel.query import Measurement, reviewed
 from skdp.kernel.release import Release, Share, exact_fraction, released
 from skdp.kernel.rows import Rows
 from skdp.kernel.sampling.exact import as_order, exp_bracket
 from skdp.kernel.spanning import check_graph, log_smooth_spanning_cost, spanning_cost
 
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
 __all__ = [
     "Ladder",
-    "SmoothDoors",
+    "SmoothMedian",
     "SmoothNoise",
+    "SpanningCost",
     "cauchy_kappa",
     "choose_noise",
     "laplace_kappa",
@@ -324,145 +328,146 @@ def _moved(ladders: list[Ladder]) -> Callable[[NDArray, NDArray], float]:
     return distance
 
 
-class SmoothDoors(Doors):
-    """Doors with noise scaled to a smooth sensitivity; see the module."""
+def smooth_noise(
+    core: Doors, parts: int, share: Share = None, *, noise: str = "cauchy", nu: int = 3
+) -> SmoothNoise:
+    """Return the noise that each of `parts` numbers gets for a share; takes nothing.
 
-    def smooth_noise(
-        self, parts: int, share: Share = None, *, noise: str = "cauchy", nu: int = 3
-    ) -> SmoothNoise:
-        """Return the noise that each of `parts` numbers gets for a share; takes nothing.
+    Each part has an equal part of the share: epsilon / parts in a pure session, the pure
+    epsilon of mu**2 / parts in a Gaussian one. Laplace noise has `delta_apart` / parts beside
+    it.
+    """
+    level = core.level(share)
+    each = level / parts if core.mu is None else calibration.pure_part(level, parts)
+    delta = core.delta_apart / parts if noise == "laplace" else 0.0
+    return choose_noise(noise, each / UP, delta=delta / UP, nu=nu)
 
-        Each part has an equal part of the share: epsilon / parts in a pure session, the pure
-        epsilon of mu**2 / parts in a Gaussian one. Laplace noise has `delta_apart` / parts beside
-        it.
-        """
-        level = self.level(share)
-        each = level / parts if self.mu is None else calibration.pure_part(level, parts)
-        delta = self.delta_apart / parts if noise == "laplace" else 0.0
-        return choose_noise(noise, each / UP, delta=delta / UP, nu=nu)
 
-    def smooth_release(
-        self,
-        name: str,
-        widths: list[int],
-        statistic: Statistic,
-        share: Share = None,
-        *,
-        noise: str = "cauchy",
-        nu: int = 3,
-        unit: float = 1.0,
-    ) -> NDArray:
-        """Release integers with noise scaled to their smooth sensitivities.
+def smooth_release(
+    core: Doors,
+    name: str,
+    widths: list[int],
+    statistic: Statistic,
+    share: Share = None,
+    *,
+    noise: str = "cauchy",
+    nu: int = 3,
+    unit: float = 1.0,
+) -> NDArray:
+    """Release integers with noise scaled to their smooth sensitivities.
 
-        Guarantee: if `statistic` returns integers f and rungs of smooth bounds as `Ladder` says,
-        each number is (epsilon, delta)-DP for its part of the share, delta = 0 but for Laplace
-        noise. That is not Gaussian: its delta is `delta_apart`, all of it, and a session has it
-        once. In a Gaussian session, pure noise for the share's mu.
+    Guarantee: if `statistic` returns integers f and rungs of smooth bounds as `Ladder` says,
+    each number is (epsilon, delta)-DP for its part of the share, delta = 0 but for Laplace
+    noise. That is not Gaussian: its delta is `delta_apart`, all of it, and a session has it
+    once. In a Gaussian session, pure noise for the share's mu.
 
-        Parameters
-        ----------
-        name : str
-        widths : list of int
-            The largest possible sensitivity of each number, in steps; at least 1, public.
-        statistic : callable
-            Gets the ladder of each number, returns f (integers) and the level of each S.
-        share : float, default=None
-        noise : {"cauchy", "student", "laplace"}
-        nu : int, default=3
-            Degrees of freedom of Student's noise.
-        unit : float, default=1.0
-            User units a step, for the certificate.
+    Parameters
+    ----------
+    name : str
+    widths : list of int
+        The largest possible sensitivity of each number, in steps; at least 1, public.
+    statistic : callable
+        Gets the ladder of each number, returns f (integers) and the level of each S.
+    share : float, default=None
+    noise : {"cauchy", "student", "laplace"}
+    nu : int, default=3
+        Degrees of freedom of Student's noise.
+    unit : float, default=1.0
+        User units a step, for the certificate.
 
-        Returns
-        -------
-        released : ndarray of int
-            Python integers where the noise does not fit int64.
+    Returns
+    -------
+    released : ndarray of int
+        Python integers where the noise does not fit int64.
 
-        Raises
-        ------
-        ValueError
-            If the noise is unknown or its scale out of range; nothing has been taken then.
-        """
-        parts = len(widths)
-        share = self._fraction(share)
-        how = self.smooth_noise(parts, share, noise=noise, nu=nu)
-        if float(how.kappa) * max(widths) > LARGEST_SCALE[noise]:
-            raise ValueError("smooth sensitivity needs a larger share: the noise has no bound")
-        if noise == "laplace":
-            self._take_apart(exact_fraction(self.delta_apart), name)
-        fraction, _ = self._take(share, name)
-        ladders = [Ladder(width, how.beta / STEPS) for width in widths]
-        f, levels = statistic(ladders)
-        exact = np.array([*zip(f.tolist(), levels, strict=True)], dtype=object).reshape(parts, 2)
+    Raises
+    ------
+    ValueError
+        If the noise is unknown or its scale out of range; nothing has been taken then.
+    """
+    parts = len(widths)
+    share = core._fraction(share)
+    how = smooth_noise(core, parts, share, noise=noise, nu=nu)
+    if float(how.kappa) * max(widths) > LARGEST_SCALE[noise]:
+        raise ValueError("smooth sensitivity needs a larger share: the noise has no bound")
+    if noise == "laplace":
+        core._take_apart(exact_fraction(core.delta_apart), name)
+    fraction, _ = core._take(share, name)
+    ladders = [Ladder(width, how.beta / STEPS) for width in widths]
+    f, levels = statistic(ladders)
+    exact = np.array([*zip(f.tolist(), levels, strict=True)], dtype=object).reshape(parts, 2)
 
-        def add() -> NDArray:
-            scales = [how.kappa * s.scale(j) for s, j in zip(ladders, levels, strict=True)]
-            total = exact[:, 0] + how.draw(scales, self._entropy).astype(object)
-            return np.asarray(total)
+    def add() -> NDArray:
+        scales = [how.kappa * s.scale(j) for s, j in zip(ladders, levels, strict=True)]
+        total = exact[:, 0] + how.draw(scales, core._entropy).astype(object)
+        return np.asarray(total)
 
-        out = self._log(name, exact, 1.0, _moved(ladders), add, (parts,))
-        self._record(
-            name,
-            _mechanism(how),
-            f"smooth, beta = {float(how.beta):.4g}",
-            max(widths) * unit,
-            float(how.kappa) * max(widths) * unit,
-            fraction,
-            delta=round_up(exact_fraction(self.delta_apart)) if noise == "laplace" else 0.0,
-        )
-        return out
+    out = core._log(name, exact, 1.0, _moved(ladders), add, (parts,))
+    core._record(
+        name,
+        _mechanism(how),
+        f"smooth, beta = {float(how.beta):.4g}",
+        max(widths) * unit,
+        float(how.kappa) * max(widths) * unit,
+        fraction,
+        delta=round_up(exact_fraction(core.delta_apart)) if noise == "laplace" else 0.0,
+    )
+    return out
 
-    def smooth_median(
-        self,
-        view: Box | Projection,
-        share: Share = None,
-        *,
-        q: float = 0.5,
-        noise: str = "cauchy",
-        nu: int = 3,
-        name: str = "smooth median",
-    ) -> Release:
-        """Release the q-quantile of every feature, x_(ceil(q n)), under smooth-sensitivity noise.
 
-        Guarantee: each feature takes an equal part of the share (of `delta_apart` too with Laplace
-        noise, which is not pure). The smooth sensitivity of the order statistic under the relation
-        in force (of no rows, it is the box's low end), rounded up on a public ladder; the result is
-        clipped to the box.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SmoothMedian(Measurement):
+    """The q-quantile of every feature, x_(ceil(q n)), under smooth-sensitivity noise.
 
-        Parameters
-        ----------
-        view : Box or Projection
-            Without public bounds the smooth sensitivity would be infinite.
-        share : float, default=None
-        q : float, default=0.5
-            In [0, 1].
-        noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        nu : int, default=3
+    Guarantee: each feature takes an equal part of the share (of `delta_apart` too with Laplace
+    noise, which is not pure). The smooth sensitivity of the order statistic under the relation
+    in force (of no rows, it is the box's low end), rounded up on a public ladder; the result is
+    clipped to the box.
 
-        Returns
-        -------
-        release : Release
-            std is NaN: how much noise there is depends on the rows, and is private.
+    Parameters
+    ----------
+    view : Box or Projection
+        Without public bounds the smooth sensitivity would be infinite.
+    q : float, default=0.5
+        In [0, 1].
+    noise : {"cauchy", "student", "laplace"}, default="cauchy"
+    nu : int, default=3
 
-        Raises
-        ------
-        ValueError
-            If q or the noise is out of range; nothing has been taken from the allowance.
-        """
+    Returns
+    -------
+    release : Release
+        std is NaN: how much noise there is depends on the rows, and is private.
+
+    Raises
+    ------
+    ValueError
+        If q or the noise is out of range; nothing has been taken from the allowance.
+    """
+
+    name: ClassVar[str] = "smooth median"
+    view: Any
+    q: float = 0.5
+    noise: str = "cauchy"
+    nu: int = 3
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        view, q, noise, nu = self.view, self.q, self.noise, self.nu
         if not 0 <= q <= 1:
             raise ValueError(f"q must be in [0, 1], got {q!r}")
         level = exact_fraction(float(q))
         half = [int(h) for h in view.half]
 
         def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
-            columns = integer_columns(self._rows, view)
+            columns = integer_columns(core._rows, view)
             pairs = [
-                quantile_log_smooth(x, level, -h, h, ladder, replace=self._replace)
+                quantile_log_smooth(x, level, -h, h, ladder, replace=core._replace)
                 for x, h, ladder in zip(columns, half, ladders, strict=True)
             ]
             return np.array([f for f, _ in pairs], dtype=np.int64), [j for _, j in pairs]
 
-        noisy = self.smooth_release(
+        noisy = smooth_release(
+            core,
             name,
             [max(1, 2 * h) for h in half],
             statistic,
@@ -475,60 +480,68 @@ class SmoothDoors(Doors):
         value: Any = view.center + steps * view.grid
         return released(value, np.full(view.n_dims, np.nan))
 
-    def spanning_cost(
-        self,
-        view: Box,
-        n_vertices: int,
-        edges: ArrayLike,
-        share: Share = None,
-        *,
-        noise: str = "cauchy",
-        nu: int = 3,
-        name: str = "spanning tree",
-    ) -> Release:
-        """Release the cost of the minimum spanning tree of a public graph with private weights.
 
-        Guarantee: one edge's weight is replaced; smooth sensitivity, exactly, rounded up on the
-        public ladder. It protects weights, not vertices or points.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SpanningCost(Measurement):
+    """The cost of the minimum spanning tree of a public graph with private weights.
 
-        Parameters
-        ----------
-        view : Box
-            Of one feature, the weight: its public bounds.
-        n_vertices : int
-        edges : array-like of int, shape (m, 2)
-            Public; row i of the session is the weight of edge i.
-        share : float, default=None
-        noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        nu : int, default=3
+    Guarantee: one edge's weight is replaced; smooth sensitivity, exactly, rounded up on the
+    public ladder. It protects weights, not vertices or points.
 
-        Returns
-        -------
-        release : Release
-            A scalar; std is NaN.
+    Parameters
+    ----------
+    view : Box
+        Of one feature, the weight: its public bounds.
+    n_vertices : int
+    edges : array-like of int, shape (m, 2)
+        Public; row i of the session is the weight of edge i.
+    noise : {"cauchy", "student", "laplace"}, default="cauchy"
+    nu : int, default=3
 
-        Raises
-        ------
-        ValueError
-            If the graph is not connected, there is not one weight for each edge, or the relation is
-            not replace-one: the graph is public, so no weight is missing. Nothing has been taken.
-        """
-        if not self._replace:
+    Returns
+    -------
+    release : Release
+        A scalar; std is NaN.
+
+    Raises
+    ------
+    ValueError
+        If the graph is not connected, there is not one weight for each edge, or the relation is
+        not replace-one: the graph is public, so no weight is missing. Nothing has been taken.
+    """
+
+    name: ClassVar[str] = "spanning tree"
+    view: Box
+    n_vertices: int
+    edges: Any
+    noise: str = "cauchy"
+    nu: int = 3
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        view, n_vertices, edges, noise, nu = (
+            self.view,
+            self.n_vertices,
+            self.edges,
+            self.noise,
+            self.nu,
+        )
+        if not core._replace:
             raise ValueError("a public graph has a weight for each edge: needs 'replace_one'")
         graph = check_graph(n_vertices, edges)
-        if view.n_dims != 1 or len(graph) != self._rows._n:
+        if view.n_dims != 1 or len(graph) != core._rows._n:
             raise ValueError("X must have one feature, the weight, and one row for each edge")
         half = int(view.half[0])
         width = max(1, 2 * half)
 
         def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
-            weights = integer_columns(self._rows, view)[0].astype(np.int64) + half
+            weights = integer_columns(core._rows, view)[0].astype(np.int64) + half
             log_s = log_smooth_spanning_cost(n_vertices, graph, weights, width, ladders[0].beta)
             cost = np.array([spanning_cost(n_vertices, graph, weights)], dtype=np.int64)
             return cost, [ladders[0].level(log_s)]
 
         unit = float(view.grid[0])
-        noisy = self.smooth_release(name, [width], statistic, share, noise=noise, nu=nu, unit=unit)
+        noisy = smooth_release(core, name, [width], statistic, share, noise=noise, nu=nu, unit=unit)
         chosen = n_vertices - 1
         steps = min(max(int(noisy[0]), 0), chosen * 2 * half)
         low = float(view.center[0]) - half * unit

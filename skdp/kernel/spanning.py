@@ -1,6 +1,6 @@
 """The minimum spanning tree's cost of a public graph with private edge weights.
 
-What is released here: nothing; `SmoothDoors.spanning_cost` does. The graph is public, the weight of
+What is released here: nothing; `SpanningCost` is. The graph is public, the weight of
 each edge is private and in [0, width]; neighbours differ in the weight of one edge. This says
 nothing about points of which an edge's weight is the distance: one point touches all its edges.
 Proofs: kernel/README.md, "Spanning trees".

@@ -105,7 +105,10 @@ class _SmoothFit(QuantileFit):
         if mechanism != "smooth":
             return super()._release(session, view, levels, mechanism, step)
         share = session.rest / len(levels)
-        found = [session.smooth_median(view, share, q=q, noise=self.noise).value for q in levels]
+        found = [
+            session.answer(kernel.SmoothMedian(view, q=q, noise=self.noise), share).value
+            for q in levels
+        ]
         # Levels have noise of their own: sorted, they are no further off, and do not cross.
         return np.sort(np.stack(found, axis=1), axis=1)
 

@@ -317,6 +317,8 @@ def mst_cost(
             raise ValueError("weights must hold one number for each edge")
     with call.opened(rows, public, delta_apart=apart) as session:
         view = session.box(0.0, top)
-        release = session.spanning_cost(view, n, graph, noise=noise, nu=nu, name="mst_cost")
+        release = session.answer(
+            kernel.SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost"
+        )
         privacy = session.certificate()
     return result(release.value, math.nan, privacy, flat=False)

@@ -105,7 +105,7 @@ def test_smooth_noise_holds_a_small_claim():
     """An eighth of it would show all that so few runs can show, which is three times the claim."""
 
     def ask(s):
-        return float(s.smooth_median(s.box(0, 1)).value[0])
+        return float(s.answer(kernel.SmoothMedian(s.box(0, 1))).value[0])
 
     options = {"n_runs": 400, "confidence": CONFIDENCE, "random_state": 0}
     assert audit(Door(ask), SEVEN, SEVEN_R, "answer_", **options).passed

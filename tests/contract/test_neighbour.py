@@ -28,7 +28,7 @@ from skdp.kernel.learning import BoundsDoors
 from skdp.kernel.quantiles import QuantileDoors
 from skdp.kernel.query import Choice, Measurement, Query, reviewed_types
 from skdp.kernel.small_tables import SmallTableDoors
-from skdp.kernel.smooth import SmoothDoors
+from skdp.kernel.smooth import smooth_release
 from skdp.kernel.sparse_vector import SparseVectorDoors
 from skdp.kernel.workload import WorkloadDoors
 
@@ -374,7 +374,7 @@ FAR = np.append(np.zeros((400, 1)), [[1e6]], axis=0)
 
 
 def smooth(**options):
-    return lambda s: s.smooth_median(s.box(0, 1), **options).value
+    return lambda s: s.answer(kernel.SmoothMedian(s.box(0, 1), **options)).value
 
 
 def levels(q, **options):
@@ -388,7 +388,7 @@ def own_statistic(s):
         block = np.concatenate([np.zeros(0), *(b[:, 0] for b in s._rows.blocks())])
         return np.array([(block > 0.5).sum()]), [ladders[0].level(0.0)]
 
-    return s.smooth_release("own", [8], statistic)
+    return smooth_release(s, "own", [8], statistic)
 
 
 def each_its_block(s):
@@ -396,7 +396,7 @@ def each_its_block(s):
 
 
 def tree_cost(n_vertices, edges):
-    return lambda s: s.spanning_cost(s.box(0, 1), n_vertices, edges).value
+    return lambda s: s.answer(kernel.SpanningCost(s.box(0, 1), n_vertices, edges)).value
 
 
 TRIANGLE = [[0, 1], [1, 2], [2, 0]]
@@ -503,10 +503,10 @@ ELSEWHERE = {
 def test_every_door_of_these_files_is_here(monkeypatch):
     """A door that takes a share is asked above, and a query of every type."""
     asked, doors = set(), set()
-    kinds = BlockDoors, BoundsDoors, QuantileDoors, SmallTableDoors, SmoothDoors
+    kinds = BlockDoors, BoundsDoors, QuantileDoors, SmallTableDoors
     for kind in (*kinds, SparseVectorDoors, WorkloadDoors):
         for name, door in list(vars(kind).items()):
-            if name.startswith("_") or not callable(door) or name == "smooth_noise":
+            if name.startswith("_") or not callable(door):
                 continue
             if "share" not in inspect.signature(door).parameters:
                 continue

@@ -48,7 +48,7 @@ def test_the_exact_statistic_is_that_of_rows_under_replace_one(values, epsilon, 
     found = []
     for ask in (
         lambda s: s.block_smooth_median(content, len(X), s.box(-1, 1), noise=noise),
-        lambda s: s.smooth_median(s.box(-1, 1), noise=noise),
+        lambda s: s.answer(kernel.SmoothMedian(s.box(-1, 1), noise=noise)),
     ):
         with record() as tape, opened(X, epsilon=epsilon) as session:
             ask(session)

@@ -431,7 +431,9 @@ def open_session(X=TABLE, *, epsilon=1.0, delta=0.0, apart=0.0, adjacency=R, see
 @pytest.mark.parametrize("q", [0.5, 0.25, 0.9])
 def test_a_huge_epsilon_gives_the_quantile(adjacency, delta, noise, q):
     session = open_session(epsilon=1e6, delta=delta, apart=1e-6, adjacency=adjacency, seed=1)
-    release = session.smooth_median(session.box(-6, 6, per_feature=True), 0.5, q=q, noise=noise)
+    release = session.answer(
+        kernel.SmoothMedian(session.box(-6, 6, per_feature=True), q=q, noise=noise), 0.5
+    )
     rank = math.ceil(Fraction(str(q)) * len(TABLE))
     np.testing.assert_allclose(release.value, np.sort(TABLE, axis=0)[rank - 1], atol=2e-3)
     assert np.isnan(release.std).all()
@@ -447,10 +449,10 @@ def test_the_noise_has_the_scale_of_the_smooth_sensitivity(noise):
     X = np.tile(rng.normal(size=(101, 1)), d)
     with tape.record() as t:
         session = open_session(X, epsilon=float(d), apart=1e-3, seed=2)
-        session.smooth_median(session.box(-6, 6), noise=noise)
+        session.answer(kernel.SmoothMedian(session.box(-6, 6), noise=noise))
     (entry,) = t.entries
     f, level = entry.exact[0]
-    how = session.smooth_noise(d, 1.0, noise=noise)
+    how = smooth.smooth_noise(session, d, 1.0, noise=noise)
     assert how.epsilon == pytest.approx(1.0)
     width = 2 * int(session.box(-6, 6).half[0])
     scale = float(how.kappa * Ladder(width, how.beta / STEPS).scale(level))
@@ -469,8 +471,8 @@ def test_the_certificate_shows_public_numbers_only():
     records = []
     for X in (TABLE, np.zeros((7, 2))):
         session = open_session(X, epsilon=0.5, apart=1e-6)
-        session.smooth_median(session.box(-4, 4), 0.25, noise="student")
-        session.smooth_median(session.box(-4, 4), 0.25, noise="laplace")
+        session.answer(kernel.SmoothMedian(session.box(-4, 4), noise="student"), 0.25)
+        session.answer(kernel.SmoothMedian(session.box(-4, 4), noise="laplace"), 0.25)
         records.append(session.certificate().to_json())
     assert records[0] == records[1]
     first, second = session.certificate().releases
@@ -489,10 +491,10 @@ def test_replay_and_neighbours_on_the_tape(adjacency, q):
     values = []
     with tape.record() as first:
         session = open_session(TABLE[:51], adjacency=adjacency)
-        values.append(session.smooth_median(session.box(-4, 4), q=q).value)
+        values.append(session.answer(kernel.SmoothMedian(session.box(-4, 4), q=q)).value)
     with tape.replay(first) as second:
         session = open_session(other, adjacency=adjacency)
-        values.append(session.smooth_median(session.box(-4, 4), q=q).value)
+        values.append(session.answer(kernel.SmoothMedian(session.box(-4, 4), q=q)).value)
     np.testing.assert_array_equal(*values)
     (a,), (b,) = first.entries, second.entries
     assert 0 < a.distance(a.exact, b.exact) <= a.sensitivity == b.sensitivity == 1.0
@@ -511,7 +513,7 @@ def test_the_classical_pair():
         X = np.repeat([0.0, 1.0], [7 - ones, ones])[:, None]
         with tape.record() as t:
             session = open_session(X)
-            session.smooth_median(session.box(0, 1))
+            session.answer(kernel.SmoothMedian(session.box(0, 1)))
         entries += t.entries
     a, b = entries
     assert a.exact[0, 0] == -b.exact[0, 0] == 2**17
@@ -524,9 +526,9 @@ def test_ties_never_end_the_noise():
     X = np.full((5001, 2), 0.5)
     with tape.record() as t:
         session = open_session(X, epsilon=20.0)
-        release = session.smooth_median(session.box(-1, 1))
+        release = session.answer(kernel.SmoothMedian(session.box(-1, 1)))
     np.testing.assert_allclose(release.value, 0.5, atol=1e-3)
-    how = session.smooth_noise(2, 1.0)
+    how = smooth.smooth_noise(session, 2, 1.0)
     (entry,) = t.entries
     ladder = Ladder(2**18, how.beta / STEPS)
     assert entry.exact[0, 1] == ladder.last and ladder.scale(ladder.last) > 0
@@ -543,7 +545,7 @@ def test_odd_tables_are_released_within_the_box(adjacency, q, noise):
         for epsilon in (1e-5, 1e12):
             session = open_session(X, epsilon=epsilon, adjacency=adjacency)
             for box in (session.box(-1, [1, 50]), session.box(2, 2), session.box(-1e300, 1e300)):
-                value = session.smooth_median(box, 0.1, q=q, noise=noise).value
+                value = session.answer(kernel.SmoothMedian(box, q=q, noise=noise), 0.1).value
                 assert np.all(value >= box.low) and np.all(value <= box.high)
 
 
@@ -562,33 +564,35 @@ def test_odd_tables_are_released_within_the_box(adjacency, q, noise):
 )
 def test_bad_parameters_take_nothing(options, error, match):
     session = open_session(epsilon=0.01)
+    options = dict(options)
+    share = options.pop("share", None)
     with pytest.raises(error, match=match):
-        session.smooth_median(session.box(-1, 1), **options)
+        session.answer(kernel.SmoothMedian(session.box(-1, 1), **options), share)
     assert session.rest == 1
 
 
 def test_laplace_has_a_delta_of_its_own_once():
     session = open_session(apart=1e-6)
     assert session.delta == 1e-6 and session.pure
-    session.smooth_median(session.box(-1, 1), 0.25, noise="laplace")
+    session.answer(kernel.SmoothMedian(session.box(-1, 1), noise="laplace"), 0.25)
     with pytest.raises(PrivacyLeakError, match="already"):
-        session.smooth_median(session.box(-1, 1), 0.25, noise="laplace")
+        session.answer(kernel.SmoothMedian(session.box(-1, 1), noise="laplace"), 0.25)
     assert session.rest == Fraction(3, 4)
-    how = session.smooth_noise(4, 0.5, noise="laplace")
+    how = smooth.smooth_noise(session, 4, 0.5, noise="laplace")
     assert how.delta * 4 <= 1e-6 and how.epsilon * 4 <= 0.5
 
 
 def test_shares_beyond_the_allowance_are_refused():
     session = open_session()
-    session.smooth_median(session.box(-1, 1), 0.75)
+    session.answer(kernel.SmoothMedian(session.box(-1, 1)), 0.75)
     with pytest.raises(PrivacyLeakError, match="share"):
-        session.smooth_median(session.box(-1, 1), 0.5)
+        session.answer(kernel.SmoothMedian(session.box(-1, 1)), 0.5)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_each_feature_has_its_part(delta):
     session = open_session(delta=delta)
-    each = session.smooth_noise(5, 0.5).epsilon
+    each = smooth.smooth_noise(session, 5, 0.5).epsilon
     if not delta:
         assert each == pytest.approx(0.1) and 5 * Fraction(each) <= HALF
     else:
@@ -655,7 +659,7 @@ def test_the_door_for_spanning_trees():
     edges = np.array(list(itertools.combinations(range(8), 2)))
     weights = rng.uniform(1, 3, size=(len(edges), 1))
     session = open_session(weights, epsilon=1e4)
-    value = float(session.spanning_cost(session.box(1, 3), 8, edges, 0.5).value)
+    value = float(session.answer(kernel.SpanningCost(session.box(1, 3), 8, edges), 0.5).value)
     assert value == pytest.approx(spanning.spanning_cost(8, edges, weights[:, 0] * 1e9) / 1e9, 1e-3)
     other = weights.copy()
     other[3] = 1.0
@@ -663,13 +667,15 @@ def test_the_door_for_spanning_trees():
     for table in (weights, other):
         with tape.record() as t:
             session = open_session(table, epsilon=0.5)
-            release = session.spanning_cost(session.box(1, 3), 8, edges, noise="student")
+            release = session.answer(
+                kernel.SpanningCost(session.box(1, 3), 8, edges, noise="student")
+            )
         assert 7 <= release.value <= 21
         entries += t.entries
     assert 0 < entries[0].distance(entries[0].exact, entries[1].exact) <= 1
     session = open_session(weights)
     with pytest.raises(ValueError, match="one row for each edge"):
-        session.spanning_cost(session.box(1, 3), 8, edges[:-1])
+        session.answer(kernel.SpanningCost(session.box(1, 3), 8, edges[:-1]))
     with pytest.raises(ValueError, match="replace_one"):
-        open_session(weights, adjacency=A).spanning_cost(session.box(1, 3), 8, edges)
+        open_session(weights, adjacency=A).answer(kernel.SpanningCost(session.box(1, 3), 8, edges))
     assert session.rest == 1
