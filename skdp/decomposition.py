@@ -733,8 +733,10 @@ def _tightened(session: kernel.Session, plan: _Plan, center: Floats, bound: floa
     """Return a radius within the stated bound, lower where hardly a row is near the bound.
 
     Steps down by quarter octaves as long as the rows further out are no more than those that a
-    learned radius leaves out, or than noise can tell from none. Clipping too many rows keeps their
-    directions; a radius far beyond all rows multiplies the noise.
+    learned radius leaves out, or than noise can tell from none, however much noise there is:
+    clipping too many rows keeps their directions, while a radius far beyond all rows multiplies the
+    noise. (Standardised breast cancer at epsilon = 1, bound 100, pure replace-one: .75 of the
+    variance; .20 where steps end as soon as noise could hide most rows.)
     """
     share = plan.tighten_share
     if not share:
@@ -742,6 +744,6 @@ def _tightened(session: kernel.Session, plan: _Plan, center: Floats, bound: floa
     counts = session.norms_below(center, bound, share)
     beyond = np.cumsum(counts.value)[:-1]
     noise = 2 * float(counts.std) * np.sqrt(np.arange(1, beyond.size + 1))
-    allowed = (beyond <= np.maximum(plan.tail, noise)) & (noise <= _BLIND * plan.n)
+    allowed = beyond <= np.maximum(plan.tail, noise)
     steps = int(np.argmin(allowed)) if not allowed.all() else allowed.size
     return bound * 2.0 ** (-max(steps - 1, 0) / 4)
