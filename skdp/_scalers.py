@@ -98,7 +98,9 @@ class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator
         """Return the stated bounds, or learn them: closely if their errors are wanted."""
         if stated is not None:
             return stated
-        learned = session.learn_box(None if errors else LEARNING_SHARE, audit=errors)
+        learned = session.answer(
+            kernel.LearnedBounds(audit=errors), None if errors else LEARNING_SHARE
+        )
         return learned.low, learned.high
 
     def _nothing_released(self) -> kernel.PrivacyCertificate:

@@ -208,7 +208,7 @@ class DPKMeans(
             bounds = _checked_bounds(self.bounds, rows.n_features, self._names())
             with self._session(rows) as session:
                 if bounds is None:
-                    learned = session.learn_box(audit=False)
+                    learned = session.answer(kernel.LearnedBounds(audit=False))
                     bounds = learned.low, learned.high
                 low, high = bounds
                 found = self._cluster(session, low, high, n_clusters, max_iter)

@@ -113,7 +113,7 @@ def ours(
     session.adjacency = adjacency  # as a budget of that relation says; nothing is charged here
     session._entropy = Seen(rng)
     view = session.box(low, high, per_feature=True)
-    return float(session.quantiles(view, 0.5, **options).value[0, 0])
+    return float(session.answer(kernel.Quantiles(view, 0.5), **options).value[0, 0])
 
 
 def interval(a: Floats, b: Floats, rng: np.random.Generator) -> tuple[float, float, float]:

@@ -28,12 +28,14 @@ from skdp.kernel.features import (
 from skdp.kernel.gaps import open_session_with_gaps
 from skdp.kernel.groups import ColumnBox, column_units
 from skdp.kernel.isolation import quiet
-from skdp.kernel.learning import LearningPlan, plan_learning
+from skdp.kernel.learning import LearnedBounds, LearningPlan, plan_learning
 from skdp.kernel.order import smooth_sensitivity
 from skdp.kernel.protect import Ball, Box, Projection, ScaledBox
 from skdp.kernel.quantiles import (
     SPREAD_BITS,
     Lattice,
+    NoisyQuantiles,
+    Quantiles,
     allowances,
     check_levels,
     multiples,
@@ -146,6 +148,7 @@ __all__ = [
     "KernelMean",
     "LabelSums",
     "Lattice",
+    "LearnedBounds",
     "LearnedBox",
     "LearningPlan",
     "LinearImage",
@@ -154,6 +157,7 @@ __all__ = [
     "Measurement",
     "Moments",
     "Noisy",
+    "NoisyQuantiles",
     "NoisySample",
     "NormBound",
     "Prefixes",
@@ -161,6 +165,7 @@ __all__ = [
     "PrivateTable",
     "Projection",
     "PublishedRows",
+    "Quantiles",
     "Query",
     "Release",
     "ReleaseRecord",

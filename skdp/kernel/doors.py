@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
+from skdp.kernel.bounds import LearnedBox
 from skdp.kernel.isolation import interruptible, quiet
 from skdp.kernel.mechanisms import Mechanisms
 from skdp.kernel.protect import Floats, isqrt_up
@@ -42,6 +43,8 @@ __all__ = ["Doors"]
 
 class Doors(Mechanisms):
     """The rows of a session beside its meter; `Session` and its mixins inherit it."""
+
+    learned: LearnedBox | None = None  # the bounds that this session has learned
 
     def __init__(self, rows: Rows, **options: Any) -> None:
         super().__init__(rows, **options)

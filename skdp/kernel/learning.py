@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +27,17 @@ from skdp.kernel import sampling
 from skdp.kernel import statistics as stats
 from skdp.kernel.bounds import NO_END, End, LearnedBox, end_of_side, noise_level, prior
 from skdp.kernel.protect import Floats
-from skdp.kernel.quantiles import QuantileDoors, Runs, recursion, score_runs
+from skdp.kernel.quantiles import Runs, recursion, rounds_of, score_runs
+from skdp.kernel.query import Measurement, reviewed
 from skdp.kernel.release import Share
 from skdp.kernel.rows import Rows
 from skdp.kernel.samples import RATE_BITS, draw_poisson
 from skdp.kernel.tape import current_tape
 
-__all__ = ["BoundsDoors", "FloatLattice", "LearningPlan", "plan_learning"]
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
+__all__ = ["FloatLattice", "LearnedBounds", "LearningPlan", "plan_learning"]
 
 Ints = NDArray[np.int64]
 
@@ -331,226 +336,230 @@ def outside_counts(rows: Rows, low: Floats, high: Floats) -> Ints:
 # --- the door -----------------------------------------------------------------------------------
 
 
-class BoundsDoors(QuantileDoors):
-    """Doors that learn bounds; see the module."""
+def _counted_rows(core: Doors) -> float:
+    """Return the number of rows: public, or released for a small share."""
+    if core._replace:
+        return max(float(core._rows._n), 1.0)
+    exact = np.array([core._rows._n], dtype=np.int64)
+    noisy, _ = core._scalars("count", exact, 1, 1, Fraction(1, 50 if core.pure else 100))
+    return max(float(noisy[0]), 1.0)
 
-    learned: LearnedBox | None = None
 
-    def learn_box(
-        self,
-        share: Share = None,
-        *,
-        n: float | None = None,
-        audit: bool = True,
-        spare: float = 0.0,
-    ) -> LearnedBox:
-        """Learn bounds of every column privately; always returns something usable.
+def _medians(
+    core: Doors,
+    lattice: FloatLattice,
+    image: Callable[[Floats], Floats],
+    d: int,
+    share: Fraction,
+    n_known: float,
+) -> Floats:
+    """Release a point amid the rows of each column, of `image`.
 
-        What it takes of the allowance follows rows times epsilon: much where that is little, and
-        less the more there are. The rest is for what is asked next.
-        Guarantee: of the medians, that of `quantiles`; a row adds one to one bin of each column's
-        counts, L1 d, L2 sqrt(d) (A), 2 d and sqrt(2 d) (R); it is outside or not in each
-        column, L1 d, L2 sqrt(d), under both relations.
+    Of very many rows, which need not be in memory, a random part.
+    """
+    fraction, epsilon = core._take(share, "locations")
+    (one,) = rounds_of(core, recursion([_MEDIAN]), fraction, epsilon, d)
+    eta = one.etas[0]
+    wanted = min(max(_MANY, math.ceil(_RANKS / (2 * eta))), _MOST)
+    part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
+    values = np.empty(d)
+    together = max(1, int(_COLUMN_VALUES / min(n_known, wanted)))
+    for first in range(0, d, together):
+        features = range(first, min(first + together, d))
+        columns = _numbers(core, lattice, image, features, part)
+        for i, j in enumerate(features):
+            runs = score_runs(np.sort(columns[i]), 0, lattice.size - 1, _MEDIAN)
+            # The number of runs tells of the rows: on a tape they are one object.
+            exact = np.empty(1, dtype=object)
+            if current_tape() is not None:
+                exact[0] = [runs]
 
-        Parameters
-        ----------
-        share : float, default=None
-            At most so much of the session's allowance is taken; None for what the plan says.
-        n : float, default=None
-            The number of rows, where it has been released before.
-        audit : bool, default=True
-            Count the rows outside, which errors need; without it, they are all NaN.
-        spare : float, default=0.0
-            Part of the rows that each bound may clip at no cost, for answers about ranks.
+            def draw(runs: Runs = runs) -> NDArray:
+                return np.array([lattice.choose(runs, eta, core._entropy)], dtype=np.int64)
 
-        Returns
-        -------
-        box : LearnedBox
-            Also kept as ``learned``.
-        """
-        whole = self._fraction(Fraction(1))
-        n = self._counted_rows() if n is None else max(n, 1.0)
-        level = self.level(whole)
-        plan = plan_learning(n, self.n_features, level, self.adjacency, pure=self.pure, audit=audit)
-        plan = plan.within(self.rest if share is None else min(self._fraction(share), self.rest))
+            name = "location" if d == 1 else f"location, feature {j}"
+            found = core._log(name, exact, one.loss, one.distance, draw, (1,))
+            values[j] = lattice.value(int(found[0]))
+    moved = 1.0 if core._replace else 0.5
+    scale = float(1 / (2 * eta))
+    core._record("locations", "exponential mechanism", "ranks", moved, scale, fraction)
+    return values
+
+
+def _numbers(
+    core: Doors,
+    lattice: FloatLattice,
+    image: Callable[[Floats], Floats],
+    features: range,
+    part: Fraction,
+) -> list[Ints]:
+    """Return the numbers of the candidates of some columns, of a random part of the rows."""
+    found: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in features]
+    with np.errstate(all="ignore"):
+        for start, stop in core._rows.spans():
+            block = image(core._rows.block(start, stop))
+            if part < 1:
+                block = block[draw_poisson(len(block), part, core._entropy)]
+            for numbers, j in zip(found, features, strict=True):
+                numbers.append(lattice.number(block[:, j]))
+    return [np.concatenate(numbers) for numbers in found]
+
+
+def _shaped(
+    core: Doors,
+    plan: LearningPlan,
+    n: float,
+    image: Callable[[Floats], Floats],
+    middles: Floats,
+    spare: float,
+) -> LearnedBox:
+    """Release counts of distances, and again where they leave doubts; return the box."""
+    d = middles.size
+    edges = [
+        [distance_edges(m, plan.octaves, upwards=up) for up in (False, True)]
+        for m in middles.tolist()
+    ]
+    exact = distance_counts(core._rows, image, middles, edges)
+    every = list(range(d))
+    noisy, std = _counted(core, "distances", exact, every, plan.shape)
+    counts, stds = noisy, np.full(d, std)
+
+    def ends(j: int, left: Fraction) -> list[End]:
+        each = _each(core, left, d)
+        m = float(middles[j])
+        sizes = [side.size - 1 for side in edges[j]]
+        found = []
+        for side in (0, 1):
+            part = counts[j][: sizes[0]] if side == 0 else counts[j][sizes[0] :]
+            towards_zero = m != 0.0 and (m < 0) == (side == 1)
+            found.append(
+                end_of_side(
+                    part, edges[j][side][1:], m, float(stds[j]), gaussian=not core.pure,
+                    balance=max(1.0 / each, spare * n), zero=abs(m) if towards_zero else 0.0,
+                    few=plan.few, chance=min(1.0, 10.0 / d),
+                )
+            )  # fmt: skip
+        return found
+
+    left = max(core.rest - plan.audit, Fraction(1, 100))
+    found = [ends(j, left) for j in every]
+    if plan.doubt:
+        each = _each(core, left, d)
+        noise = (math.sqrt(2.0) if core.pure else 1.0) * (2.0 if core._replace else 1.0) / each
+        doubtful = [
+            j for j in every if _is_doubtful(_box(middles[j : j + 1], [found[j]], n), noise)
+        ]
+        if doubtful:
+            share = plan.doubt * Fraction(len(doubtful), d)
+            again, std = _counted(core, "distances, again", exact, doubtful, share)
+            left = max(left - share, Fraction(1, 100))
+            for i, j in enumerate(doubtful):
+                total = stds[j] ** 2 + std**2
+                # Weighted by precision; without noise, as it is.
+                w = std**2 / total if total > 0 else 0.5
+                counts[j] = w * counts[j] + (1.0 - w) * again[i]
+                stds[j] *= std / math.sqrt(total) if total > 0 else 1.0
+                found[j] = ends(j, left)
+    box = _box(middles, found, n)
+    # A group of rows far beyond the end is seen if it is clear of the noise.
+    unseen = np.array([_clear(s, gaussian=not core.pure) for s in stds])
+    sound = box.sound & (unseen <= _VISIBLE * n) & plan.sure
+    if plan.few:
+        cap = 64.0 * np.maximum(np.abs(middles), 1.0)
+        box = changed(box, low=np.maximum(box.low, -cap), high=np.minimum(box.high, cap))
+    return changed(box, sound=sound)
+
+
+def _each(core: Doors, share: Fraction, d: int) -> float:
+    """Return the epsilon, or mu, of one of d columns in a share."""
+    level = core.level(share)
+    return level / d if core.pure else level / math.sqrt(d)
+
+
+def _counted(
+    core: Doors, name: str, exact: list[Ints], columns: list[int], share: Fraction
+) -> tuple[list[Floats], float]:
+    """Release the counts of some columns; return them column by column, and their noise."""
+    flat = np.concatenate([exact[j] for j in columns])
+    size = stats.histogram_sensitivity(len(columns), core.adjacency)
+    noisy, std = core._scalars(name, flat, size, size, share)
+    cuts = np.cumsum([exact[j].size for j in columns])[:-1]
+    return [part.astype(np.float64) for part in np.split(noisy, cuts)], std
+
+
+def _audited(core: Doors, box: LearnedBox, share: Fraction) -> LearnedBox:
+    """Release how many rows are outside, and say which columns' ends do not explain them."""
+    d = box.low.size
+    exact = outside_counts(core._rows, box.low, box.high)
+    noisy, std = core._scalars("rows outside", exact, d, d, share)
+    # Held against what is expected, not against the most that the counts allow: a group of
+    # rows just beyond the end fits into the doubt of the counts, and its distance is unknown.
+    excess = noisy.astype(np.float64) - box.expected.sum(axis=0)
+    doubt = np.sqrt((box.doubt**2).sum(axis=0))
+    spread = np.hypot(std, doubt)
+    return changed(
+        box,
+        excess=np.where(excess > _NOTICED * spread, np.maximum(excess - doubt, 0.0), 0.0),
+        sound=box.sound & (excess <= spread * (4.5 / math.sqrt(2.0) if core.pure else 3.2)),
+    )
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LearnedBounds(Measurement):
+    """Bounds of every column, learned privately; always returns something usable.
+
+    What it takes of the allowance follows rows times epsilon: much where that is little, and
+    less the more there are; a share is the most that it takes. The rest is for what is asked
+    next.
+    Guarantee: of the medians, that of `quantiles`; a row adds one to one bin of each column's
+    counts, L1 d, L2 sqrt(d) (A), 2 d and sqrt(2 d) (R); it is outside or not in each
+    column, L1 d, L2 sqrt(d), under both relations.
+
+    Parameters
+    ----------
+    n : float, default=None
+        The number of rows, where it has been released before.
+    audit : bool, default=True
+        Count the rows outside, which errors need; without it, they are all NaN.
+    spare : float, default=0.0
+        Part of the rows that each bound may clip at no cost, for answers about ranks.
+
+    Returns
+    -------
+    box : LearnedBox
+        Also kept as ``learned``.
+    """
+
+    name: ClassVar[str] = "learned bounds"
+    n: float | None = None
+    audit: bool = True
+    spare: float = 0.0
+
+    def measure(self, core: Doors, share: Share, name: str) -> LearnedBox:
+        n, audit, spare = self.n, self.audit, self.spare
+        whole = core._fraction(Fraction(1))
+        n = _counted_rows(core) if n is None else max(n, 1.0)
+        level = core.level(whole)
+        plan = plan_learning(n, core.n_features, level, core.adjacency, pure=core.pure, audit=audit)
+        plan = plan.within(core.rest if share is None else min(core._fraction(share), core.rest))
         lattice = FloatLattice(plan.octaves)
         image = _reduced(plan.mode)
-        d = {"columns": self.n_features, "extremes": 2, "largest": 1}[plan.mode]
-        middles = self._medians(lattice, image, d, plan.location, n)
+        d = {"columns": core.n_features, "extremes": 2, "largest": 1}[plan.mode]
+        middles = _medians(core, lattice, image, d, plan.location, n)
         if plan.shape:
-            box = self._shaped(plan, n, image, middles, spare)
+            box = _shaped(core, plan, n, image, middles, spare)
         else:
             reach = 4.0 * np.maximum(np.abs(middles), 1.0)
             box = _unsound(middles - reach, middles + reach, middles, n)
         if plan.mode != "columns":
-            box = _for_all(box, plan.mode, self.n_features, n)
+            box = _for_all(box, plan.mode, core.n_features, n)
         elif plan.audit:
-            box = self._audited(box, plan.audit)
+            box = _audited(core, box, plan.audit)
         else:
             box = changed(box, sound=np.zeros(d, dtype=bool))
-        self.learned = box
+        core.learned = box
         return box
-
-    def _counted_rows(self) -> float:
-        """Return the number of rows: public, or released for a small share."""
-        if self._replace:
-            return max(float(self._rows._n), 1.0)
-        exact = np.array([self._rows._n], dtype=np.int64)
-        noisy, _ = self._scalars("count", exact, 1, 1, Fraction(1, 50 if self.pure else 100))
-        return max(float(noisy[0]), 1.0)
-
-    def _medians(
-        self,
-        lattice: FloatLattice,
-        image: Callable[[Floats], Floats],
-        d: int,
-        share: Fraction,
-        n_known: float,
-    ) -> Floats:
-        """Release a point amid the rows of each column, of `image`.
-
-        Of very many rows, which need not be in memory, a random part.
-        """
-        fraction, epsilon = self._take(share, "locations")
-        (one,) = self._rounds(recursion([_MEDIAN]), fraction, epsilon, d)
-        eta = one.etas[0]
-        wanted = min(max(_MANY, math.ceil(_RANKS / (2 * eta))), _MOST)
-        part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
-        values = np.empty(d)
-        together = max(1, int(_COLUMN_VALUES / min(n_known, wanted)))
-        for first in range(0, d, together):
-            features = range(first, min(first + together, d))
-            columns = self._numbers(lattice, image, features, part)
-            for i, j in enumerate(features):
-                runs = score_runs(np.sort(columns[i]), 0, lattice.size - 1, _MEDIAN)
-                # The number of runs tells of the rows: on a tape they are one object.
-                exact = np.empty(1, dtype=object)
-                if current_tape() is not None:
-                    exact[0] = [runs]
-
-                def draw(runs: Runs = runs) -> NDArray:
-                    return np.array([lattice.choose(runs, eta, self._entropy)], dtype=np.int64)
-
-                name = "location" if d == 1 else f"location, feature {j}"
-                found = self._log(name, exact, one.loss, one.distance, draw, (1,))
-                values[j] = lattice.value(int(found[0]))
-        moved = 1.0 if self._replace else 0.5
-        scale = float(1 / (2 * eta))
-        self._record("locations", "exponential mechanism", "ranks", moved, scale, fraction)
-        return values
-
-    def _numbers(
-        self,
-        lattice: FloatLattice,
-        image: Callable[[Floats], Floats],
-        features: range,
-        part: Fraction,
-    ) -> list[Ints]:
-        """Return the numbers of the candidates of some columns, of a random part of the rows."""
-        found: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in features]
-        with np.errstate(all="ignore"):
-            for start, stop in self._rows.spans():
-                block = image(self._rows.block(start, stop))
-                if part < 1:
-                    block = block[draw_poisson(len(block), part, self._entropy)]
-                for numbers, j in zip(found, features, strict=True):
-                    numbers.append(lattice.number(block[:, j]))
-        return [np.concatenate(numbers) for numbers in found]
-
-    def _shaped(
-        self,
-        plan: LearningPlan,
-        n: float,
-        image: Callable[[Floats], Floats],
-        middles: Floats,
-        spare: float,
-    ) -> LearnedBox:
-        """Release counts of distances, and again where they leave doubts; return the box."""
-        d = middles.size
-        edges = [
-            [distance_edges(m, plan.octaves, upwards=up) for up in (False, True)]
-            for m in middles.tolist()
-        ]
-        exact = distance_counts(self._rows, image, middles, edges)
-        every = list(range(d))
-        noisy, std = self._counted("distances", exact, every, plan.shape)
-        counts, stds = noisy, np.full(d, std)
-
-        def ends(j: int, left: Fraction) -> list[End]:
-            each = self._each(left, d)
-            m = float(middles[j])
-            sizes = [side.size - 1 for side in edges[j]]
-            found = []
-            for side in (0, 1):
-                part = counts[j][: sizes[0]] if side == 0 else counts[j][sizes[0] :]
-                towards_zero = m != 0.0 and (m < 0) == (side == 1)
-                found.append(
-                    end_of_side(
-                        part, edges[j][side][1:], m, float(stds[j]), gaussian=not self.pure,
-                        balance=max(1.0 / each, spare * n), zero=abs(m) if towards_zero else 0.0,
-                        few=plan.few, chance=min(1.0, 10.0 / d),
-                    )
-                )  # fmt: skip
-            return found
-
-        left = max(self.rest - plan.audit, Fraction(1, 100))
-        found = [ends(j, left) for j in every]
-        if plan.doubt:
-            each = self._each(left, d)
-            noise = (math.sqrt(2.0) if self.pure else 1.0) * (2.0 if self._replace else 1.0) / each
-            doubtful = [
-                j for j in every if _is_doubtful(_box(middles[j : j + 1], [found[j]], n), noise)
-            ]
-            if doubtful:
-                share = plan.doubt * Fraction(len(doubtful), d)
-                again, std = self._counted("distances, again", exact, doubtful, share)
-                left = max(left - share, Fraction(1, 100))
-                for i, j in enumerate(doubtful):
-                    total = stds[j] ** 2 + std**2
-                    # Weighted by precision; without noise, as it is.
-                    w = std**2 / total if total > 0 else 0.5
-                    counts[j] = w * counts[j] + (1.0 - w) * again[i]
-                    stds[j] *= std / math.sqrt(total) if total > 0 else 1.0
-                    found[j] = ends(j, left)
-        box = _box(middles, found, n)
-        # A group of rows far beyond the end is seen if it is clear of the noise.
-        unseen = np.array([_clear(s, gaussian=not self.pure) for s in stds])
-        sound = box.sound & (unseen <= _VISIBLE * n) & plan.sure
-        if plan.few:
-            cap = 64.0 * np.maximum(np.abs(middles), 1.0)
-            box = changed(box, low=np.maximum(box.low, -cap), high=np.minimum(box.high, cap))
-        return changed(box, sound=sound)
-
-    def _each(self, share: Fraction, d: int) -> float:
-        """Return the epsilon, or mu, of one of d columns in a share."""
-        level = self.level(share)
-        return level / d if self.pure else level / math.sqrt(d)
-
-    def _counted(
-        self, name: str, exact: list[Ints], columns: list[int], share: Fraction
-    ) -> tuple[list[Floats], float]:
-        """Release the counts of some columns; return them column by column, and their noise."""
-        flat = np.concatenate([exact[j] for j in columns])
-        size = stats.histogram_sensitivity(len(columns), self.adjacency)
-        noisy, std = self._scalars(name, flat, size, size, share)
-        cuts = np.cumsum([exact[j].size for j in columns])[:-1]
-        return [part.astype(np.float64) for part in np.split(noisy, cuts)], std
-
-    def _audited(self, box: LearnedBox, share: Fraction) -> LearnedBox:
-        """Release how many rows are outside, and say which columns' ends do not explain them."""
-        d = box.low.size
-        exact = outside_counts(self._rows, box.low, box.high)
-        noisy, std = self._scalars("rows outside", exact, d, d, share)
-        # Held against what is expected, not against the most that the counts allow: a group of
-        # rows just beyond the end fits into the doubt of the counts, and its distance is unknown.
-        excess = noisy.astype(np.float64) - box.expected.sum(axis=0)
-        doubt = np.sqrt((box.doubt**2).sum(axis=0))
-        spread = np.hypot(std, doubt)
-        return changed(
-            box,
-            excess=np.where(excess > _NOTICED * spread, np.maximum(excess - doubt, 0.0), 0.0),
-            sound=box.sound & (excess <= spread * (4.5 / math.sqrt(2.0) if self.pure else 3.2)),
-        )
 
 
 def _box(middles: Floats, ends: list[list[End]], n: float) -> LearnedBox:

@@ -23,23 +23,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.kernel import calibration, sampling
-from skdp.kernel.doors import Doors
 from skdp.kernel.protect import Box, Floats
+from skdp.kernel.query import Measurement, reviewed
 from skdp.kernel.release import Release, Share, exact_fraction, released
 from skdp.kernel.statistics import REPLACE_ONE
 from skdp.kernel.tape import current_tape
+
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
 
 __all__ = [
     "PRIORS",
     "SPREAD_BITS",
     "Lattice",
-    "QuantileDoors",
+    "NoisyQuantiles",
+    "Quantiles",
     "allowances",
     "check_levels",
     "multiples",
@@ -429,98 +433,192 @@ class _Round:
     distance: Callable[[NDArray, NDArray], float]
 
 
-class QuantileDoors(Doors):
-    """Doors that release quantiles; see the module."""
+def _columns(core: Doors, lattices: Sequence[Lattice]) -> Iterator[tuple[int, Ints]]:
+    """Yield (feature, its rows' numbers), reading a few features in one pass over the rows."""
+    n, d = core._rows._n, len(lattices)
+    together = max(1, _COLUMN_VALUES // max(n, 1))
+    for first in range(0, d, together):
+        features = range(first, min(first + together, d))
+        columns = np.empty((len(features), n), dtype=np.int64)
+        for start, stop in core._rows.spans():
+            block = core._rows.block(start, stop)
+            for i, j in enumerate(features):
+                columns[i, start:stop] = lattices[j].number(block[:, j])
+        yield from zip(features, columns, strict=True)
 
-    def quantiles(
-        self,
-        view: Box,
-        levels: ArrayLike,
-        share: Share = None,
-        *,
-        step: float | None = None,
-        prior: str = "uniform",
-        name: str = "quantiles",
-    ) -> Release:
-        """Release the quantiles of every feature at some levels, by the exponential mechanism.
 
-        Guarantee: each feature takes an equal part of the share, and each round of the recursion an
-        equal part of that (of epsilon; of mu squared in a Gaussian session). Without rows every
-        candidate is as likely as any other.
+def rounds_of(
+    core: Doors, nodes: list[list[Node]], fraction: Fraction, epsilon: Fraction, d: int
+) -> list[_Round]:
+    """Return the rounds of one feature with their rates and bounds on their losses."""
+    level = epsilon if core.mu is None else core.level(fraction)
+    loss, whole, half = allowances(level, d * len(nodes), pure=core.pure)
+    found = []
+    for one in nodes:
+        etas = rates(one, whole, half, replace=core._replace)
+        found.append(_Round(one, etas, loss, _loss_of(core, etas)))
+    return found
 
-        Parameters
-        ----------
-        view : Box
-            Its bounds are those of the candidates; a value beyond counts as the nearest bound.
-        levels : float or sequence of float
-            Strictly increasing, in [0, 1].
-        step : float, default=None
-            Candidates are its multiples: 1.0 for integers, whose quantiles are then as precise as
-            they are. A value between two multiples counts as the nearest.
-        prior : {"uniform", "log"}, default="uniform"
-            Without a step: whether the candidates lie at equal distances, or at distances that grow
-            with the distance from 0 (ten octaves). Public knowledge of heavy tails: what noise
-            chooses on few rows is then not far out.
 
-        Returns
-        -------
-        release : Release, value of shape (n_features, n_levels)
-            Ascending in each row; std is NaN, as the error depends on the rows.
+def _loss_of(core: Doors, etas: list[Fraction]) -> Callable[[NDArray, NDArray], float]:
+    """Return what the choices of a round lose between two tables of scores."""
+    gaussian = core.mu is not None
 
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is out of range; nothing has been taken from the allowance.
-        """
+    def distance(a: NDArray, b: NDArray) -> float:
+        losses = [
+            eta * range_of_change(one, other)
+            for eta, one, other in zip(etas, a[0], b[0], strict=True)
+        ]
+        if not gaussian:
+            return float(sum(losses))
+        return math.hypot(*(calibration.pure_mu(float(x) / 2) for x in losses if x), 0.0)
+
+    return distance
+
+
+def _find(
+    core: Doors, label: str, column: Ints, size: int, rounds: Sequence[_Round], m: int
+) -> Ints:
+    """Return the chosen candidates of one feature at all levels, round by round."""
+    # Places chosen so far, with the ends of the lattice at -1 and m.
+    chosen = {-1: 0, m: (size << SPREAD_BITS) - 1}
+    cuts = {-1: 0, m: column.size}  # how many rows are left of each
+    ordered = spread(column) if len(rounds) > 1 else np.sort(column) << SPREAD_BITS
+    for number, one in enumerate(rounds):
+        scored = [
+            _scored(node, ordered[cuts[node.left] : cuts[node.right]], chosen) for node in one.nodes
+        ]
+
+        def draw(
+            scored: list[tuple[Runs, int]] = scored, etas: list[Fraction] = one.etas
+        ) -> NDArray:
+            return np.array(
+                [
+                    choose(runs, eta, core._entropy) << bits
+                    for (runs, bits), eta in zip(scored, etas, strict=True)
+                ],
+                dtype=np.int64,
+            )
+
+        # The number of runs tells of the rows: on a tape they are one object.
+        exact = np.empty(1, dtype=object)
+        if current_tape() is not None:
+            exact[0] = [runs for runs, _ in scored]
+        title = label if len(rounds) == 1 else f"{label}, round {number}"
+        found = core._log(title, exact, one.loss, one.distance, draw, (len(one.nodes),))
+        for node, place in zip(one.nodes, found.tolist(), strict=True):
+            chosen[node.place] = place
+            low, high = cuts[node.left], cuts[node.right]
+            cuts[node.place] = low + int(np.searchsorted(ordered[low:high], place))
+    return np.array([chosen[i] >> SPREAD_BITS for i in range(m)], dtype=np.int64)
+
+
+def _scored(node: Node, part: Ints, chosen: dict[int, int]) -> tuple[Runs, int]:
+    """Score the places of a part; at a leaf its points, since nothing will be parted there."""
+    bits = SPREAD_BITS if node.leaf else 0
+    low, high = chosen[node.left] >> bits, chosen[node.right] >> bits
+    return score_runs(part >> bits, low, high, node.level), bits
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class Quantiles(Measurement):
+    """The quantiles of every feature at some levels, by the exponential mechanism.
+
+    Guarantee: each feature takes an equal part of the share, and each round of the recursion an
+    equal part of that (of epsilon; of mu squared in a Gaussian session). Without rows every
+    candidate is as likely as any other.
+
+    Parameters
+    ----------
+    view : Box
+        Its bounds are those of the candidates; a value beyond counts as the nearest bound.
+    levels : float or sequence of float
+        Strictly increasing, in [0, 1].
+    step : float, default=None
+        Candidates are its multiples: 1.0 for integers, whose quantiles are then as precise as
+        they are. A value between two multiples counts as the nearest.
+    prior : {"uniform", "log"}, default="uniform"
+        Without a step: whether the candidates lie at equal distances, or at distances that grow
+        with the distance from 0 (ten octaves). Public knowledge of heavy tails: what noise
+        chooses on few rows is then not far out.
+
+    Returns
+    -------
+    release : Release, value of shape (n_features, n_levels)
+        Ascending in each row; std is NaN, as the error depends on the rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing has been taken from the allowance.
+    """
+
+    name: ClassVar[str] = "quantiles"
+    view: Box
+    levels: Any
+    step: float | None = None
+    prior: str = "uniform"
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        view, levels, step, prior = self.view, self.levels, self.step, self.prior
         exact_levels = check_levels(levels)
         if step is not None and not (math.isfinite(step) and step > 0):
             raise ValueError("step must be a finite number above 0")
         if prior not in PRIORS:
             raise ValueError(f"prior must be 'uniform' or 'log', got {prior!r}")
         d, m = view.n_dims, len(exact_levels)
-        fraction, epsilon = self._take(share, name)
-        rounds = self._rounds(recursion(exact_levels), fraction, epsilon, d)
+        fraction, epsilon = core._take(share, name)
+        rounds = rounds_of(core, recursion(exact_levels), fraction, epsilon, d)
         lattices = [
             Lattice(float(low), float(high), step, prior)
             for low, high in zip(view.low, view.high, strict=True)
         ]
         values = np.empty((d, m))
-        for j, column in self._columns(lattices):
+        for j, column in _columns(core, lattices):
             label = name if d == 1 else f"{name}, feature {j}"
-            values[j] = lattices[j].value(self._find(label, column, lattices[j].size, rounds, m))
+            values[j] = lattices[j].value(_find(core, label, column, lattices[j].size, rounds, m))
         # In ranks: a score is b times a rank.
         every = [pair for one in rounds for pair in zip(one.nodes, one.etas, strict=True)]
         moved = max(Fraction(node.widest, node.level.denominator) for node, _ in every)
         scale = max(1 / (eta * node.level.denominator) for node, eta in every)
-        self._record(
+        core._record(
             name,
             "exponential mechanism",
             "ranks",
-            1.0 if self._replace else float(moved),
+            1.0 if core._replace else float(moved),
             float(scale),
             fraction,
         )
         return released(values, np.full((d, m), np.nan))
 
-    def noisy_quantiles(
-        self, view: Box, levels: ArrayLike, share: Share = None, *, name: str = "noisy quantiles"
-    ) -> Release:
-        """Release order statistics under noise for the whole width of the box: for comparison.
 
-        The value of rank ceil(q n) of the clipped rows, the lower bound if there are none. One row
-        may move it from one bound to the other, which is its global sensitivity under both
-        relations: noise is of the size of the box, whatever n.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class NoisyQuantiles(Measurement):
+    """Order statistics under noise for the whole width of the box: for comparison.
 
-        Guarantee: L1 m times the sum of the widths, squared L2 m times that of their squares.
+    The value of rank ceil(q n) of the clipped rows, the lower bound if there are none. One row
+    may move it from one bound to the other, which is its global sensitivity under both
+    relations: noise is of the size of the box, whatever n.
 
-        Returns
-        -------
-        release : Release, value of shape (n_features, n_levels)
-            Clipped to the box; std is that of the noise before.
-        """
+    Guarantee: L1 m times the sum of the widths, squared L2 m times that of their squares.
+
+    Returns
+    -------
+    release : Release, value of shape (n_features, n_levels)
+        Clipped to the box; std is that of the noise before.
+    """
+
+    name: ClassVar[str] = "noisy quantiles"
+    view: Box
+    levels: Any
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        view, levels = self.view, self.levels
         exact_levels = check_levels(levels)
         d, m = view.n_dims, len(exact_levels)
-        n = self._rows._n
+        n = core._rows._n
         ranks = [min(max(math.ceil(q * n), 1), n) for q in exact_levels]
         lattices = [
             Lattice(float(low), float(high), None, "uniform")
@@ -528,10 +626,10 @@ class QuantileDoors(Doors):
         ]
         exact = np.zeros((d, m), dtype=np.int64)
         if n:
-            for j, column in self._columns(lattices):
+            for j, column in _columns(core, lattices):
                 exact[j] = np.sort(column)[np.array(ranks) - 1]
         widths = [lattice.size - 1 for lattice in lattices]
-        noisy, std = self._scalars(
+        noisy, std = core._scalars(
             name, exact, max(1, m * sum(widths)), max(1, m * sum(w * w for w in widths)), share
         )
         values = np.empty((d, m))
@@ -541,85 +639,3 @@ class QuantileDoors(Doors):
         with np.errstate(over="ignore"):  # of a box as wide as floats are
             error = std * np.array([lattice.grid for lattice in lattices])
         return released(values, np.repeat(error[:, None], m, axis=1))
-
-    def _columns(self, lattices: Sequence[Lattice]) -> Iterator[tuple[int, Ints]]:
-        """Yield (feature, its rows' numbers), reading a few features in one pass over the rows."""
-        n, d = self._rows._n, len(lattices)
-        together = max(1, _COLUMN_VALUES // max(n, 1))
-        for first in range(0, d, together):
-            features = range(first, min(first + together, d))
-            columns = np.empty((len(features), n), dtype=np.int64)
-            for start, stop in self._rows.spans():
-                block = self._rows.block(start, stop)
-                for i, j in enumerate(features):
-                    columns[i, start:stop] = lattices[j].number(block[:, j])
-            yield from zip(features, columns, strict=True)
-
-    def _rounds(
-        self, nodes: list[list[Node]], fraction: Fraction, epsilon: Fraction, d: int
-    ) -> list[_Round]:
-        """Return the rounds of one feature with their rates and bounds on their losses."""
-        level = epsilon if self.mu is None else self.level(fraction)
-        loss, whole, half = allowances(level, d * len(nodes), pure=self.pure)
-        found = []
-        for one in nodes:
-            etas = rates(one, whole, half, replace=self._replace)
-            found.append(_Round(one, etas, loss, self._loss_of(etas)))
-        return found
-
-    def _loss_of(self, etas: list[Fraction]) -> Callable[[NDArray, NDArray], float]:
-        """Return what the choices of a round lose between two tables of scores."""
-        gaussian = self.mu is not None
-
-        def distance(a: NDArray, b: NDArray) -> float:
-            losses = [
-                eta * range_of_change(one, other)
-                for eta, one, other in zip(etas, a[0], b[0], strict=True)
-            ]
-            if not gaussian:
-                return float(sum(losses))
-            return math.hypot(*(calibration.pure_mu(float(x) / 2) for x in losses if x), 0.0)
-
-        return distance
-
-    def _find(self, label: str, column: Ints, size: int, rounds: Sequence[_Round], m: int) -> Ints:
-        """Return the chosen candidates of one feature at all levels, round by round."""
-        # Places chosen so far, with the ends of the lattice at -1 and m.
-        chosen = {-1: 0, m: (size << SPREAD_BITS) - 1}
-        cuts = {-1: 0, m: column.size}  # how many rows are left of each
-        ordered = spread(column) if len(rounds) > 1 else np.sort(column) << SPREAD_BITS
-        for number, one in enumerate(rounds):
-            scored = [
-                self._scored(node, ordered[cuts[node.left] : cuts[node.right]], chosen)
-                for node in one.nodes
-            ]
-
-            def draw(
-                scored: list[tuple[Runs, int]] = scored, etas: list[Fraction] = one.etas
-            ) -> NDArray:
-                return np.array(
-                    [
-                        choose(runs, eta, self._entropy) << bits
-                        for (runs, bits), eta in zip(scored, etas, strict=True)
-                    ],
-                    dtype=np.int64,
-                )
-
-            # The number of runs tells of the rows: on a tape they are one object.
-            exact = np.empty(1, dtype=object)
-            if current_tape() is not None:
-                exact[0] = [runs for runs, _ in scored]
-            title = label if len(rounds) == 1 else f"{label}, round {number}"
-            found = self._log(title, exact, one.loss, one.distance, draw, (len(one.nodes),))
-            for node, place in zip(one.nodes, found.tolist(), strict=True):
-                chosen[node.place] = place
-                low, high = cuts[node.left], cuts[node.right]
-                cuts[node.place] = low + int(np.searchsorted(ordered[low:high], place))
-        return np.array([chosen[i] >> SPREAD_BITS for i in range(m)], dtype=np.int64)
-
-    @staticmethod
-    def _scored(node: Node, part: Ints, chosen: dict[int, int]) -> tuple[Runs, int]:
-        """Score the places of a part; at a leaf its points, since nothing will be parted there."""
-        bits = SPREAD_BITS if node.leaf else 0
-        low, high = chosen[node.left] >> bits, chosen[node.right] >> bits
-        return score_runs(part >> bits, low, high, node.level), bits

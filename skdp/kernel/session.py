@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from skdp.budget import PrivacyBudget
 from skdp.kernel.blocks import BlockDoors
 from skdp.kernel.groups import GroupDoors, Tree
-from skdp.kernel.learning import BoundsDoors
 from skdp.kernel.protect import (
     Ball,
     Box,
@@ -32,7 +31,6 @@ __all__ = ["Session", "Tree", "open_session"]
 
 class Session(
     BlockDoors,
-    BoundsDoors,
     GroupDoors,
     SmallTableDoors,
     SparseVectorDoors,

@@ -108,7 +108,7 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         """Return the stated bounds, or learn them privately."""
         if stated is not None:
             return stated
-        learned = session.learn_box(LEARNING_SHARE, audit=False, spare=0.002)
+        learned = session.answer(kernel.LearnedBounds(audit=False, spare=0.002), LEARNING_SHARE)
         return _usable(learned.low, learned.high)
 
     @staticmethod

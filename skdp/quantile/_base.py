@@ -131,8 +131,8 @@ class QuantileFit(Scaler):
     ) -> Floats:
         """Return released quantiles of shape (n_features, n_levels)."""
         if mechanism == "global":
-            return session.noisy_quantiles(view, levels).value
-        return session.quantiles(view, levels, step=step, prior=self.prior).value
+            return session.answer(kernel.NoisyQuantiles(view, levels)).value
+        return session.answer(kernel.Quantiles(view, levels, step=step, prior=self.prior)).value
 
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, like: Any = None

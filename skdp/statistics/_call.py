@@ -181,7 +181,7 @@ class Call:
         stated = self.stated(bounds, rows.n_features, rows.names)
         with self.opened(rows, (bounds, public)) as session:
             if stated is None:
-                learned = session.learn_box(audit=audit)
+                learned = session.answer(kernel.LearnedBounds(audit=audit))
                 stated = learned.low, learned.high
             yield session, *stated
 

@@ -446,7 +446,7 @@ def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any) -> Rele
     with call.bounded(rows, bounds, public, audit=False) as opened:
         session, low, high = opened
         view = session.box(low, high, per_feature=True)
-        release = session.quantiles(view, q, step=step)
+        release = session.answer(kernel.Quantiles(view, q, step=step))
         privacy = session.certificate()
     value: Floats = release.value.T
     value = value[0] if np.ndim(q) == 0 else value

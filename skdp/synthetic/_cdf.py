@@ -245,7 +245,9 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
                     self.grid_ = np.repeat(grid[:, None], d, axis=1)
                 else:
                     if stated is None:
-                        learned = session.learn_box(MOST_LEARNING, n=n, audit=False, spare=0.002)
+                        learned = session.answer(
+                            kernel.LearnedBounds(n=n, audit=False, spare=0.002), MOST_LEARNING
+                        )
                         stated = learned.low, learned.high
                     self.grid_ = grid_between(stated[0], stated[1], n_points)
                 if size is None:

@@ -24,8 +24,6 @@ from skdp.budget import PrivacyBudget
 from skdp.kernel import doors as kernel_doors
 from skdp.kernel import groups, protect, session, statistics
 from skdp.kernel.blocks import BlockDoors
-from skdp.kernel.learning import BoundsDoors
-from skdp.kernel.quantiles import QuantileDoors
 from skdp.kernel.query import Choice, Measurement, Query, reviewed_types
 from skdp.kernel.small_tables import SmallTableDoors
 from skdp.kernel.smooth import smooth_release
@@ -227,6 +225,14 @@ def middle(q):
     return lambda s: s.answer(kernel.CellQuantile(box(s), q)).value
 
 
+def learned_lows(s):
+    return s.answer(kernel.LearnedBounds()).low
+
+
+def noisy_median(s):
+    return s.answer(kernel.NoisyQuantiles(s.box(-1, 1), 0.5)).value
+
+
 def statistical_query(s):
     return s.answer(kernel.FunctionMean(kernel.UserFunction(lambda x: x[0]))).value
 
@@ -378,7 +384,7 @@ def smooth(**options):
 
 
 def levels(q, **options):
-    return lambda s: s.quantiles(s.box(-1, 1), q, **options).value
+    return lambda s: s.answer(kernel.Quantiles(s.box(-1, 1), q, **options)).value
 
 
 def own_statistic(s):
@@ -420,11 +426,11 @@ WHOLE = [
     ("quantiles, 9 of 10", levels(0.9), BOTH, *A, np.append(TWENTY, [[1.0]], axis=0), TWENTY, 0.99),
     ("quantiles, of integers", levels(0.5, step=1.0), BOTH, *R, OF_THREE, -OF_THREE, 0.49),
     ("quantiles, three", levels([0.25, 0.5, 0.75]), BOTH, *R, ENDS, MEDIAN_ENDS, 0.49),
-    ("learned bounds", lambda s: s.learn_box().low, BOTH, *R, FAR, -FAR, 0.99),
-    ("learned bounds, a row less", lambda s: s.learn_box().low, BOTH, *A, FAR, FAR[:-1], 0.99),
-    ("noisy quantiles", lambda s: s.noisy_quantiles(s.box(-1, 1), 0.5).value, BOTH, *R, ENDS,
+    ("learned bounds", learned_lows, BOTH, *R, FAR, -FAR, 0.99),
+    ("learned bounds, a row less", learned_lows, BOTH, *A, FAR, FAR[:-1], 0.99),
+    ("noisy quantiles", noisy_median, BOTH, *R, ENDS,
      MEDIAN_ENDS, 0.99),
-    ("noisy quantiles, a row less", lambda s: s.noisy_quantiles(s.box(-1, 1), 0.5).value, BOTH, *A,
+    ("noisy quantiles, a row less", noisy_median, BOTH, *A,
      ENDS, ENDS[:-1], 0.99),
     ("spanning tree, a bridge", tree_cost(2, [[0, 1]]), BOTH, *R, ONES[:, :1], ZEROS[:, :1], 0.99),
     ("spanning tree, a shortcut", tree_cost(3, TRIANGLE), BOTH, *R, *SHORTCUT, 0.99),
@@ -503,7 +509,7 @@ ELSEWHERE = {
 def test_every_door_of_these_files_is_here(monkeypatch):
     """A door that takes a share is asked above, and a query of every type."""
     asked, doors = set(), set()
-    kinds = BlockDoors, BoundsDoors, QuantileDoors, SmallTableDoors
+    kinds = BlockDoors, SmallTableDoors
     for kind in (*kinds, SparseVectorDoors, WorkloadDoors):
         for name, door in list(vars(kind).items()):
             if name.startswith("_") or not callable(door):

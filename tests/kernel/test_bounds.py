@@ -200,9 +200,9 @@ def test_one_row_moves_each_release_by_its_sensitivity_and_no_further(adjacency,
     most = {}
     for one, other in pairs:
         with record() as tape:
-            open_session(one, delta=delta, adjacency=adjacency).learn_box()
+            open_session(one, delta=delta, adjacency=adjacency).answer(kernel.LearnedBounds())
         with replay(tape) as again:
-            open_session(other, delta=delta, adjacency=adjacency).learn_box()
+            open_session(other, delta=delta, adjacency=adjacency).answer(kernel.LearnedBounds())
         for a, b in zip(tape.entries, again.entries, strict=True):
             ratio = a.distance(a.exact, b.exact) / a.sensitivity
             assert ratio <= 1 + 1e-9
@@ -238,13 +238,13 @@ def test_plans_leave_something_and_shrink_with_rows(adjacency, pure):
 def test_what_is_spent_is_what_the_plan_says(n, d, delta, adjacency):
     X = np.random.default_rng(0).normal(size=(n, d))
     session = open_session(X, delta=delta, adjacency=adjacency)
-    session.learn_box(n=float(n))
+    session.answer(kernel.LearnedBounds(n=float(n)))
     plan = learning.plan_learning(n, d, session.level(1), adjacency, pure=delta == 0)
     spent = sum(Fraction(r.share).limit_denominator(10**6) for r in session.certificate().releases)
     assert plan.total - plan.doubt <= spent <= plan.total
     assert session.rest == 1 - spent
     rough = open_session(X, delta=delta, adjacency=adjacency)
-    box = rough.learn_box(0.2, n=float(n), audit=False)
+    box = rough.answer(kernel.LearnedBounds(n=float(n), audit=False), 0.2)
     assert rough.rest >= Fraction(4, 5)
     assert np.isnan(box.sum_error()).all()
 
@@ -258,14 +258,18 @@ def test_what_is_spent_is_what_the_plan_says(n, d, delta, adjacency):
 def test_learning_from_almost_nothing_gives_something_finite(adjacency, delta, value):
     for d in (1, 3):
         X = np.full((20, d), value)
-        box = open_session(X, epsilon=1e-3, delta=delta, adjacency=adjacency).learn_box()
+        box = open_session(X, epsilon=1e-3, delta=delta, adjacency=adjacency).answer(
+            kernel.LearnedBounds()
+        )
         assert np.isfinite(box.low).all() and np.isfinite(box.high).all()
         assert np.all(box.low < box.high)
         assert np.isnan(box.sum_error()).all() and np.isnan(box.product_errors(box.middle)).all()
 
 
 def test_a_table_without_rows():
-    box = open_session(np.empty((0, 2)), adjacency="add_or_remove_one").learn_box()
+    box = open_session(np.empty((0, 2)), adjacency="add_or_remove_one").answer(
+        kernel.LearnedBounds()
+    )
     assert np.all(box.low < box.high) and not box.sound.any()
 
 
@@ -278,8 +282,8 @@ def test_boxes_are_near_the_rows(adjacency, delta):
         [rng.uniform(100, 200, 9000), rng.normal(0, 3, 9000), -rng.uniform(0.6, 0.9, 9000),
          rng.random(9000) < 0.3, np.where(rng.random(9000) < 0.8, 0.0, rng.gamma(2, 10, 9000))]
     )  # fmt: skip
-    boxes = [open_session(X, delta=delta, adjacency=adjacency, epsilon=4.0).learn_box() for _ in
-             range(9)]  # fmt: skip
+    sessions = (open_session(X, delta=delta, adjacency=adjacency, epsilon=4.0) for _ in range(9))
+    boxes = [session.answer(kernel.LearnedBounds()) for session in sessions]
     low, high = (np.median([getattr(b, end) for b in boxes], axis=0) for end in ("low", "high"))
     assert np.median([b.sound for b in boxes], axis=0).all()
     assert 50 <= low[0] <= 110 and 190 <= high[0] <= 300

@@ -36,8 +36,9 @@ def open_session(x, adjacency="replace_one", *, epsilon=1.0, delta=0.0, **option
     )
 
 
-def ask(session, levels, low=0.0, high=6.0, **options):
-    return session.quantiles(session.box(low, high, per_feature=True), levels, **options).value
+def ask(session, levels, low=0.0, high=6.0, *, share=None, **options):
+    view = session.box(low, high, per_feature=True)
+    return session.answer(kernel.Quantiles(view, levels, **options), share).value
 
 
 # --- exact distributions ------------------------------------------------------------------------
@@ -197,7 +198,7 @@ def test_many_levels_find_their_place(adjacency, delta):
     levels = np.arange(1, 16) / 16
     session = open_session(x, adjacency, epsilon=4.0, delta=delta)
     view = session.box([0, -20], [1000, 20], per_feature=True)
-    release = session.quantiles(view, levels)
+    release = session.answer(kernel.Quantiles(view, levels))
     assert release.value.shape == (2, 15)
     assert np.all(np.diff(release.value, axis=1) >= 0)
     rank = (x[:, 0, None] < release.value[0]).mean(axis=0)
@@ -476,7 +477,9 @@ def test_any_rows_have_quantiles(adjacency, delta, levels, x):
     for low, high in ((-5.0, 6.0), (3.0, 3.0), (-1e308, 1e308)):
         values = ask(session, levels, low, high, share=0.25)
         assert np.all((values >= low) & (values <= high))
-        noisy = session.noisy_quantiles(session.box(low, high, per_feature=True), levels, 0.05)
+        noisy = session.answer(
+            kernel.NoisyQuantiles(session.box(low, high, per_feature=True), levels), 0.05
+        )
         assert np.all((noisy.value >= low) & (noisy.value <= high))
 
 
@@ -570,7 +573,9 @@ def test_noise_of_the_global_sensitivity(adjacency, delta):
         session = open_session(values, delta=delta)
         session.adjacency = adjacency
         with tape.record() as t:
-            release = session.noisy_quantiles(session.box(0, 6, per_feature=True), 0.5)
+            release = session.answer(
+                kernel.NoisyQuantiles(session.box(0, 6, per_feature=True), 0.5)
+            )
         found += t.entries
     a, b = found
     assert a.distance(a.exact, b.exact) == pytest.approx(a.sensitivity)
@@ -578,4 +583,6 @@ def test_noise_of_the_global_sensitivity(adjacency, delta):
     factor = math.sqrt(2) if delta == 0 else 1.0
     assert release.std[0, 0] == pytest.approx(factor * 6 / level, rel=1e-4)
     no_rows = open_session(np.zeros((0, 1)), A)
-    assert 0 <= no_rows.noisy_quantiles(no_rows.box(0, 6), [0.1, 0.9]).value.min() <= 6
+    assert (
+        0 <= no_rows.answer(kernel.NoisyQuantiles(no_rows.box(0, 6), [0.1, 0.9])).value.min() <= 6
+    )

@@ -449,7 +449,7 @@ def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, ad
         s.answer(kernel.SecondMoment(ball), 0.01).second_moment,
         s.answer(kernel.SecondMoment(ball, noise="wishart"), 0.01).second_moment,
         s.answer(kernel.SecondMoment(ball, noise="laplace"), 0.01).second_moment,
-        s.learn_box(0.01).low,
+        s.answer(kernel.LearnedBounds(), 0.01).low,
         s.answer(kernel.NormBound(np.zeros(2)), 0.01),
     ]
     assert all(np.isfinite(v).all() for v in values)
