@@ -236,7 +236,7 @@ def _residuals(
             return rms
         share = _SQUARES_SHARES[-1]
     view = session.box(box.low, box.high)
-    squares = session.center_squares(view, centers, session.rest * share)
+    squares = session.answer(kernel.SquaredOffsets(view, centers), session.rest * share)
     error = float(np.max(np.asarray(squares.std))) / n
     measured = box.half * np.sqrt(np.maximum(squares.value / n, 0.0) + error)
     return np.where(wide, measured, np.minimum(measured, rms))
@@ -314,13 +314,15 @@ def _refine(
     the standard error.
     """
     d, most = session.n_features, n + 2 * n_std
-    counts, sums = session.centers(
-        session.box(box.low, box.high),
-        centers,
-        radius,
+    counts, sums = session.answer(
+        kernel.AssignedSums(
+            session.box(box.low, box.high),
+            centers,
+            radius,
+            units=units,
+            count_share=_sum_count_share(d),
+        ),
         share,
-        units=units,
-        count_share=_sum_count_share(d),
         name="refinement",
     )
     # In units of the radius, so that squares neither overflow nor vanish; columns that are
@@ -353,7 +355,7 @@ def _refine(
 
 def _mean(session: kernel.Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
     """Release the mean, every column in units of its half width; and its noise by column."""
-    view = session.column_box(box.low, box.high, kernel.column_units(box.half))
+    view = kernel.column_box(box.low, box.high, kernel.column_units(box.half), session.level())
     release = session.answer(kernel.Mean(view), share)
     return np.array(release.value), np.array(release.std)
 
@@ -438,7 +440,7 @@ def _fit_in_box(
     share = session.rest * _TREE_SHARE
     if count_level(session, share / 2) * n < _HOPELESS_COUNT[session.pure]:
         return _fit_mean(session, box, n, n_std, n_clusters)
-    view = session.tree_box(box.low, box.high)
+    view = kernel.tree_box(box.low, box.high)
     coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=share)
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
     centers = box.clip(box.middle + coreset.unit * points)
@@ -524,13 +526,15 @@ def _fit_lloyd(
     units = kernel.column_units(box.half)
     radius = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
     for step in range(max_iter):
-        counts, sums = session.centers(
-            session.box(box.low, box.high),
-            centers,
-            radius,
+        counts, sums = session.answer(
+            kernel.AssignedSums(
+                session.box(box.low, box.high),
+                centers,
+                radius,
+                units=units,
+                count_share=1 / (1 + math.sqrt(d) / 0.45),
+            ),
             share,
-            units=units,
-            count_share=1 / (1 + math.sqrt(d) / 0.45),
             name=f"iteration {step + 1}",
         )
         # A cluster that the noise may have made up stays where it is; so does an empty one.

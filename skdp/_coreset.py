@@ -297,7 +297,7 @@ def grow(
     coreset : Coreset
         One point at the centre of the box if no leaf stands clear of the noise.
     """
-    tree = session.tree(view, _depth(count_level(session, share), n))
+    tree = session.answer(kernel.BoxTree(view, _depth(count_level(session, share), n)))
     counts = NodeCounts(tree.depth)
     counts.add(np.array([1]), np.array([n]), n_std)
     leaves, used = _frontier(tree, counts, n, n_clusters, share * _COUNT_PART)

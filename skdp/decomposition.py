@@ -741,7 +741,7 @@ def _tightened(session: kernel.Session, plan: _Plan, center: Floats, bound: floa
     share = plan.tighten_share
     if not share:
         return bound
-    counts = session.norms_below(center, bound, share)
+    counts = session.answer(kernel.NormsBelow(center, bound), share)
     beyond = np.cumsum(counts.value)[:-1]
     noise = 2 * float(counts.std) * np.sqrt(np.arange(1, beyond.size + 1))
     allowed = beyond <= np.maximum(plan.tail, noise)

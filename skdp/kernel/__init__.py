@@ -26,7 +26,17 @@ from skdp.kernel.features import (
     LinearImage,
 )
 from skdp.kernel.gaps import open_session_with_gaps
-from skdp.kernel.groups import ColumnBox, column_units
+from skdp.kernel.groups import (
+    AssignedSums,
+    BoxTree,
+    ColumnBox,
+    NormsBelow,
+    SquaredOffsets,
+    Tree,
+    column_box,
+    column_units,
+    tree_box,
+)
 from skdp.kernel.isolation import quiet
 from skdp.kernel.learning import LearnedBounds, LearningPlan, plan_learning
 from skdp.kernel.order import smooth_sensitivity
@@ -79,7 +89,7 @@ from skdp.kernel.rows import (
 )
 from skdp.kernel.samples import NoisySample, PublishedRows
 from skdp.kernel.sampling import public_generator
-from skdp.kernel.session import Session, Tree, open_session
+from skdp.kernel.session import Session, open_session
 from skdp.kernel.small_tables import (
     MAX_SMALL_TABLES,
     check_small_tables,
@@ -125,10 +135,12 @@ __all__ = [
     "QUERY_UNIT",
     "SPREAD_BITS",
     "AboveThreshold",
+    "AssignedSums",
     "Ball",
     "BasisMean",
     "Bins",
     "Box",
+    "BoxTree",
     "CellQuantile",
     "Cells",
     "Choice",
@@ -160,6 +172,7 @@ __all__ = [
     "NoisyQuantiles",
     "NoisySample",
     "NormBound",
+    "NormsBelow",
     "Prefixes",
     "PrivacyCertificate",
     "PrivateTable",
@@ -178,6 +191,7 @@ __all__ = [
     "SmoothMedian",
     "SpanningCost",
     "Spherical",
+    "SquaredOffsets",
     "Sum",
     "Symmetric",
     "Terms",
@@ -205,6 +219,7 @@ __all__ = [
     "check_table",
     "check_threshold_tables",
     "choose_noise",
+    "column_box",
     "column_units",
     "comparison_margin",
     "decoded",
@@ -238,5 +253,6 @@ __all__ = [
     "table_rate",
     "table_schema",
     "threshold_scales",
+    "tree_box",
     "untracked",
 ]

@@ -1,7 +1,7 @@
 """Counts and sums of rows by public region, every column in units of its own.
 
-Regions are the nearest of public centres (`GroupDoors.centers`) or the leaves of a public binary
-tree (`GroupDoors.tree`); a row is in one of them. Which one is decided in the caller's units, on
+Regions are the nearest of public centres (`AssignedSums`) or the leaves of a public binary
+tree (`BoxTree`); a row is in one of them. Which one is decided in the caller's units, on
 one grid for all columns. What is added up is the row's offset from the region's centre, and one
 noise serves columns of any width: each column is measured in a unit of its own, the offset is
 clipped to an L2 norm in these units, and the noise falls in them. Proofs: kernel/README.md, "Joint
@@ -11,19 +11,36 @@ counts and sums of groups" and "Columns in units of their own".
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import statistics as stats
-from skdp.kernel.doors import Doors
 from skdp.kernel.protect import Box, Floats, Projection, isqrt_up, norm_codes, power_of_two_grid
-from skdp.kernel.query import reviewed
+from skdp.kernel.query import Independent, Measurement, Noisy, Query, reviewed
 from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import Rows
+from skdp.kernel.table import PrivateTable
 
-__all__ = ["ColumnBox", "GroupDoors", "Nearest", "Tree", "column_units", "round_to_norm"]
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
+__all__ = [
+    "AssignedSums",
+    "BoxTree",
+    "ColumnBox",
+    "Nearest",
+    "NormsBelow",
+    "SquaredOffsets",
+    "Tree",
+    "column_box",
+    "column_units",
+    "round_to_norm",
+    "tree_box",
+]
 
 Ints = NDArray[np.int64]
 
@@ -275,58 +292,66 @@ def image_bounds(reach: Ints, weights: Ints) -> Ints:
     return np.array(bounds, dtype=np.int64)
 
 
-class GroupDoors(Doors):
-    """Counts and sums by nearest public centre and by leaf of a public tree."""
+def column_box(low: ArrayLike, high: ArrayLike, units: ArrayLike, level: float) -> ColumnBox:
+    """Return the view of the rows clipped to a public box, columns in public units.
 
-    def column_box(self, low: ArrayLike, high: ArrayLike, units: ArrayLike) -> ColumnBox:
-        """Return the view of the rows clipped to a public box, columns in public units."""
-        shape = (self.n_features,)
-        bits = self._step_bits(self.level(), self.n_features)
-        return ColumnBox(
-            np.broadcast_to(low, shape), np.broadcast_to(high, shape), units, bits=bits
-        )
+    Its steps are as fine as the samplers can cover with the noise of this level.
+    """
+    low, high = np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high))
+    return ColumnBox(low, high, units, bits=_step_bits(level, low.size))
 
-    def _step_bits(self, level: float, d: int) -> int:
-        """Return the bits of a grid whose noise the samplers draw: fewer at tiny levels."""
-        return max(min(MOST_BITS, 40 + math.floor(math.log2(level) - math.log2(d + 2))), 4)
 
-    def centers(
-        self,
-        box: Box,
-        centers: ArrayLike,
-        radius: float,
-        share: Share = None,
-        *,
-        units: ArrayLike = 1.0,
-        count_share: float = 0.5,
-        name: str = "assigned sums",
-    ) -> tuple[Release, Release]:
-        """Release counts and sums of offsets of the rows by nearest public centre, jointly.
+def tree_box(low: ArrayLike, high: ArrayLike) -> ColumnBox:
+    """Return the view of a public box for a tree: as many steps for each of its sides."""
+    low, high = np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high))
+    return ColumnBox(low, high, np.asarray(high) / 2 - np.asarray(low) / 2, bits=_TREE_BITS)
 
-        Each row of the box goes to its nearest centre (Euclidean, in user units); its offset from
-        it, divided by the units, is clipped to L2 norm `radius`. Noise falls on every centre,
-        empty or not. Guarantee: the joint one of `Mechanisms.joint`.
 
-        Parameters
-        ----------
-        units : float or array-like of shape (d,)
-            Public; 0 for a column that counts as constant.
+def _step_bits(level: float, d: int) -> int:
+    """Return the bits of a grid whose noise the samplers draw: fewer at tiny levels."""
+    return max(min(MOST_BITS, 40 + math.floor(math.log2(level) - math.log2(d + 2))), 4)
 
-        Returns
-        -------
-        counts : Release, value of shape (k,)
-        sums : Release, value and std of shape (k, d)
-            Relative to the centres, in user units.
-        """
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class AssignedSums(Measurement):
+    """Counts and sums of offsets of the rows by nearest public centre, jointly.
+
+    Each row of the box goes to its nearest centre (Euclidean, in user units); its offset from
+    it, divided by the units, is clipped to L2 norm `radius`. Noise falls on every centre,
+    empty or not. Guarantee: the joint one of `Mechanisms.joint`.
+
+    Parameters
+    ----------
+    units : float or array-like of shape (d,)
+        Public; 0 for a column that counts as constant.
+
+    Returns
+    -------
+    counts : Release, value of shape (k,)
+    sums : Release, value and std of shape (k, d)
+        Relative to the centres, in user units.
+    """
+
+    name: ClassVar[str] = "assigned sums"
+    box: Box
+    centers: Any
+    radius: float
+    units: Any = 1.0
+    count_share: float = 0.5
+
+    def measure(self, core: Doors, share: Share, name: str) -> tuple[Release, Release]:
+        box, centers, radius = self.box, self.centers, self.radius
+        units, count_share = self.units, self.count_share
         where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
         unit = np.broadcast_to(np.asarray(units, dtype=np.float64), (box.n_dims,))
         part = (1 - min(max(float(count_share), 0.01), 0.99)) / 2
-        level = self.level(share) * (part if self.pure else math.sqrt(part))
-        size = 2 ** self._step_bits(level, box.n_dims)
+        level = core.level(share) * (part if core.pure else math.sqrt(part))
+        size = 2 ** _step_bits(level, box.n_dims)
         grid = np.where(unit > 0, np.maximum(unit * (radius / size), 2.0**-1000), 0.0)
-        counts, sums = center_sums(self._rows, box, where, np.where(grid > 0, grid, math.inf), size)
+        counts, sums = center_sums(core._rows, box, where, np.where(grid > 0, grid, math.inf), size)
         bounds = np.full(len(where), size, dtype=np.int64)
-        noisy_counts, count_std, noisy_sums, sum_std = self._joint(
+        noisy_counts, count_std, noisy_sums, sum_std = core._joint(
             name, counts, sums, bounds, share, count_share, unit=float(radius) / size
         )
         return (
@@ -334,50 +359,74 @@ class GroupDoors(Doors):
             released(noisy_sums.astype(np.float64) * grid, sum_std[:, None] * grid),
         )
 
-    def center_squares(
-        self, box: Box, centers: ArrayLike, share: Share = None, *, name: str = "squared offsets"
-    ) -> Release:
-        """Release, by column, the sum of squared offsets of rows from their nearest centre.
 
-        In half widths of the box, each offset clipped to 1. Guarantee: a row adds a vector of
-        [0, 1]**d, so the L2 sensitivity is sqrt(d), under both relations.
-        """
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SquaredOffsets(Measurement):
+    """By column, the sum of squared offsets of rows from their nearest centre.
+
+    In half widths of the box, each offset clipped to 1. Guarantee: a row adds a vector of
+    [0, 1]**d, so the L2 sensitivity is sqrt(d), under both relations.
+    """
+
+    name: ClassVar[str] = "squared offsets"
+    box: Box
+    centers: Any
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        box, centers = self.box, self.centers
         where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
-        one = 2 ** min(self._step_bits(self.level(share), box.n_dims), _TREE_BITS)
-        exact = square_sums(self._rows, box, where, one)
+        one = 2 ** min(_step_bits(core.level(share), box.n_dims), _TREE_BITS)
+        exact = square_sums(core._rows, box, where, one)
         size = isqrt_up(box.n_dims * one**2)
-        noisy, std = self._vector(name, exact, size, share, unit=1 / one)
+        noisy, std = core._vector(name, exact, size, share, unit=1 / one)
         return released(noisy.astype(np.float64) / one, std / one)
 
-    def norms_below(
-        self, center: ArrayLike, bound: float, share: Share = None, *, name: str = "norms below"
-    ) -> Release:
-        """Release how many rows have each quarter-octave of ||x - center||, from a bound down.
 
-        Entry i counts rows with a norm in [2**(-(i + 1)/4), 2**(-i/4)) times the bound; rows at or
-        above the bound come first, those below the last entry's range last: shape (42,).
-        Guarantee: a row is in one entry. L1 1, L2 1 (A); 2, sqrt(2) (R).
-        """
-        where = np.broadcast_to(np.asarray(center, dtype=np.float64), (self.n_features,))
+@reviewed
+@dataclass(frozen=True, eq=False)
+class NormsBelow(Query):
+    """How many rows have each quarter-octave of ||x - center||, from a bound down.
 
+    Entry i counts rows with a norm in [2**(-(i + 1)/4), 2**(-i/4)) times the bound; rows at or
+    above the bound come first, those below the last entry's range last: shape (42,).
+    Guarantee: a row is in one entry. L1 1, L2 1 (A); 2, sqrt(2) (R).
+    """
+
+    name: ClassVar[str] = "norms below"
+    center: Floats
+    bound: float
+
+    def exact(self, table: PrivateTable) -> NDArray:
         def add(block: Floats, totals: list[NDArray]) -> None:
-            codes = np.clip(norm_codes((block - where) / bound), 1 - _NORM_BINS, 1)
+            codes = np.clip(norm_codes((block - self.center) / self.bound), 1 - _NORM_BINS, 1)
             totals[0] += np.bincount(1 - codes, minlength=_NORM_BINS + 1)
 
-        (exact,) = stats.fold(self._rows, add, lambda: [np.zeros(_NORM_BINS + 1, dtype=np.int64)])
-        size = stats.histogram_sensitivity(1, self.adjacency)
-        noisy, std = self._scalars(name, exact, size, size, share)
-        return released(noisy, std)
+        (exact,) = table.fold(add, lambda: [np.zeros(_NORM_BINS + 1, dtype=np.int64)])
+        return exact
 
-    def tree(self, view: ColumnBox | Box | Projection, depth: int) -> Tree:
-        """Return the private counts and sums of a binary tree over the view's box (one pass)."""
-        return Tree(self, view, int(min(max(depth, 0), MAX_DEPTH)))
+    def sensitivity(self, relation: str) -> Independent:
+        size = stats.histogram_sensitivity(1, relation)
+        return Independent(size, size)
 
-    def tree_box(self, low: ArrayLike, high: ArrayLike) -> ColumnBox:
-        """Return the view of a public box for a tree: as many steps for each of its sides."""
-        shape = (self.n_features,)
-        low, high = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
-        return ColumnBox(low, high, np.asarray(high) / 2 - np.asarray(low) / 2, bits=_TREE_BITS)
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(noisy.values, noisy.std)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class BoxTree(Measurement):
+    """A binary tree over a view's box, whose nodes are released on request; takes nothing itself.
+
+    The answer is a `Tree`: one pass over the rows counts and adds up its leaves.
+    """
+
+    name: ClassVar[str] = "tree"
+    view: Any
+    depth: int
+
+    def measure(self, core: Doors, share: Share, name: str) -> Tree:
+        return Tree(core, self.view, int(min(max(self.depth, 0), MAX_DEPTH)))
 
 
 class Tree:
@@ -390,7 +439,7 @@ class Tree:
         Dimension that each level cuts: the longest nominal side, in the view's units.
     """
 
-    def __init__(self, session: GroupDoors, view: ColumnBox | Box | Projection, depth: int) -> None:
+    def __init__(self, session: Doors, view: ColumnBox | Box | Projection, depth: int) -> None:
         self._session = session
         self._view = view
         self._geometry = stats.tree_geometry(view.half, depth, view.grid)

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from skdp.budget import PrivacyBudget
 from skdp.kernel.blocks import BlockDoors
-from skdp.kernel.groups import GroupDoors, Tree
 from skdp.kernel.protect import (
     Ball,
     Box,
@@ -26,12 +25,11 @@ from skdp.kernel.small_tables import SmallTableDoors
 from skdp.kernel.sparse_vector import SparseVectorDoors
 from skdp.kernel.workload import WorkloadDoors
 
-__all__ = ["Session", "Tree", "open_session"]
+__all__ = ["Session", "open_session"]
 
 
 class Session(
     BlockDoors,
-    GroupDoors,
     SmallTableDoors,
     SparseVectorDoors,
     WorkloadDoors,

@@ -162,28 +162,30 @@ NEAR = np.array([1.0, 0.5, 0.0]), np.array([-1.0, 0.5, 0.0])  # residuals of the
 
 
 def assigned(s):
-    return s.centers(box(s), CENTERS, 0.5)[0].value
+    return s.answer(kernel.AssignedSums(box(s), CENTERS, 0.5))[0].value
 
 
 def assigned_in_units(s):
-    return s.centers(box(s), CENTERS, 1.0, units=[1.0, 0.5, 20.0])[0].value
+    return s.answer(kernel.AssignedSums(box(s), CENTERS, 1.0, units=[1.0, 0.5, 20.0]))[0].value
 
 
 def squares(s):
-    return s.center_squares(box(s), -np.ones((1, s.n_features))).value
+    return s.answer(kernel.SquaredOffsets(box(s), -np.ones((1, s.n_features)))).value
 
 
 def mean_in_units(s):
-    return s.answer(kernel.Mean(s.column_box(-np.ones(D), np.ones(D), [3.0, 0.01, 1.0]))).value
+    return s.answer(
+        kernel.Mean(kernel.column_box(-np.ones(D), np.ones(D), [3.0, 0.01, 1.0], s.level()))
+    ).value
 
 
 def leaf_sums_in_units(s):
     low = np.array([-1.0, -1e-4, -1.0])
-    return s.tree(s.tree_box(low, -low), 2).sums([4, 5, 6, 7])[0].value
+    return s.answer(kernel.BoxTree(kernel.tree_box(low, -low), 2)).sums([4, 5, 6, 7])[0].value
 
 
 def node_counts(s):
-    return s.tree(box(s), 2).counts([4, 5, 3]).value
+    return s.answer(kernel.BoxTree(box(s), 2)).counts([4, 5, 3]).value
 
 
 def score(s):
@@ -217,6 +219,10 @@ def moments(s):
     return s.answer(kernel.Moments(-np.ones(D), np.ones(D)))[0].value
 
 
+def norms_below(s):
+    return s.answer(kernel.NormsBelow(np.zeros(s.n_features), 5.0)).value
+
+
 def norm_bound(s):
     return s.answer(kernel.NormBound(np.zeros(s.n_features)), 0.5)
 
@@ -238,7 +244,7 @@ def statistical_query(s):
 
 
 def leaf_sums(s):
-    return s.tree(box(s), 2).sums([4, 5, 6, 7])[0].value
+    return s.answer(kernel.BoxTree(box(s), 2)).sums([4, 5, 6, 7])[0].value
 
 
 def of_labels(low, high):
@@ -331,7 +337,7 @@ DOORS = [
     ("tree counts", node_counts, BOTH, R + A, CORNERS, 0.99),
     ("tree sums", leaf_sums, BOTH, R + A, CORNERS, 0.99),
     ("norm bound", norm_bound, BOTH, R + A, NORMS, 0.99),
-    ("norms below", lambda s: s.norms_below(0.0, 5.0).value, BOTH, R + A, NORMS, 0.99),
+    ("norms below", norms_below, BOTH, R + A, NORMS, 0.99),
     ("median", middle(0.5), BOTH, R + A, CORNERS, 0.99),
     ("quantile", middle(0.9), BOTH, R + A, CORNERS, 0.99),
     ("score", score, BOTH, R + A, CORNERS, 0.99),

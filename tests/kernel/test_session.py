@@ -125,7 +125,7 @@ def test_gaussian_noise_in_a_pure_session_is_refused():
 
 
 def test_overlapping_tree_nodes_are_refused():
-    tree = open_session().tree(kernel.Box([-1, -1], [1, 1]), 4)
+    tree = open_session().answer(kernel.BoxTree(kernel.Box([-1, -1], [1, 1]), 4))
     for nodes in ([1, 2], [4, 4], [2, 9], [5, 21]):
         with pytest.raises(PrivacyLeakError, match="disjoint"):
             tree.counts(nodes, 0.1)
@@ -217,7 +217,7 @@ def many(kind, delta, runs):
             g = session.answer(kernel.SecondMoment(session.ball(0, 1.0)), 1.0)
             values.append([g.second_moment[0, 1] / g.std])
         elif kind == "tree":
-            tree = session.tree(session.box(-1, 1), 2)
+            tree = session.answer(kernel.BoxTree(session.box(-1, 1), 2))
             counts, sums = tree.sums([4, 5, 6, 7], 1.0)
             empty = np.flatnonzero(tree._table.node_counts(np.arange(4, 8)) == 0)
             values.append(counts.value[empty] / counts.std)
@@ -315,7 +315,7 @@ def test_a_flat_quantile_box_and_a_flat_tree_do_not_fail():
     np.testing.assert_allclose(
         session.answer(kernel.CellQuantile(session.box(1, 1), 0.5), 0.5).value, 1.0
     )
-    tree = session.tree(session.box(1, 1), 3)
+    tree = session.answer(kernel.BoxTree(session.box(1, 1), 3))
     assert np.isfinite(tree.sums(np.arange(8, 16), 0.5)[1].value).all()
 
 
@@ -368,7 +368,7 @@ def test_the_certificate_holds_every_release_and_its_shares_sum_to_what_was_used
     session = open_session(delta=delta)
     session.answer(kernel.Sum(session.box(-1, 1)), 0.25)
     session.answer(kernel.SecondMoment(session.ball(0, 1)), 0.25)
-    session.centers(session.box(-1, 1), [[0, 0], [1, 1]], 0.5, 0.25)
+    session.answer(kernel.AssignedSums(session.box(-1, 1), [[0, 0], [1, 1]], 0.5), 0.25)
     certificate = session.certificate()
     assert json.loads(certificate.to_json())["releases"][0]["name"] == "sum"
     names = [r.name for r in certificate.releases]
@@ -444,8 +444,8 @@ def test_every_door_works_from_the_smallest_to_a_huge_epsilon(epsilon, delta, ad
         s.answer(kernel.Mean(box), 0.01).value,
         s.answer(kernel.Moments([-1, -1], [1, 1]), 0.01)[0].value,
         s.answer(kernel.CellQuantile(box, 0.5), 0.01).value,
-        s.centers(box, [[0, 0]], 0.1, 0.01, count_share=0.01)[1].value,
-        s.tree(box, 5).sums(np.arange(32, 64), 0.01)[1].value,
+        s.answer(kernel.AssignedSums(box, [[0, 0]], 0.1, count_share=0.01), 0.01)[1].value,
+        s.answer(kernel.BoxTree(box, 5)).sums(np.arange(32, 64), 0.01)[1].value,
         s.answer(kernel.SecondMoment(ball), 0.01).second_moment,
         s.answer(kernel.SecondMoment(ball, noise="wishart"), 0.01).second_moment,
         s.answer(kernel.SecondMoment(ball, noise="laplace"), 0.01).second_moment,
