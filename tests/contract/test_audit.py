@@ -299,7 +299,7 @@ PAIRS = [
     Pair("marginals R", OF_ONE, *BOTH_CELLS, second_cell, 1000, 2.0),
     Pair("marginals R, delta", OF_ONE_GAUSS, *BOTH_CELLS, second_cell, 1000, 2.0),
     Pair("mwem R", ONE_TABLE, *CELLS, difference, 2000, 2.0),
-    Pair("mwem R, delta", ONE_TABLE_GAUSS, *CELLS, difference, 2000),
+    Pair("mwem R, delta", ONE_TABLE_GAUSS, *CELLS, difference, 4000),
     # The threshold's noise and one comparison's show a part of their loss in any one event.
     Pair(
         "online R",
