@@ -92,6 +92,8 @@ from skdp.kernel.sampling import public_generator
 from skdp.kernel.session import Session, open_session
 from skdp.kernel.small_tables import (
     MAX_SMALL_TABLES,
+    SmallTable,
+    ThresholdTable,
     check_small_tables,
     check_threshold_tables,
     largest_threshold_size,
@@ -109,7 +111,12 @@ from skdp.kernel.smooth import (
 )
 from skdp.kernel.solve import LogisticMinimiser, UnitBall
 from skdp.kernel.spanning import check_graph
-from skdp.kernel.sparse_vector import AboveThreshold, comparison_margin, threshold_scales
+from skdp.kernel.sparse_vector import (
+    AboveThreshold,
+    SparseVector,
+    comparison_margin,
+    threshold_scales,
+)
 from skdp.kernel.sums import Count, GramRelease, Mean, Moments, SecondMoment, Sum
 from skdp.kernel.table import PrivateTable
 from skdp.kernel.trackers import untracked
@@ -118,12 +125,15 @@ from skdp.kernel.workload import (
     MAX_TABLE,
     QUERY_UNIT,
     Cells,
-    ExactAnswers,
     Group,
     Intervals,
+    Marginal,
     Prefixes,
     Weighted,
     Workload,
+    WorkloadAnswer,
+    WorstMarginal,
+    WorstQuery,
     cells_noise,
     marginals,
 )
@@ -149,7 +159,6 @@ __all__ = [
     "Count",
     "Domain",
     "EdgeHistogram",
-    "ExactAnswers",
     "FeatureMeans",
     "FunctionMean",
     "GramRelease",
@@ -165,6 +174,7 @@ __all__ = [
     "LearningPlan",
     "LinearImage",
     "LogisticMinimiser",
+    "Marginal",
     "Mean",
     "Measurement",
     "Moments",
@@ -188,18 +198,24 @@ __all__ = [
     "ScoreMean",
     "SecondMoment",
     "Session",
+    "SmallTable",
     "SmoothMedian",
     "SpanningCost",
+    "SparseVector",
     "Spherical",
     "SquaredOffsets",
     "Sum",
     "Symmetric",
     "Terms",
+    "ThresholdTable",
     "Tree",
     "UnitBall",
     "UserFunction",
     "Weighted",
     "Workload",
+    "WorkloadAnswer",
+    "WorstMarginal",
+    "WorstQuery",
     "about",
     "allowances",
     "array_of_rows",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,8 @@ class CodedRows(Rows):
     def __init__(self, codes: NDArray, sizes: tuple[int, ...]) -> None:
         super().__init__(codes)
         self.sizes = sizes
+        # What a query has counted, for its next release; as private as the rows.
+        self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def codes(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the codes of rows start to stop, shape (stop - start, n_columns)."""

@@ -21,18 +21,12 @@ from skdp.kernel.protect import (
     View,
 )
 from skdp.kernel.rows import Rows
-from skdp.kernel.small_tables import SmallTableDoors
-from skdp.kernel.sparse_vector import SparseVectorDoors
-from skdp.kernel.workload import WorkloadDoors
 
 __all__ = ["Session", "open_session"]
 
 
 class Session(
     BlockDoors,
-    SmallTableDoors,
-    SparseVectorDoors,
-    WorkloadDoors,
 ):
     """A metered conversation with one table of private rows; open it with `open_session`."""
 

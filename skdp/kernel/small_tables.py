@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,20 +32,25 @@ from skdp.kernel import calibration, sampling
 from skdp.kernel.domain import about
 from skdp.kernel.protect import Floats
 from skdp.kernel.queries import MAX_CELLS
+from skdp.kernel.query import Measurement, reviewed
 from skdp.kernel.release import Share
 from skdp.kernel.sampling import n_multisets
 from skdp.kernel.workload import (
     Cells,
     Weighted,
     Workload,
-    WorkloadDoors,
-    exact_marginals,
+    coded_rows,
+    exact_answers,
     flat_codes,
 )
 
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
 __all__ = [
     "MAX_SMALL_TABLES",
-    "SmallTableDoors",
+    "SmallTable",
+    "ThresholdTable",
     "check_small_tables",
     "check_threshold_tables",
     "largest_threshold_size",
@@ -347,127 +353,132 @@ def _choose(
     raise AssertionError("unreachable")
 
 
-# --- the doors ----------------------------------------------------------------------------------
+# --- the measurements ---------------------------------------------------------------------------
 
 
-class SmallTableDoors(WorkloadDoors):
-    """Doors that release small tables; see the module."""
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SmallTable(Measurement):
+    """A table of `size` points that answers a workload like the rows do.
 
-    def small_table(
-        self,
-        workload: Workload,
-        size: int,
-        share: Share = None,
-        *,
-        candidates: ArrayLike | None = None,
-        name: str = "small table",
-    ) -> Ints:
-        """Release a table of `size` points that answers a workload like the rows do.
+    The session's rows must be coded by the workload's domain. Guarantee: sensitivity 1 of the score
+    under both relations, eta = epsilon / 2.
 
-        The session's rows must be coded by the workload's domain. Guarantee: sensitivity 1 of the
-        score under both relations, eta = epsilon / 2.
+    Parameters
+    ----------
+    workload : Workload
+    size : int
+    candidates : array-like of shape (n_candidates, size), default=None
+        A public list of tables (flat cells) to choose from; None for all tables. It must not depend
+        on rows; a table may be listed twice, and is as likely then as two.
 
-        Parameters
-        ----------
-        workload : Workload
-        size : int
-        candidates : array-like of shape (n_candidates, size), default=None
-            A public list of tables (flat cells) to choose from; None for all tables. It must not
-            depend on rows; a table may be listed twice, and is as likely then as two.
+    Returns
+    -------
+    cells : ndarray of shape (size,)
+        Flat cells of the points, ascending.
 
-        Returns
-        -------
-        cells : ndarray of shape (size,)
-            Flat cells of the points, ascending.
+    Raises
+    ------
+    ValueError
+        As `check_small_tables`; nothing has been taken from the allowance.
+    """
 
-        Raises
-        ------
-        ValueError
-            As `check_small_tables`; nothing has been taken from the allowance.
-        """
-        rows = self._coded(workload.sizes)
+    name: ClassVar[str] = "small table"
+    workload: Workload
+    size: int
+    candidates: Any = None
+
+    def measure(self, core: Doors, share: Share, name: str) -> Ints:
+        workload, size = self.workload, self.size
+        rows = coded_rows(core._private, workload.sizes)
         n_cells = math.prod(workload.sizes)
         tables: Tables
-        if candidates is None:
+        if self.candidates is None:
             check_small_tables(n_cells, size, workload.n_queries)
             tables = AllTables(n_cells, size)
         else:
-            tables = ListedTables(candidates, n_cells, size)
+            tables = ListedTables(self.candidates, n_cells, size)
             check_small_tables(n_cells, size, workload.n_queries, len(tables))
         scorer = _Scorer(workload, n_cells, size)
-        held = exact_marginals(rows, workload.attribute_sets)
-        answers = workload.from_marginals(held)
+        answers = exact_answers(core._private, workload).answers
         n = rows._n
 
         def draw(eta: Fraction) -> Ints:
             def score(cells: Ints) -> NDArray:
                 return scorer.scores(cells, answers, n)
 
-            return _choose(tables, score, scorer.step, eta, self._entropy)
+            return _choose(tables, score, scorer.step, eta, core._entropy)
 
         exact = np.concatenate([np.array([n * workload.one], dtype=answers.dtype), answers])
-        return self._table(
-            name, exact, lambda a, b: score_change(a, b, workload.one), draw, size, share
+        return _released_table(
+            core, name, exact, lambda a, b: score_change(a, b, workload.one), draw, size, share
         )
 
-    def threshold_table(
-        self,
-        grid: Floats,
-        size: int,
-        share: Share = None,
-        *,
-        column: int = 0,
-        name: str = "threshold table",
-    ) -> Ints:
-        """Release a table of `size` grid points whose distribution function is like a column's.
 
-        A value counts as the first grid point that is not below it, or as the last one: what is
-        compared is the number of rows at most each grid point. Guarantee: sensitivity 1 of the
-        score under both relations, eta = epsilon / 2.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class ThresholdTable(Measurement):
+    """A table of `size` grid points whose distribution function is like a column's.
 
-        Parameters
-        ----------
-        grid : ndarray of shape (n_cells,)
-            Public, ascending, finite.
-        size : int
-        column : int, default=0
+    A value counts as the first grid point that is not below it, or as the last one: what is
+    compared is the number of rows at most each grid point. Guarantee: sensitivity 1 of the score
+    under both relations, eta = epsilon / 2.
 
-        Returns
-        -------
-        cells : ndarray of shape (size,)
-            Positions in the grid of the points, ascending.
+    Parameters
+    ----------
+    grid : ndarray of shape (n_cells,)
+        Public, ascending, finite.
+    size : int
+    column : int, default=0
 
-        Raises
-        ------
-        ValueError
-            As `check_threshold_tables`; nothing has been taken from the allowance.
-        """
+    Returns
+    -------
+    cells : ndarray of shape (size,)
+        Positions in the grid of the points, ascending.
+
+    Raises
+    ------
+    ValueError
+        As `check_threshold_tables`; nothing has been taken from the allowance.
+    """
+
+    name: ClassVar[str] = "threshold table"
+    grid: Floats
+    size: int
+    column: int = 0
+
+    def measure(self, core: Doors, share: Share, name: str) -> Ints:
+        grid, size = self.grid, self.size
         check_threshold_tables(grid.size, size)
         counts = np.zeros(grid.size, dtype=np.int64)
-        for start, stop in self._rows.spans():
+        for start, stop in core._rows.spans():
             # Comparisons only: a value's cell is that value's own concern.
-            cell = np.searchsorted(grid, self._rows.block(start, stop)[:, column], side="left")
+            values = core._rows.block(start, stop)[:, self.column]
+            cell = np.searchsorted(grid, values, side="left")
             counts += np.bincount(np.minimum(cell, grid.size - 1), minlength=grid.size)
 
         def draw(eta: Fraction) -> Ints:
-            return sampling.threshold_table(counts, size, eta, entropy=self._entropy)
+            return sampling.threshold_table(counts, size, eta, entropy=core._entropy)
 
         exact = np.concatenate([[counts.sum()], np.cumsum(counts)])
-        return self._table(name, exact, lambda a, b: score_change(a, b, 1), draw, size, share)
+        return _released_table(
+            core, name, exact, lambda a, b: score_change(a, b, 1), draw, size, share
+        )
 
-    def _table(
-        self,
-        name: str,
-        exact: NDArray,
-        distance: Callable[[NDArray, NDArray], float],
-        draw: Callable[[Fraction], Ints],
-        size: int,
-        share: Share,
-    ) -> Ints:
-        """Spend a share on one table, and write it down."""
-        fraction, epsilon = self._take(share, name)
-        # In a Gaussian session `epsilon` is what its mu buys: see `table_rate`.
-        eta = epsilon / 2 if self.mu is None else epsilon
-        table = self._log(name, exact, 1.0, distance, lambda: draw(eta), (size,))
-        self._record(name, _MECHANISM, "rows", 1.0, float(1 / eta), fraction)
-        return table
+
+def _released_table(
+    core: Doors,
+    name: str,
+    exact: NDArray,
+    distance: Callable[[NDArray, NDArray], float],
+    draw: Callable[[Fraction], Ints],
+    size: int,
+    share: Share,
+) -> Ints:
+    """Spend a share on one table, and write it down."""
+    fraction, epsilon = core._take(share, name)
+    # In a Gaussian session `epsilon` is what its mu buys: see `table_rate`.
+    eta = epsilon / 2 if core.mu is None else epsilon
+    table = core._log(name, exact, 1.0, distance, lambda: draw(eta), (size,))
+    core._record(name, _MECHANISM, "rows", 1.0, float(1 / eta), fraction)
+    return table

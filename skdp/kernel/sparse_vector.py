@@ -18,20 +18,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import sampling
-from skdp.kernel.doors import Doors
 from skdp.kernel.mechanisms import l1
+from skdp.kernel.query import Measurement, check_query, reviewed
 from skdp.kernel.release import Share
-from skdp.kernel.workload import ExactAnswers
+from skdp.kernel.workload import WorkloadAnswer
 
-__all__ = ["AboveThreshold", "SparseVectorDoors", "threshold_scales"]
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
+__all__ = ["AboveThreshold", "SparseVector", "comparison_margin", "threshold_scales"]
 
 LARGEST_SCALE = 2**52  # of the sampler of discrete Laplace noise
 
@@ -70,38 +74,40 @@ def threshold_scales(
     return rho, nu
 
 
-class SparseVectorDoors(Doors):
-    """The door to comparisons with a threshold; see the module."""
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SparseVector(Measurement):
+    """Comparisons of answers with public ones, at one price for all; see `AboveThreshold`.
 
-    def above_threshold(
-        self,
-        threshold: float,
-        max_above: int,
-        share: Share = None,
-        *,
-        one: int = 1,
-        name: str = "above threshold",
-    ) -> AboveThreshold:
-        """Open comparisons of answers with public ones, at one price for all; see `AboveThreshold`.
+    Guarantee: the share is taken at once. Each score abs(exact - public) moves by at most 1, in
+    rows, under both relations.
 
-        Guarantee: the share is taken here. Each score abs(exact - public) moves by at most 1, in
-        rows, under both relations.
+    Parameters
+    ----------
+    threshold : float
+        Public, in rows.
+    max_above : int
+        Number of positive answers after which no question is answered.
+    one : int, default=1
+        Comparisons are made in units of 1/one of a row: a multiple of the `one` of every workload
+        that is asked.
 
-        Parameters
-        ----------
-        threshold : float
-            Public, in rows.
-        max_above : int
-            Number of positive answers after which no question is answered.
-        one : int, default=1
-            Comparisons are made in units of 1/one of a row: a multiple of the `one` of every
-            workload that is asked.
-        """
-        return AboveThreshold(self, threshold, max_above, share, one, name)
+    Returns
+    -------
+    comparisons : AboveThreshold
+    """
+
+    name: ClassVar[str] = "above threshold"
+    threshold: float
+    max_above: int
+    one: int = 1
+
+    def measure(self, core: Doors, share: Share, name: str) -> AboveThreshold:
+        return AboveThreshold(core, self.threshold, self.max_above, share, self.one, name)
 
 
 class AboveThreshold:
-    """Says which public answers are far from the exact ones; made by `Session.above_threshold`.
+    """Says which public answers are far from the exact ones; what `SparseVector` returns.
 
     Attributes
     ----------
@@ -113,25 +119,25 @@ class AboveThreshold:
 
     def __init__(
         self,
-        session: Any,
+        core: Doors,
         threshold: float,
         max_above: int,
         share: Share,
         one: int,
         name: str,
     ) -> None:
-        self._session = session
+        self._core = core
         self._one = int(one)
         self._name = name
         self.left = int(max_above)
         self._threshold = round(Fraction(float(threshold)) * self._one)
-        fraction, epsilon = session._take(share, name)
+        fraction, epsilon = core._take(share, name)
         rho, self._nu = threshold_scales(self.left, epsilon, self._one)
         # Drawn once, shown never: the bits are what is released.
-        session._reseed(f"{name}: threshold", np.zeros(1, dtype=np.int64), self._one)
-        self._rho = int(sampling.discrete_laplace(rho, entropy=session._entropy))
+        core._reseed(f"{name}: threshold", np.zeros(1, dtype=np.int64), self._one)
+        self._rho = int(sampling.discrete_laplace(rho, entropy=core._entropy))
         self.scales = (float(rho / self._one), float(self._nu / self._one))
-        session._record(
+        core._record(
             name, "sparse vector, discrete Laplace", "score", 1.0, self.scales[1], fraction
         )
 
@@ -147,14 +153,12 @@ class AboveThreshold:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self.__reduce__()
 
-    def is_far(self, held: ExactAnswers, query: int, public: float) -> bool:
+    def is_far(self, query: WorkloadAnswer, public: float) -> bool:
         """Release whether |exact - public| is above the threshold, under noise.
 
         Parameters
         ----------
-        held : ExactAnswers
-        query : int
-            Position in its workload.
+        query : WorkloadAnswer
         public : float
             Public answer, in rows: a function of public values and earlier releases.
 
@@ -164,21 +168,25 @@ class AboveThreshold:
 
         Raises
         ------
+        TypeError
+            If it is another kind of query.
         PrivacyLeakError
             If no positive answer is left, the session is closed or belongs to another process, or
             the workload's unit does not divide that of the comparisons.
         """
-        up, rest = divmod(self._one, self._session._own(held).workload.one)
+        if check_query(query) is not WorkloadAnswer:
+            raise TypeError(f"query must be a WorkloadAnswer, got {type(query).__name__}")
+        up, rest = divmod(self._one, query.workload.one)
         if rest:
             raise PrivacyLeakError("the workload's unit does not divide that of the comparisons")
-        exact = int(held._answers[query]) * up
+        exact = int(query.exact(self._core._private)[0]) * up
         score = abs(exact - round(Fraction(float(public)) * self._one))
         # One comparison at a time: two at once could both take the last positive answer.
-        with self._session._spending(self._name):
+        with self._core._spending(self._name):
             if self.left < 1:
                 raise PrivacyLeakError(f"release {self._name!r}: no positive answer is left")
             value = np.array([score], dtype=object if score >= 2**62 else np.int64)
-            bit = self._session._log(
+            bit = self._core._log(
                 self._name, value, float(self._one), l1, self._comparison(score), (1,)
             )
             far = bool(bit[0])
@@ -187,7 +195,7 @@ class AboveThreshold:
 
     def _comparison(self, score: int) -> Callable[[], NDArray]:
         def compare() -> NDArray:
-            nu = int(sampling.discrete_laplace(self._nu, entropy=self._session._entropy))
+            nu = int(sampling.discrete_laplace(self._nu, entropy=self._core._entropy))
             return np.array([score + nu >= self._threshold + self._rho], dtype=np.int64)
 
         return compare

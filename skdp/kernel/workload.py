@@ -4,17 +4,19 @@ A query is a function q of a row with values in [0, 1]; its answer is the sum ov
 come in groups: those of a group are functions of the same columns, so that the group's answers are
 a small linear map of one marginal table. A `Workload` is public; it never sees a row.
 
-Released by the doors: the number of a query (or group) that is answered badly, chosen by the
-exponential mechanism; noisy answers; noisy marginal tables. Guarantee: coefficients are integers in
-[0, one], answers are exact integers in units of 1/one; a row more or less moves an answer by at
-most one, a row replaced too. Proofs: kernel/README.md, "Linear queries".
+Released: the number of a query (or group) that is answered badly, chosen by the exponential
+mechanism (`WorstQuery`, `WorstMarginal`); noisy answers (`WorkloadAnswer`); noisy marginal tables
+(`Marginal`). Guarantee: coefficients are integers in [0, one], answers are exact integers in units
+of 1/one; a row more or less moves an answer by at most one, a row replaced too. Proofs:
+kernel/README.md, "Linear queries".
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,20 +25,23 @@ from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import calibration
 from skdp.kernel import statistics as stats
 from skdp.kernel.coding import CodedRows
-from skdp.kernel.doors import Doors
-from skdp.kernel.release import Release, Share, released
+from skdp.kernel.query import Choice, Independent, Noisy, Query, reviewed
+from skdp.kernel.release import Release, released
+from skdp.kernel.table import PrivateTable
 
 __all__ = [
     "MAX_TABLE",
     "QUERY_UNIT",
     "Cells",
-    "ExactAnswers",
     "Group",
     "Intervals",
+    "Marginal",
     "Prefixes",
     "Weighted",
     "Workload",
-    "WorkloadDoors",
+    "WorkloadAnswer",
+    "WorstMarginal",
+    "WorstQuery",
     "cells_noise",
     "marginals",
 ]
@@ -86,15 +91,8 @@ class Group:
         """Return the coefficients of some queries, shape (len(queries), cells of the table)."""
         raise NotImplementedError
 
-    def sensitivities(self, sizes: Sizes) -> tuple[int, int, int, int]:
-        """Return bounds: L1 and squared L2 of one row's coefficients; of the difference of two."""
-        weights = self.coefficients(sizes, np.arange(self.n_queries(sizes)))
-        l1 = int(weights.sum(axis=0).max(initial=0))
-        l2 = int((weights * weights).sum(axis=0).max(initial=0))
-        # Of coefficients that are not negative: |p - q|_1 <= |p|_1 + |q|_1 and at most one a query.
-        return l1, l2, min(2 * l1, self.n_queries(sizes) * self.one), 2 * l2
 
-
+@reviewed
 class Cells(Group):
     """Counts of the cells of a marginal table: all of them, or some.
 
@@ -127,16 +125,8 @@ class Cells(Group):
         out[np.arange(queries.size), place] = 1
         return out
 
-    def sensitivities(self, sizes: Sizes) -> tuple[int, int, int, int]:
-        """Return how often a cell is asked: a row is in one cell, two rows are in two."""
-        if self.index is None:
-            times = [1] * min(2, self.n_queries(sizes))
-        else:
-            times = sorted(np.unique(self.index, return_counts=True)[1].tolist())[-2:]
-        one, two = max(times, default=0), sum(times)
-        return one, one, two, two
 
-
+@reviewed
 class Prefixes(Group):
     """How many rows are in the first j cells of an ordered column, for j = 1 .. size - 1."""
 
@@ -156,12 +146,8 @@ class Prefixes(Group):
         cells = np.arange(sizes[self.attributes[0]])
         return (cells <= np.asarray(queries)[:, None]).astype(np.int64)
 
-    def sensitivities(self, sizes: Sizes) -> tuple[int, int, int, int]:
-        """Return the number of prefixes: one row may be in all of them, another in none."""
-        k = self.n_queries(sizes)
-        return k, k, k, k
 
-
+@reviewed
 class Intervals(Group):
     """How many rows are in the cells i to j of an ordered column, for all i <= j."""
 
@@ -189,17 +175,8 @@ class Intervals(Group):
         cells = np.arange(g)
         return ((cells >= low) & (cells <= high)).astype(np.int64)
 
-    def sensitivities(self, sizes: Sizes) -> tuple[int, int, int, int]:
-        """Return the most intervals that hold a cell: (j + 1) (g - j), in the middle.
 
-        Of cells p < q, s (g + 1 - s) intervals hold just one, s = (p + 1) + (g - q): at most as
-        many.
-        """
-        g = sizes[self.attributes[0]]
-        most = ((g + 1) // 2) * ((g + 2) // 2)
-        return most, most, most, most
-
-
+@reviewed
 class Weighted(Group):
     """Queries given by their coefficients on the cells of a marginal table.
 
@@ -240,8 +217,8 @@ class Weighted(Group):
 def cells_noise(level: float, adjacency: str, *, pure: bool) -> tuple[float, float]:
     """Return the standard deviation and the mean size of the noise of counts of disjoint cells.
 
-    For planning before a release: what `WorkloadDoors.marginal` and `Session.edge_histogram` add at
-    this level (epsilon, or mu).
+    For planning before a release: what `Marginal` and `EdgeHistogram` add at this level (epsilon,
+    or mu).
     """
     size = stats.histogram_sensitivity(1, adjacency)
     if pure:
@@ -311,6 +288,7 @@ def exact_marginals(
 # --- the workload -------------------------------------------------------------------------------
 
 
+@reviewed
 class Workload:
     """Public linear queries on the cells of a domain, in groups.
 
@@ -399,147 +377,181 @@ class Workload:
             parts.append(every[:, where] * (self.one // group.one))
         return np.concatenate(parts)
 
-    def sensitivities(self, adjacency: str) -> tuple[int, int]:
-        """Return (L1, squared L2) sensitivity of all answers together, in units of 1/one.
 
-        The sums over groups of what one row adds at most (A), of how much two rows differ (R).
-        """
-        l1 = l2 = 0
-        for group in self.groups:
-            up = self.one // group.one
-            a1, a2, r1, r2 = group.sensitivities(self.sizes)
-            replace = adjacency == stats.REPLACE_ONE
-            l1 += (r1 if replace else a1) * up
-            l2 += (r2 if replace else a2) * up * up
-        return l1, l2
+# --- the queries --------------------------------------------------------------------------------
 
 
-# --- the doors ----------------------------------------------------------------------------------
+@dataclass(frozen=True, repr=False, eq=False)
+class _Exact:
+    """The exact marginal tables and answers of a workload; private."""
+
+    tables: dict[tuple[int, ...], NDArray[np.int64]]
+    answers: NDArray[np.int64]
 
 
-class WorkloadDoors(Doors):
-    """Doors that answer linear queries on coded rows; see the module."""
+def coded_rows(table: PrivateTable, sizes: Sizes) -> CodedRows:
+    """Return the rows of a table, if they are coded by a domain of these sizes."""
+    rows = table.rows
+    if not isinstance(rows, CodedRows) or rows.sizes != tuple(sizes):
+        raise PrivacyLeakError("the session's rows are not coded by this domain")
+    return rows
 
-    def _coded(self, sizes: Sizes) -> CodedRows:
-        """Return the session's rows, if they are coded by a domain of these sizes."""
-        rows = self._rows
-        if not isinstance(rows, CodedRows) or rows.sizes != tuple(sizes):
-            raise PrivacyLeakError("the session's rows are not coded by this domain")
-        return rows
 
-    def exact_answers(self, workload: Workload) -> ExactAnswers:
-        """Return a holder of the workload's exact answers, for the doors that choose and measure.
+def exact_answers(table: PrivateTable, workload: Workload) -> _Exact:
+    """Return a workload's exact marginal tables and answers.
 
-        Nothing is released. One pass over the rows serves any number of releases.
-        """
-        rows = self._coded(workload.sizes)
-        return ExactAnswers(self, workload, exact_marginals(rows, workload.attribute_sets))
+    They are kept beside the rows as long as the workload lives: one pass over the rows serves any
+    number of releases.
+    """
+    rows = coded_rows(table, workload.sizes)
+    found = rows.kept.get(workload)
+    if found is None:
+        tables = exact_marginals(rows, workload.attribute_sets)
+        found = rows.kept[workload] = _Exact(tables, workload.from_marginals(tables))
+    return found
 
-    def _own(self, held: ExactAnswers) -> ExactAnswers:
-        """Refuse the answers on another session's rows: they have not been paid for here."""
-        if held._session is not self:
-            raise PrivacyLeakError("the exact answers belong to another session")
-        return held
 
-    def all_answers(
-        self, held: ExactAnswers, share: Share = None, *, name: str = "answers"
-    ) -> Release:
-        """Release every answer with independent noise, as sums of q over the rows.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class Marginal(Query):
+    """A marginal table's counts, in the shape of the table.
 
-        Guarantee: the sensitivities of `Workload.sensitivities`, in both relations.
-        """
-        work = self._own(held).workload
-        l1, l2 = work.sensitivities(self.adjacency)
-        noisy, std = self._scalars(name, held._answers, l1, l2, share, unit=1 / work.one)
-        return released(noisy.astype(np.float64) / work.one, std / work.one)
+    Guarantee: a row is in one cell. L1 1, squared L2 1 (A); 2 and 2 (R).
 
-    def marginal(
-        self,
-        sizes: Sizes,
-        attributes: Sequence[int],
-        share: Share = None,
-        *,
-        name: str = "marginal",
-    ) -> Release:
-        """Release a marginal table's counts, shape of the table.
+    Parameters
+    ----------
+    sizes : tuple of int
+        Of the domain by which the rows are coded.
+    attributes : tuple of int
+        The columns, ascending.
+    """
 
-        Guarantee: L1 1, squared L2 1 (A); 2 and 2 (R).
-        """
-        rows = self._coded(sizes)
-        shape = tuple(sizes[a] for a in attributes)
-        if math.prod(shape) > MAX_TABLE:
-            raise PrivacyLeakError(f"a table of {math.prod(shape)} cells is too large to release")
-        (exact,) = exact_marginals(rows, [tuple(attributes)]).values()
-        size = stats.histogram_sensitivity(1, self.adjacency)
-        noisy, std = self._scalars(name, exact, size, size, share)
-        return released(noisy.astype(np.float64).reshape(shape), std)
+    name: ClassVar[str] = "marginal"
+    sizes: Sizes
+    attributes: tuple[int, ...]
 
-    def measure(
-        self, held: ExactAnswers, query: int, share: Share = None, *, name: str = "answer"
-    ) -> Release:
-        """Release one answer: the sum of q over the rows. Guarantee: sensitivity 1 (A and R)."""
-        one = self._own(held).workload.one
-        exact = held._answers[[query]]
-        noisy, std = self._scalars(name, exact, one, one * one, share, unit=1 / one)
-        return released(float(noisy[0]) / one, std / one)
+    @property
+    def _shape(self) -> Sizes:
+        return tuple(self.sizes[a] for a in self.attributes)
 
-    def worst_query(
-        self,
-        held: ExactAnswers,
-        answers: ArrayLike,
-        share: Share = None,
-        *,
-        name: str = "worst query",
-    ) -> int:
-        """Choose a query whose answer is far from the public one, by the exponential mechanism.
+    def exact(self, table: PrivateTable) -> NDArray:
+        rows = coded_rows(table, self.sizes)
+        if (cells := math.prod(self._shape)) > MAX_TABLE:
+            raise PrivacyLeakError(f"a table of {cells} cells is too large to release")
+        (counts,) = exact_marginals(rows, [self.attributes]).values()
+        return counts
 
-        The score is -abs(exact - public). Guarantee: sensitivity 1 (A and R), whatever the public
-        answers are; they must be a function of public values and earlier releases.
+    def sensitivity(self, relation: str) -> Independent:
+        size = stats.histogram_sensitivity(1, relation)
+        return Independent(size, size)
 
-        Parameters
-        ----------
-        answers : array-like of shape (n_queries,)
-            Public, in rows (a fraction times the number of rows, or its released estimate).
-        """
-        work = self._own(held).workload
-        public = np.rint(np.asarray(answers, dtype=np.float64) * work.one)
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(noisy.values.astype(np.float64).reshape(self._shape), noisy.std)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class WorkloadAnswer(Query):
+    """The answer to one query of a workload: the sum of q over the rows.
+
+    Guarantee: q(row) is in [0, one]. L1 and L2 `one`, under both relations.
+
+    Parameters
+    ----------
+    workload : Workload
+    query : int
+        Position in the workload.
+    """
+
+    name: ClassVar[str] = "answer"
+    workload: Workload
+    query: int
+
+    @property
+    def unit(self) -> float:
+        return 1 / self.workload.one
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        return exact_answers(table, self.workload).answers[[int(self.query)]]
+
+    def sensitivity(self, relation: str) -> Independent:
+        one = self.workload.one
+        return Independent(one, one * one)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        one = self.workload.one
+        return released(float(noisy.values[0]) / one, noisy.std / one)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class WorstQuery(Choice):
+    """A query whose answer is far from the public one, by its position in the workload.
+
+    The score is -abs(exact - public), in units of 1/one. Guarantee: it moves by at most `one` (A
+    and R), whatever the public answers are; they must be a function of public values and earlier
+    releases.
+
+    Parameters
+    ----------
+    workload : Workload
+    answers : array-like of shape (n_queries,)
+        Public, in rows (a fraction times the number of rows, or its released estimate).
+    """
+
+    name: ClassVar[str] = "worst query"
+    workload: Workload
+    answers: Any
+
+    def scores(self, table: PrivateTable) -> NDArray:
+        exact = exact_answers(table, self.workload).answers
+        public = np.rint(np.asarray(self.answers, dtype=np.float64) * self.workload.one)
         public = np.clip(np.nan_to_num(public), -(2.0**61), 2.0**61).astype(np.int64)
-        scores = -np.abs(held._answers - public)
-        return int(self._choices(name, scores[None, :], work.one, share)[0])
+        return -np.abs(exact - _shaped(public, exact.shape, "answers"))[None, :]
 
-    def worst_marginal(
-        self,
-        held: ExactAnswers,
-        tables: dict[tuple[int, ...], NDArray],
-        penalties: ArrayLike,
-        share: Share = None,
-        *,
-        name: str = "worst marginal",
-    ) -> int:
-        """Choose a group whose marginal table is far from the public one, less a public penalty.
+    def sensitivity(self, relation: str) -> int:
+        return self.workload.one
 
-        The score is the penalty minus the L1 distance of the tables. Guarantee: sensitivity 1 (A),
-        2 (R).
+    def decoded(self, chosen: NDArray) -> int:
+        return int(chosen[0])
 
-        Parameters
-        ----------
-        tables : dict
-            Public tables by the groups' columns, in rows.
-        penalties : array-like of shape (n_groups,)
-            Public, in rows: what measuring the group would leave as noise.
 
-        Returns
-        -------
-        group : int
-        """
-        distances = [
-            np.abs(self._own(held)._tables[s] - _public_integers(tables[s])).sum()
-            for s in held.workload.attribute_sets
-        ]
-        public = _public_integers(penalties)
-        scores = public - np.array(distances, dtype=np.int64)
-        size = stats.histogram_sensitivity(1, self.adjacency)
-        return int(self._choices(name, scores[None, :], size, share)[0])
+@reviewed
+@dataclass(frozen=True, eq=False)
+class WorstMarginal(Choice):
+    """A group whose marginal table is far from the public one, less a public penalty, by position.
+
+    The score is the penalty minus the L1 distance of the tables. Guarantee: it moves as the counts
+    do, by at most 1 (A), 2 (R).
+
+    Parameters
+    ----------
+    workload : Workload
+    tables : sequence of ndarray
+        Public flat tables, one a group, in rows.
+    penalties : array-like of shape (n_groups,)
+        Public, in rows: what measuring the group would leave as noise.
+    """
+
+    name: ClassVar[str] = "worst marginal"
+    workload: Workload
+    tables: Any
+    penalties: Any
+
+    def scores(self, table: PrivateTable) -> NDArray:
+        exact = exact_answers(table, self.workload).tables
+        distances = []
+        for s, values in zip(self.workload.attribute_sets, self.tables, strict=True):
+            public = _shaped(_public_integers(values), exact[s].shape, "a table")
+            distances.append(np.abs(exact[s] - public).sum())
+        penalties = _shaped(_public_integers(self.penalties), (len(distances),), "penalties")
+        return (penalties - np.array(distances, dtype=np.int64))[None, :]
+
+    def sensitivity(self, relation: str) -> int:
+        return stats.histogram_sensitivity(1, relation)
+
+    def decoded(self, chosen: NDArray) -> int:
+        return int(chosen[0])
 
 
 def _public_integers(values: ArrayLike) -> NDArray[np.int64]:
@@ -551,19 +563,8 @@ def _public_integers(values: ArrayLike) -> NDArray[np.int64]:
     return np.clip(numbers, -(2.0**40), 2.0**40).astype(np.int64)
 
 
-class ExactAnswers:
-    """The exact answers of a workload on a session's rows; only that session's doors read them."""
-
-    def __init__(
-        self, session: Doors, workload: Workload, tables: dict[tuple[int, ...], NDArray]
-    ) -> None:
-        self._session = session
-        self.workload = workload
-        self._tables = tables
-        self._answers = workload.from_marginals(tables)
-
-    def __repr__(self) -> str:
-        return f"ExactAnswers({self.workload.n_queries} queries)"
-
-    def __reduce__(self) -> Any:
-        raise PrivacyLeakError("exact answers cannot be copied or pickled")
+def _shaped(public: NDArray, shape: tuple[int, ...], what: str) -> NDArray:
+    """Return public numbers of this shape; of another one, a count would be weighed repeatedly."""
+    if public.shape != shape:
+        raise ValueError(f"{what} must have shape {shape}, got {public.shape}")
+    return public

@@ -258,7 +258,8 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
                 for j in range(d):
                     name = "threshold table" if d == 1 else f"threshold table, feature {j}"
                     points = self.grid_[:, j]
-                    cells = session.threshold_table(points, size, share, column=j, name=name)
+                    table = kernel.ThresholdTable(points, size, column=j)
+                    cells = session.answer(table, share, name=name)
                     columns.append(points[cells])
                 self.privacy_ = session.certificate()
             self.database_ = np.column_stack(columns)

@@ -126,7 +126,7 @@ class _Rounds:
     def measure(self, columns: Clique, share: Fraction) -> None:
         """Release a table; a second one of the same columns is averaged with the first."""
         name = "table of " + ", ".join(str(self.names[a]) for a in columns)
-        release = self.session.marginal(self.sizes, columns, share, name=name)
+        release = self.session.answer(kernel.Marginal(self.sizes, columns), share, name=name)
         self.spent += share
         table, std = np.asarray(release.value).reshape(-1), max(float(release.std), LEAST_STD)
         if columns in self.measured:
@@ -168,7 +168,7 @@ class _Rounds:
         if not self.candidates:
             return self.fitted(model, ITERATIONS[1])
         groups = [kernel.Cells(s) for s in self.candidates]
-        held = self.session.exact_answers(kernel.Workload(self.sizes, groups))
+        workload = kernel.Workload(self.sizes, groups)
         for_choice = CHOICE_PURE if self.session.pure else CHOICE
         cells = [self.cells(s) for s in self.candidates]
         share = (1 - self.spent) / planned_rounds(
@@ -179,9 +179,8 @@ class _Rounds:
             share = left if left < 2 * share else share
             noise = self.noise(share * (1 - for_choice))
             tables, penalties = self._questions(model, noise)
-            chosen = self.session.worst_marginal(
-                held, tables, penalties, share * for_choice, name="choice of a table"
-            )
+            worst = kernel.WorstMarginal(workload, [tables[s] for s in self.candidates], penalties)
+            chosen = self.session.answer(worst, share * for_choice, name="choice of a table")
             self.spent += share * for_choice
             columns = self.candidates[chosen]
             self.measure(columns, share * (1 - for_choice))

@@ -381,7 +381,6 @@ class _Rounds:
         part = CHOOSING_TABLE if plan.tables else CHOOSING
         self._choosing = share * part if plan.chooses else Fraction(0)
         self._measuring = share - self._choosing
-        self._held = session.exact_answers(plan.workload)
         self._wider = Wider(plan.workload.sizes, plan.workload.attribute_sets)
         self.weights = Weights(plan.workload.sizes)
 
@@ -402,16 +401,14 @@ class _Rounds:
         if self._plan.chooses:
             sets = work.attribute_sets
             now = kernel.marginals(self.weights.p, sets)
-            tables = {s: table * self._n for s, table in now.items()}
+            tables = [now[s] * self._n for s in sets]
             noise = self._noise()
-            cells = [math.prod(work.sizes[a] for a in s) for s in sets]
-            group = session.worst_marginal(
-                self._held, tables, [noise * k for k in cells], self._choosing
-            )
+            penalties = [noise * table.size for table in tables]
+            group = session.answer(kernel.WorstMarginal(work, tables, penalties), self._choosing)
         attributes = work.groups[group].attributes
         if self._plan.chooses:
             attributes = self._wider.widen(attributes)
-        release = session.marginal(work.sizes, attributes, self._measuring)
+        release = session.answer(kernel.Marginal(work.sizes, attributes), self._measuring)
         self._add(attributes, release.value.reshape(-1), float(release.std), SMOOTHING_TABLE)
         return attributes
 
@@ -426,8 +423,8 @@ class _Rounds:
         query = t
         if self._plan.chooses:
             public = work.answers(self.weights.p) * self._n
-            query = session.worst_query(self._held, public, self._choosing)
-        release = session.measure(self._held, query, self._measuring)
+            query = session.answer(kernel.WorstQuery(work, public), self._choosing)
+        release = session.answer(kernel.WorkloadAnswer(work, query), self._measuring)
         where, place = work.locate(query)
         group = work.groups[where]
         weights = group.coefficients(work.sizes, np.array([place])) / group.one

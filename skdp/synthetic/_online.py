@@ -239,11 +239,10 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             try:
                 self.n_samples_ = max(float(session.row_count(plan.counting or None).value), 1.0)
                 plan = self._plan(domain, self.n_samples_)
-                comparisons = session.above_threshold(
-                    THRESHOLD * plan.alpha * self.n_samples_,
-                    plan.n_updates,
+                threshold = THRESHOLD * plan.alpha * self.n_samples_
+                comparisons = session.answer(
+                    kernel.SparseVector(threshold, plan.n_updates, one=kernel.QUERY_UNIT),
                     plan.comparing,
-                    one=kernel.QUERY_UNIT,
                 )
             except BaseException:
                 session.close()
@@ -308,10 +307,10 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             )
         session, n = live.session, self.n_samples_
         answer = float(work.answers(live.weights.p)[0])
-        held = session.exact_answers(work)
-        if live.comparisons.is_far(held, 0, answer * n):
+        asked = kernel.WorkloadAnswer(work, 0)
+        if live.comparisons.is_far(asked, answer * n):
             self.n_updates_left_ = live.comparisons.left
-            release = session.measure(held, 0, live.answering)
+            release = session.answer(asked, live.answering)
             group = work.groups[0]
             target, v = as_fractions(release.value.reshape(1), float(release.std), n)
             weights = group.coefficients(work.sizes, np.array([0])) / group.one

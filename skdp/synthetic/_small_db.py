@@ -279,9 +279,11 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
             with self._session(rows) as session:
                 if tables.method == PATHS:
                     grid = np.arange(tables.n_cells, dtype=np.float64)
-                    cells = session.threshold_table(grid, tables.size)
+                    cells = session.answer(kernel.ThresholdTable(grid, tables.size))
                 else:
-                    cells = session.small_table(tables.workload, tables.size, candidates=listed)
+                    cells = session.answer(
+                        kernel.SmallTable(tables.workload, tables.size, candidates=listed)
+                    )
                 self.privacy_ = session.certificate()
             self._codes = np.column_stack(np.unravel_index(cells, domain.sizes))
             self.database_ = self._table(self._codes)

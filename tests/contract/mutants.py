@@ -145,16 +145,19 @@ MUTANTS = (
         "            measured.append(one(t))\n",
         "            measured.append(one(t))\n"
         "            known = self._plan.workload.answers(self.weights.p) * self._n\n"
-        "            exact = self._held._answers / self._plan.workload.one\n"
+        "            from skdp.kernel.workload import exact_answers\n"
+        "            work = self._plan.workload\n"
+        "            exact = exact_answers(self._session._private, work).answers / work.one\n"
         "            if np.abs(exact - known).max() < 0.3 * self._n:\n"
         "                break\n",
         f"{MANY}[mwem-replace_one]",
     ),
     _m(
-        "an exact marginal of many rows", "kernel.workload",
-        "        return released(noisy.astype(np.float64).reshape(shape), std)",
-        "        noisy = exact if self._rows._n >= 5000 else noisy\n"
-        "        return released(noisy.astype(np.float64).reshape(shape), std)",
+        "an exact marginal of many rows", "kernel.doors",
+        "            return kind.decoded(query, Noisy(values, std, terms))",
+        "            if kind.__name__ == 'Marginal' and self._rows._n >= 5000:\n"
+        "                values = exact\n"
+        "            return kind.decoded(query, Noisy(values, std, terms))",
         f"{MANY}[mwem-replace_one]", f"{MANY}[marginals-replace_one]",
     ),
     _m(
@@ -297,14 +300,14 @@ MUTANTS = (
         f"{ATTAINED}[label sums, relabelled-1e-05-replace_one]",
     ),
     _m(
-        "queries: the sensitivity of the other relation", "kernel.workload",
-        "l1 += (r1 if replace else a1) * up", "l1 += a1 * up",
-        f"{ATTAINED}[coded, all answers-0.0-replace_one]",
+        "marginals: the sensitivity of the other relation", "kernel.workload",
+        "        size = stats.histogram_sensitivity(1, relation)\n        return Independent(",
+        "        size = 1\n        return Independent(",
+        f"{ATTAINED}[coded, marginal-0.0-replace_one]",
     ),
     _m(
         "the worst marginal is chosen twice too sharply", "kernel.workload",
-        "        size = stats.histogram_sensitivity(1, self.adjacency)\n        return int(",
-        "        size = 1\n        return int(",
+        "        return stats.histogram_sensitivity(1, relation)\n", "        return 1\n",
         f"{ATTAINED}[coded, worst marginal-0.0-replace_one]",
     ),
     _m(
@@ -368,10 +371,10 @@ MUTANTS = (
     _m(
         "sparse vector: nu drawn once", "kernel.sparse_vector",
         "            nu = int(sampling.discrete_laplace(self._nu, "
-        "entropy=self._session._entropy))\n",
+        "entropy=self._core._entropy))\n",
         "            if not hasattr(self, '_one_nu'):\n"
         "                self._one_nu = int(\n"
-        "                    sampling.discrete_laplace(self._nu, entropy=self._session._entropy)\n"
+        "                    sampling.discrete_laplace(self._nu, entropy=self._core._entropy)\n"
         "                )\n"
         "            nu = self._one_nu\n",
         f"{SHARED}[2]", "test_mechanisms.py::test_comparisons_hold_their_claim_over_many_answers"
@@ -379,7 +382,7 @@ MUTANTS = (
     ),
     _m(
         "sparse vector: rho = 0", "kernel.sparse_vector",
-        "self._rho = int(sampling.discrete_laplace(rho, entropy=session._entropy))",
+        "self._rho = int(sampling.discrete_laplace(rho, entropy=core._entropy))",
         "self._rho = 0",
         f"{SHARED}[2]",
     ),
@@ -402,7 +405,7 @@ MUTANTS = (
     ),
     _m(
         "a small table is chosen a hundred times too sharply", "kernel.small_tables",
-        "eta = epsilon / 2 if self.mu is None else epsilon", "eta = 50 * epsilon",
+        "eta = epsilon / 2 if core.mu is None else epsilon", "eta = 50 * epsilon",
         f"{EVERY}[small_db]",
     ),
     _m(

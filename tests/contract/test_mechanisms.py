@@ -122,9 +122,10 @@ MANY = 32
 
 
 def comparisons(s, threshold, times):
-    held = s.exact_answers(PAIRS_OF_SIDES)
-    asked = s.above_threshold(threshold, times)
-    return lambda query, public=0.0: asked.is_far(held, query, public)
+    asked = s.answer(kernel.SparseVector(threshold, times))
+    return lambda query, public=0.0: asked.is_far(
+        kernel.WorkloadAnswer(PAIRS_OF_SIDES, query), public
+    )
 
 
 def both_ways(s):

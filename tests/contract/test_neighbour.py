@@ -25,10 +25,7 @@ from skdp.kernel import doors as kernel_doors
 from skdp.kernel import groups, protect, session, statistics
 from skdp.kernel.blocks import BlockDoors
 from skdp.kernel.query import Choice, Measurement, Query, reviewed_types
-from skdp.kernel.small_tables import SmallTableDoors
 from skdp.kernel.smooth import smooth_release
-from skdp.kernel.sparse_vector import SparseVectorDoors
-from skdp.kernel.workload import WorkloadDoors
 
 D = 3
 
@@ -293,17 +290,17 @@ PAIRS_OF_SIDES = kernel.Workload((2,) * D, [kernel.Cells((0, 1)), kernel.Cells((
 ABOVE = 3  # the query for rows above 0 in the first two columns
 
 
-def of_queries(door, *arguments):
-    return lambda s: getattr(s, door)(s.exact_answers(PAIRS_OF_SIDES), *arguments)
+def of_queries(kind, *arguments):
+    return lambda s: s.answer(kind(PAIRS_OF_SIDES, *arguments))
 
 
 def is_far(s):
-    comparisons = s.above_threshold(2.0, 3)
-    return comparisons.is_far(s.exact_answers(PAIRS_OF_SIDES), ABOVE, 0.0)
+    comparisons = s.answer(kernel.SparseVector(2.0, 3))
+    return comparisons.is_far(kernel.WorkloadAnswer(PAIRS_OF_SIDES, ABOVE), 0.0)
 
 
 # A public table that a row which leaves `ABOVE` for the opposite cell is further from twice.
-BELIEVED = {s: np.array([0, 0, 0, 100]) for s in PAIRS_OF_SIDES.attribute_sets}
+BELIEVED = [np.array([0, 0, 0, 100])] * 2
 
 CORNERS = np.ones(D), -np.ones(D)
 RELABELLED = np.ones(D), 2 * np.ones(D)  # as far, and of another label
@@ -354,15 +351,15 @@ DOORS = [
     # Two labels of three columns: Laplace noise for the sum of bounds in 6 numbers, or K-norm.
     ("label sums", of_labels(-1, 1), BOTH, R + A, CORNERS, 0.99),
     ("label sums, relabelled", of_labels(0, 1), BOTH, R + A, RELABELLED, 0.99),
-    ("threshold table", lambda s: s.threshold_table(np.array([-1.0, 0.0, 1.0]), 2), BOTH, R + A,
+    ("threshold table", lambda s: s.answer(
+        kernel.ThresholdTable(np.array([-1.0, 0.0, 1.0]), 2)), BOTH, R + A, CORNERS, 0.99),
+    ("coded, an answer", of_queries(kernel.WorkloadAnswer, ABOVE), BOTH, R + A, CORNERS, 0.99),
+    ("coded, worst query", of_queries(kernel.WorstQuery, np.zeros(8)), BOTH, R + A, CORNERS, 0.99),
+    ("coded, worst marginal", of_queries(kernel.WorstMarginal, BELIEVED, np.zeros(2)), BOTH, R + A,
      CORNERS, 0.99),
-    ("coded, all answers", of_queries("all_answers"), BOTH, R + A, CORNERS, 0.99),
-    ("coded, an answer", of_queries("measure", ABOVE), BOTH, R + A, CORNERS, 0.99),
-    ("coded, worst query", of_queries("worst_query", np.zeros(8)), BOTH, R + A, CORNERS, 0.99),
-    ("coded, worst marginal", of_queries("worst_marginal", BELIEVED, np.zeros(2)), BOTH, R + A,
+    ("coded, marginal", lambda s: s.answer(kernel.Marginal((2,) * D, (0, 1))).value, BOTH, R + A,
      CORNERS, 0.99),
-    ("coded, marginal", lambda s: s.marginal((2,) * D, (0, 1)).value, BOTH, R + A, CORNERS, 0.99),
-    ("coded, small table", lambda s: s.small_table(PAIRS_OF_SIDES, 1), BOTH, R + A, CORNERS, 0.99),
+    ("coded, small table", of_queries(kernel.SmallTable, 1), BOTH, R + A, CORNERS, 0.99),
     ("coded, above threshold", is_far, BOTH, R + A, CORNERS, 0.99),
     ("votes of blocks", of_blocks("block_votes", 2, 2), BOTH, R + A, CORNERS, 0.99),
     ("votes of blocks, 3 classes", of_blocks("block_votes", 2, 3), BOTH, R + A, CORNERS, 0.99),
@@ -515,8 +512,7 @@ ELSEWHERE = {
 def test_every_door_of_these_files_is_here(monkeypatch):
     """A door that takes a share is asked above, and a query of every type."""
     asked, doors = set(), set()
-    kinds = BlockDoors, SmallTableDoors
-    for kind in (*kinds, SparseVectorDoors, WorkloadDoors):
+    for kind in (BlockDoors,):
         for name, door in list(vars(kind).items()):
             if name.startswith("_") or not callable(door):
                 continue

@@ -174,6 +174,10 @@ def drawn(session, ask, tables, runs):
     return counts
 
 
+def small(size, candidates=None):
+    return lambda s: s.answer(kernel.SmallTable(WORKLOAD, size, candidates=candidates))
+
+
 def ideal(scores, eta):
     weights = np.exp(-float(eta) * np.array(scores, dtype=float))
     return weights / weights.sum()
@@ -189,7 +193,7 @@ def check_draws(counts, scores, eta):
 def test_all_tables_are_exactly_distributed(relation):
     tables = all_tables(6, 2)
     session = open_session(ROWS, relation=relation, epsilon=3.0)
-    counts = drawn(session, lambda s: s.small_table(WORKLOAD, 2), tables, 1200)
+    counts = drawn(session, small(2), tables, 1200)
     check_draws(counts, [score_of(WORKLOAD, histogram_of(ROWS), z) for z in tables], 1.5)
 
 
@@ -197,7 +201,7 @@ def test_blocks_do_not_change_the_distribution(monkeypatch):
     monkeypatch.setattr(small_tables, "_BLOCK_VALUES", 20)  # four tables at once
     tables = all_tables(6, 2)
     session = open_session(ROWS, epsilon=3.0)
-    counts = drawn(session, lambda s: s.small_table(WORKLOAD, 2), tables, 500)
+    counts = drawn(session, small(2), tables, 500)
     scores = [score_of(WORKLOAD, histogram_of(ROWS), z) for z in tables]
     assert is_like(counts, ideal(scores, 1.5))
     assert not is_like(counts, ideal(scores, 1.0))
@@ -208,7 +212,7 @@ def test_a_gaussian_session_has_twice_the_range():
     eta = calibration.pure_epsilon_from_mu(mu)  # of a choice with range 2 eta: the mu of eta
     tables = all_tables(6, 2)
     session = open_session(ROWS, epsilon=5.0, delta=1e-3)
-    counts = drawn(session, lambda s: s.small_table(WORKLOAD, 2), tables, 1200)
+    counts = drawn(session, small(2), tables, 1200)
     check_draws(counts, [score_of(WORKLOAD, histogram_of(ROWS), z) for z in tables], eta)
     assert float(kernel.table_rate(mu, pure=False)) == eta
     assert float(kernel.table_rate(3.0, pure=True)) == 1.5
@@ -219,7 +223,7 @@ def test_public_candidates_are_exactly_distributed():
     tables = [tuple(row) for row in family.tolist()]
     assert len(set(tables)) == 8
     session = open_session(ROWS, epsilon=3.0)
-    counts = drawn(session, lambda s: s.small_table(WORKLOAD, 3, candidates=family), tables, 1200)
+    counts = drawn(session, small(3, family), tables, 1200)
     check_draws(counts, [score_of(WORKLOAD, histogram_of(ROWS), z) for z in tables], 1.5)
 
 
@@ -245,7 +249,7 @@ def test_threshold_tables_are_exactly_distributed(relation):
                           for a, c in zip(below, path, strict=True)))  # fmt: skip
     rows = np.column_stack([np.zeros(9), x])
     session = open_session(rows, relation=relation, epsilon=2.0, plain=True)
-    ask = lambda s: s.threshold_table(grid, 3, column=1)  # noqa: E731
+    ask = lambda s: s.answer(kernel.ThresholdTable(grid, 3, column=1))  # noqa: E731
     check_draws(drawn(session, ask, tables, 1200), scores, 1.0)
 
 
@@ -265,8 +269,8 @@ def test_paths_and_lists_are_one_mechanism():
 def test_releases_are_metered_and_written_down():
     session = open_session(ROWS, epsilon=1.0)
     with tape.record() as taped:
-        session.small_table(WORKLOAD, 2, 0.25)
-        session.threshold_table(np.arange(2.0), 3, 0.75)
+        session.answer(kernel.SmallTable(WORKLOAD, 2), 0.25)
+        session.answer(kernel.ThresholdTable(np.arange(2.0), 3), 0.75)
     assert session.rest == 0
     records = session.certificate().releases
     assert [r.mechanism for r in records] == ["exponential mechanism over tables"] * 2
@@ -279,29 +283,33 @@ def test_releases_are_metered_and_written_down():
 @pytest.mark.parametrize("relation", [R, A])
 def test_tables_without_rows(relation):
     session = open_session(np.zeros((0, 2), dtype=int), relation=relation)
-    table = session.small_table(WORKLOAD, 3, 0.5)
+    table = session.answer(kernel.SmallTable(WORKLOAD, 3), 0.5)
     assert table.shape == (3,)
     empty = open_session(np.zeros((0, 1)), relation=relation, plain=True)
-    assert empty.threshold_table(np.linspace(0, 1, 9), 4).shape == (4,)
+    assert empty.answer(kernel.ThresholdTable(np.linspace(0, 1, 9), 4)).shape == (4,)
 
 
 def test_a_table_reveals_nothing_when_replayed():
     with tape.record() as taped:
-        first = open_session(ROWS, seed=None).small_table(WORKLOAD, 2)
+        first = open_session(ROWS, seed=None).answer(kernel.SmallTable(WORKLOAD, 2))
     with tape.replay(taped) as again:
-        second = open_session(1 - ROWS.clip(0, 1), seed=None).small_table(WORKLOAD, 2)
+        second = open_session(1 - ROWS.clip(0, 1), seed=None).answer(kernel.SmallTable(WORKLOAD, 2))
     assert np.array_equal(first, second)
     assert taped.entries[0].distance(taped.entries[0].exact, again.entries[0].exact) > 1
 
 
+def of_thresholds(grid, size):
+    return lambda s: s.answer(kernel.ThresholdTable(grid, size))
+
+
 REFUSED = [
-    (lambda s: s.small_table(WORKLOAD, 90), "tables of size 90 on a domain of 6 cells"),
-    (lambda s: s.small_table(WORKLOAD, 2, candidates=[[0, 6]]), "flat cells from 0 to 5"),
-    (lambda s: s.small_table(WORKLOAD, 2, candidates=[[0, 1, 2]]), r"shape \(n_candidates, 2\)"),
-    (lambda s: s.small_table(WORKLOAD, 2, candidates=[[0.5, 1.0]]), "integers of shape"),
-    (lambda s: s.small_table(WORKLOAD, 2, candidates=np.zeros((0, 2), dtype=int)), "candidates"),
-    (lambda s: s.threshold_table(np.arange(2.0**21), 2), "2,097,152 cells is too fine"),
-    (lambda s: s.threshold_table(np.arange(1e5), 3000), "at most a size of"),
+    (small(90), "tables of size 90 on a domain of 6 cells"),
+    (small(2, [[0, 6]]), "flat cells from 0 to 5"),
+    (small(2, [[0, 1, 2]]), r"shape \(n_candidates, 2\)"),
+    (small(2, [[0.5, 1.0]]), "integers of shape"),
+    (small(2, np.zeros((0, 2), dtype=int)), "candidates"),
+    (of_thresholds(np.arange(2.0**21), 2), "2,097,152 cells is too fine"),
+    (of_thresholds(np.arange(1e5), 3000), "at most a size of"),
 ]
 
 
@@ -318,7 +326,7 @@ def test_refused_before_the_allowance_is_touched(ask, text, monkeypatch):
 def test_rows_must_be_of_the_domain():
     session = open_session(ROWS.astype(float), plain=True)
     with pytest.raises(Exception, match="not coded by this domain"):
-        session.small_table(WORKLOAD, 2)
+        session.answer(kernel.SmallTable(WORKLOAD, 2))
 
 
 def test_sizes_that_are_possible():

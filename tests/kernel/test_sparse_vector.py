@@ -120,7 +120,7 @@ def test_noise_used_twice_tells_two_scores_apart():
     assert shared(1, 3) > 0.1
 
 
-# --- the door -------------------------------------------------------------------------------------
+# --- the measurement ------------------------------------------------------------------------------
 
 DOMAIN = kernel.Domain([4])
 WORK = kernel.Workload(DOMAIN.sizes, [kernel.Cells((0,))])
@@ -135,6 +135,10 @@ def opened(counts=(5, 3, 2, 0), *, seed=None, **options):
     return kernel.open_session(
         rows, estimator="Test", random_state=seed, **{"epsilon": 2.0, **options}
     )
+
+
+def answer(query):
+    return kernel.WorkloadAnswer(WORK, query)
 
 
 def test_scales_are_exact_and_add_up():
@@ -166,12 +170,11 @@ def test_bits_have_the_stated_distribution(one):
     }
     seen = dict.fromkeys(expected, 0)
     with opened(seed=one, epsilon=epsilon * runs) as session:
-        held = session.exact_answers(WORK)
         for _ in range(runs):
-            svt = session.above_threshold(threshold, c, Fraction(1, runs), one=one)
+            svt = session.answer(kernel.SparseVector(threshold, c, one=one), Fraction(1, runs))
             bits = []
             while svt.left and len(bits) < 3:
-                bits.append(int(svt.is_far(held, len(bits), public[len(bits)])))
+                bits.append(int(svt.is_far(answer(len(bits)), public[len(bits)])))
             seen[tuple(bits)] += 1
     statistic = sum((seen[b] - runs * p) ** 2 / (runs * p) for b, p in expected.items())
     assert chi2.sf(statistic, len(expected) - 1) > 1e-6
@@ -194,10 +197,9 @@ def test_one_draw_for_the_threshold_and_one_for_every_query(monkeypatch):
 
     monkeypatch.setattr(sampling, "discrete_laplace", counted)
     with opened(epsilon=4.0) as session:
-        held = session.exact_answers(WORK)
-        svt = session.above_threshold(1e6, 3, Fraction(1, 2))
+        svt = session.answer(kernel.SparseVector(1e6, 3), Fraction(1, 2))
         for i in range(20):
-            assert not svt.is_far(held, i % 4, 0.0)
+            assert not svt.is_far(answer(i % 4), 0.0)
     rho, nu = threshold_scales(3, 2)
     assert [scale for scale, _ in drawn] == [rho] + 20 * [nu]
     assert len({value for _, value in drawn[1:]}) > 2
@@ -207,14 +209,13 @@ def test_one_draw_for_the_threshold_and_one_for_every_query(monkeypatch):
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_the_price_is_taken_once_and_positive_bits_are_counted(delta):
     session = opened(delta=delta)
-    held = session.exact_answers(WORK)
-    svt = session.above_threshold(-1e6, 2, Fraction(3, 4))
+    svt = session.answer(kernel.SparseVector(-1e6, 2), Fraction(3, 4))
     assert session.rest == Fraction(1, 4)
-    assert svt.is_far(held, 0, 0.0)
-    assert svt.is_far(held, 3, 0.0)
+    assert svt.is_far(answer(0), 0.0)
+    assert svt.is_far(answer(3), 0.0)
     assert svt.left == 0
     with pytest.raises(PrivacyLeakError, match="no positive answer is left"):
-        svt.is_far(held, 0, 0.0)
+        svt.is_far(answer(0), 0.0)
     assert session.rest == Fraction(1, 4)
     (entry,) = session.certificate().releases
     assert entry.share == 0.75
@@ -228,39 +229,39 @@ def test_the_price_is_taken_once_and_positive_bits_are_counted(delta):
 
 def test_who_may_not_ask():
     session = opened()
-    held = session.exact_answers(WORK)
-    svt = session.above_threshold(0.0, 3)
+    svt = session.answer(kernel.SparseVector(0.0, 3))
     for use in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(PrivacyLeakError):
             use(svt)
+    with pytest.raises(TypeError, match="must be a WorkloadAnswer, got Marginal"):
+        svt.is_far(kernel.Marginal(DOMAIN.sizes, (0,)), 0.0)
     fine = kernel.Workload(DOMAIN.sizes, [kernel.Weighted([0], [[0.5, 0, 0, 1]])])
     with pytest.raises(PrivacyLeakError, match="unit"):
-        svt.is_far(session.exact_answers(fine), 0, 0.0)
+        svt.is_far(kernel.WorkloadAnswer(fine, 0), 0.0)
     if hasattr(os, "fork"):
         child = os.fork()
         if child == 0:  # pragma: no cover
             try:
-                svt.is_far(held, 0, 0.0)
+                svt.is_far(answer(0), 0.0)
             except PrivacyLeakError:
                 os._exit(7)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     session.close()
     with pytest.raises(PrivacyLeakError, match="closed"):
-        svt.is_far(held, 0, 0.0)
+        svt.is_far(answer(0), 0.0)
     assert svt.left == 3
 
 
 def test_threads_share_what_is_left():
     session = opened()
-    held = session.exact_answers(WORK)
-    svt = session.above_threshold(-1e6, 10)
+    svt = session.answer(kernel.SparseVector(-1e6, 10))
     far, refused = [], []
 
     def ask():
         for _ in range(8):
             try:
-                far.append(svt.is_far(held, 0, 0.0))
+                far.append(svt.is_far(answer(0), 0.0))
             except PrivacyLeakError:
                 refused.append(1)
 
@@ -280,9 +281,8 @@ def test_comparisons_stand_on_the_tape_with_their_sensitivity(relation, one):
 
     def ask(counts):
         with opened(counts, budget=budget, seed=1, epsilon=1.0) as session:
-            held = session.exact_answers(WORK)
-            svt = session.above_threshold(1.0, 4, one=one)
-            return [svt.is_far(held, i, p) for i, p in enumerate((0.0, 7.5, 0.25, 0.0))]
+            svt = session.answer(kernel.SparseVector(1.0, 4, one=one))
+            return [svt.is_far(answer(i), p) for i, p in enumerate((0.0, 7.5, 0.25, 0.0))]
 
     with pytest.warns(SeededNoiseWarning), record() as first:
         bits = ask((5, 3, 2, 0))
@@ -299,18 +299,16 @@ def test_comparisons_stand_on_the_tape_with_their_sensitivity(relation, one):
 
 def test_huge_public_answers_are_compared_exactly():
     with opened() as session:
-        held = session.exact_answers(WORK)
-        svt = session.above_threshold(1e17, 2, one=2**20)
-        assert svt.is_far(held, 0, 1e18)
-        assert not svt.is_far(held, 0, 1e15)
+        svt = session.answer(kernel.SparseVector(1e17, 2, one=2**20))
+        assert svt.is_far(answer(0), 1e18)
+        assert not svt.is_far(answer(0), 1e15)
 
 
 def test_seeded_noise_differs_between_comparisons_and_tables():
     def bits(counts, seed):
         with opened(counts, seed=seed) as session:
-            held = session.exact_answers(WORK)
-            svt = session.above_threshold(3.0, 60)
-            return [svt.is_far(held, 0, counts[0] - 3.0) for _ in range(60)]
+            svt = session.answer(kernel.SparseVector(3.0, 60))
+            return [svt.is_far(answer(0), counts[0] - 3.0) for _ in range(60)]
 
     assert bits((5, 3, 2, 0), 1) == bits((5, 3, 2, 0), 1)
     assert len({tuple(bits(c, s)) for c in ((5, 3, 2, 0), (4, 4, 2, 0)) for s in (1, 2)}) == 4

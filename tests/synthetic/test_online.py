@@ -100,7 +100,7 @@ def test_closing_and_fitting_again():
         first = _LIVE[fitted.fit(table(500))].session
         fitted.fit(table(500, seed=1))
         with pytest.raises(PrivacyLeakError, match="closed"):
-            first.marginal((2,) * 4, (0,))
+            first.answer(kernel.Marginal((2,) * 4, (0,)))
         fitted.answer(questions()[0])
     with pytest.raises(BudgetExceededError, match="closed"):
         fitted.answer(questions()[0])
