@@ -25,9 +25,7 @@ from skdp.kernel.rows import Rows
 __all__ = ["Session", "open_session"]
 
 
-class Session(
-    BlockDoors,
-):
+class Session(BlockDoors):
     """A metered conversation with one table of private rows; open it with `open_session`."""
 
     # --- views --------------------------------------------------------------------------------
