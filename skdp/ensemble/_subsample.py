@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -75,6 +76,13 @@ def _has_model_method(name: str) -> Any:
         return True
 
     return has
+
+
+AGGREGATES = {
+    "mean": kernel.BlockMean,
+    "median": kernel.BlockMedian,
+    SMOOTH: kernel.BlockSmoothMedian,
+}
 
 
 @dataclass(frozen=True)
@@ -517,11 +525,13 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
                 n = self._rows_to_plan_with(session)
                 plan = self._planned(how, n_classes, n, len(public), n_numbers)
                 self.n_blocks_, n_numbers, how = plan.blocks, plan.queries, plan.noise.how
-                options = {"n_jobs": self.n_jobs, "progress": progress.of_blocks}
+                heard = progress.of_blocks
+                told = None if heard is None else kernel.UserFunction(heard)
+                on_blocks = partial(kernel.OnBlocks, n_jobs=self.n_jobs, progress=told)
                 if classes is not None:
                     self.classes_ = classes
                 if self.output == "parameters":
-                    self._release_parameters(session, model, how, bounds, options)
+                    self._release_parameters(session, model, how, bounds, on_blocks)
                 else:
                     rng = session.post_processing_rng()
                     chosen = rng.permutation(len(public))[:n_numbers]
@@ -530,9 +540,9 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
                     self.votes_: Floats | None = None
                     if how == SCORES:
                         basis = directions(public[self.queries_], plan.numbers)
-                        self._release_scores(session, asked, basis, options)
+                        self._release_scores(session, asked, basis, on_blocks)
                     else:
-                        self._release_answers(session, asked, how, bounds, options)
+                        self._release_answers(session, asked, how, bounds, on_blocks)
                     self._fit_student(asked, session)
                 self.privacy_ = session.certificate()
         progress.end()
@@ -546,52 +556,46 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
             return 0
         return max(1, round(float(session.row_count(COUNT_SHARE).value)))
 
-    @staticmethod
-    def _door(session: kernel.Session, how: str) -> Any:
-        """Return the door that aggregates vectors."""
-        doors = {
-            "mean": session.block_mean,
-            "median": session.block_median,
-            SMOOTH: session.block_smooth_median,
-        }
-        return doors[how]
+    def _ran(self, on_blocks: Any, task: Any) -> kernel.OnBlocks:
+        """Return the code that runs on each block."""
+        run: kernel.OnBlocks = on_blocks(kernel.UserFunction(task), self.n_blocks_)
+        return run
 
     def _release_parameters(
-        self, session: kernel.Session, model: Any, how: str, bounds: Any, options: dict[str, Any]
+        self, session: kernel.Session, model: Any, how: str, bounds: Any, on_blocks: Any
     ) -> None:
         """Aggregate parameters and put them into the model that was fitted on public rows."""
         view = kernel.Box(*bounds, per_feature=True)
         classes = self.classes_ if is_classifier(self.estimator) else None
         task = Parameters(self.estimator, classes, np.size(model.coef_), np.size(model.intercept_))
-        values = self._door(session, how)(task, self.n_blocks_, view, **options).value
+        values = session.answer(AGGREGATES[how](self._ran(on_blocks, task), view)).value
         self.coef_ = values[: np.size(model.coef_)].reshape(np.shape(model.coef_)).copy()
         self.intercept_ = values[self.coef_.size :].reshape(np.shape(model.intercept_)).copy()
         model.coef_, model.intercept_ = self.coef_.copy(), self.intercept_.copy()
         self.student_ = model
 
     def _release_scores(
-        self, session: kernel.Session, asked: Any, basis: Floats, options: dict[str, Any]
+        self, session: kernel.Session, asked: Any, basis: Floats, on_blocks: Any
     ) -> None:
         """Release the blocks' mean scores of the classes, in the directions of a public basis."""
         n_classes = len(self.classes_)
         width = basis.shape[1] * (1 if n_classes == 2 else n_classes)
         task = Scores(self.estimator, asked, len(self.queries_), self.classes_, basis)
         view = kernel.Ball(np.zeros(width), radius(n_classes))
-        parts = session.block_mean(
-            task, self.n_blocks_, view, name="mean scores of blocks", **options
-        ).value
+        mean = kernel.BlockMean(self._ran(on_blocks, task), view)
+        parts = session.answer(mean, name="mean scores of blocks").value
         self.scores_ = restored(parts, basis, n_classes)
         self.answers_ = self.classes_[self.scores_.argmax(axis=1)]
 
     def _release_answers(
-        self, session: kernel.Session, asked: Any, how: str, bounds: Any, options: dict[str, Any]
+        self, session: kernel.Session, asked: Any, how: str, bounds: Any, on_blocks: Any
     ) -> None:
         """Release what the blocks answer for public rows."""
         n_queries = len(self.queries_)
         if how == "vote":
             task = Vote(self.estimator, asked, n_queries, self.classes_)
-            winners, votes = session.block_votes(
-                task, self.n_blocks_, n_queries, len(self.classes_), **options
+            winners, votes = session.answer(
+                kernel.BlockVotes(self._ran(on_blocks, task), n_queries, len(self.classes_))
             )
             self.answers_ = self.classes_[winners]
             if votes is not None:
@@ -600,9 +604,8 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         low, high = (float(side[0]) for side in bounds)
         view = kernel.Box(np.full(n_queries, low), np.full(n_queries, high))
         predict = Prediction(self.estimator, asked, low, high)
-        self.answers_ = self._door(session, how)(
-            predict, self.n_blocks_, view, **options
-        ).value.copy()
+        aggregate = AGGREGATES[how](self._ran(on_blocks, predict), view)
+        self.answers_ = session.answer(aggregate).value.copy()
 
     def _fit_student(self, asked: Any, session: kernel.Session) -> None:
         """Fit the student on public rows and released answers; a constant if it cannot be."""

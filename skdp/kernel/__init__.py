@@ -5,7 +5,16 @@ rows --protect--> bounded integers --statistic--> exact integers with a sensitiv
 this file. Estimators import from this page only.
 """
 
-from skdp.kernel.blocks import as_table, check_labelled, label_codes
+from skdp.kernel.blocks import (
+    BlockMean,
+    BlockMedian,
+    BlockSmoothMedian,
+    BlockVotes,
+    OnBlocks,
+    as_table,
+    check_labelled,
+    label_codes,
+)
 from skdp.kernel.bounds import LearnedBox
 from skdp.kernel.calibration import gdp_mu, pure_epsilon_from_mu, pure_mu
 from skdp.kernel.certificate import PrivacyCertificate, ReleaseRecord
@@ -149,6 +158,10 @@ __all__ = [
     "Ball",
     "BasisMean",
     "Bins",
+    "BlockMean",
+    "BlockMedian",
+    "BlockSmoothMedian",
+    "BlockVotes",
     "Box",
     "BoxTree",
     "CellQuantile",
@@ -183,6 +196,7 @@ __all__ = [
     "NoisySample",
     "NormBound",
     "NormsBelow",
+    "OnBlocks",
     "Prefixes",
     "PrivacyCertificate",
     "PrivateTable",

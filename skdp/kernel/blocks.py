@@ -25,8 +25,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
@@ -35,15 +36,27 @@ from numpy.typing import NDArray
 from skdp.kernel import sampling
 from skdp.kernel.cells import plain
 from skdp.kernel.containers import is_frame, is_listed, reading, take, to_float
-from skdp.kernel.doors import Doors
 from skdp.kernel.isolation import attempt, interruptible, no_restart, quiet
 from skdp.kernel.protect import SUM_BITS, Ball, Box, Floats, isqrt_up
+from skdp.kernel.query import Measurement, UserFunction, reviewed
 from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import Rows, check_rows
 from skdp.kernel.smooth import Ladder, quantile_log_smooth, smooth_release
 from skdp.kernel.values import object_rows
 
-__all__ = ["BlockDoors", "as_table", "check_labelled", "label_codes"]
+if TYPE_CHECKING:
+    from skdp.kernel.doors import Doors
+
+__all__ = [
+    "BlockMean",
+    "BlockMedian",
+    "BlockSmoothMedian",
+    "BlockVotes",
+    "OnBlocks",
+    "as_table",
+    "check_labelled",
+    "label_codes",
+]
 
 Task = Callable[[Any, NDArray, int], Any]  # (X, y, seed) of a block -> numbers
 Progress = Callable[[int, int], Any]  # (blocks that are done, blocks)
@@ -391,274 +404,264 @@ def _split(order: Positions, blocks: NDArray[np.int64], n_blocks: int) -> list[P
     return np.split(order, edges)
 
 
-class BlockDoors(Doors):
-    """Doors that release what user code makes of disjoint blocks; `Session` inherits them."""
+@reviewed
+@dataclass(frozen=True, eq=False)
+class OnBlocks:
+    """User code that runs on each of some disjoint blocks of rows.
 
-    def _blocks(self, n_blocks: int, rng: np.random.Generator) -> list[Positions]:
-        """Return the positions of the rows of each block: every row is in exactly one.
+    Attributes
+    ----------
+    task : UserFunction
+        ``task(X, y, seed)`` of a block returns numbers. It must not pass anything from one block to
+        another. Public.
+    n_blocks : int
+        Public.
+    n_jobs : int, default=None
+        Blocks that are run at the same time.
+    progress : UserFunction, default=None
+        ``progress(done, n_blocks)`` is called for done = 1 to n_blocks, in this thread.
+    """
 
-        R: a public random permutation, dealt out in turn; sizes differ by at most one. A: by an
-        independent word a row. Under a seed that word is a hash of the row's content, so that the
-        blocks of two tables that differ in one row do so too, which audits compare; and rows are
-        in the order of their words, as their places differ.
-        """
-        n = self._rows._n
-        if self._replace:
-            order = rng.permutation(n)
-            return [np.sort(order[k::n_blocks]) for k in range(n_blocks)]
-        if self._noise_seed is not None:
-            key = hashlib.blake2b(repr(self._noise_seed).encode() + self._history.digest()).digest()
-            words = _by_content(self._rows, key)
-            blocks = _dealt(words, n_blocks)
-            order = np.lexsort((words, blocks))
-        else:
-            words = sampling.OSEntropy().words(n)
-            blocks = _dealt(words, n_blocks)
-            order = np.argsort(blocks, kind="stable")
-        return _split(order, blocks[order], n_blocks)
+    task: UserFunction
+    n_blocks: int
+    n_jobs: int | None = None
+    progress: UserFunction | None = None
 
-    def _part(self, positions: Positions) -> tuple[Any, NDArray]:
-        """Return copies of a block's rows, as float64 in the caller's kind of table, and labels."""
-        table = self._rows._X
-        ascending = np.sort(positions)
-        values, _ = to_float(take(table, ascending))
-        assert values is not None  # check_rows has converted every block once
-        back = np.searchsorted(ascending, positions)
-        values = np.array(values[back], dtype=np.float64, order="C", subok=False)
-        np.copyto(values, 0.0, where=~np.isfinite(values))  # rows that changed after the check
-        return as_table(values, table), self._rows._y[positions]
 
-    def _block_outputs(
-        self,
-        task: Task,
-        n_blocks: int,
-        width: int,
-        n_jobs: int | None,
-        progress: Progress | None = None,
-    ) -> NDArray[np.float64]:
-        """Return the answers of all blocks, shape (n_blocks, width), NaN for none; private.
+def _blocks(core: Doors, n_blocks: int, rng: np.random.Generator) -> list[Positions]:
+    """Return the positions of the rows of each block: every row is in exactly one.
 
-        `progress` is called with (1, n_blocks), (2, n_blocks), ... in this thread, whatever happens
-        in the blocks; when is a matter of time, which is not protected. It may print, and what it
-        raises ends the release: no row decides whether it does.
-        """
-        if isinstance(n_blocks, bool) or not isinstance(n_blocks, (int, np.integer)):
-            raise TypeError("n_blocks must be an integer")
-        if n_blocks < 1 or width < 1:
-            raise ValueError("n_blocks must be at least 1, and so the numbers that a block returns")
-        rng = self.post_processing_rng()
-        seeds = rng.integers(0, 2**31 - 1, size=n_blocks).tolist()
-        blocks = self._blocks(int(n_blocks), rng)
-        pid = os.getpid()
+    R: a public random permutation, dealt out in turn; sizes differ by at most one. A: by an
+    independent word a row. Under a seed that word is a hash of the row's content, so that the
+    blocks of two tables that differ in one row do so too, which audits compare; and rows are
+    in the order of their words, as their places differ.
+    """
+    n = core._rows._n
+    if core._replace:
+        order = rng.permutation(n)
+        return [np.sort(order[k::n_blocks]) for k in range(n_blocks)]
+    if core._noise_seed is not None:
+        key = hashlib.blake2b(repr(core._noise_seed).encode() + core._history.digest()).digest()
+        words = _by_content(core._rows, key)
+        blocks = _dealt(words, n_blocks)
+        order = np.lexsort((words, blocks))
+    else:
+        words = sampling.OSEntropy().words(n)
+        blocks = _dealt(words, n_blocks)
+        order = np.argsort(blocks, kind="stable")
+    return _split(order, blocks[order], n_blocks)
 
-        def calls() -> Iterator[tuple]:
-            for positions, seed in zip(blocks, seeds, strict=True):
-                X, y = self._part(positions)
-                yield delayed(_work)(task, X, y, seed, width, pid)
 
-        here, told = threading.current_thread(), 0
-        # Displays have threads of their own, which were there before the blocks'.
-        heard = set(threading.enumerate()) if progress else set()
-        heard.discard(here)
-        answers = np.full((int(n_blocks), width), np.nan)
-        with self._foreign(), _silent(heard):
-            for k, answer in _in_parallel(calls, n_jobs, one_by_one=progress is not None):
-                answers[k] = answer
-                if progress is not None and k == told:  # a block that is run again is not news
-                    told += 1
-                    heard.add(here)
-                    progress(told, int(n_blocks))
-                    heard.discard(here)
-        return answers
+def _part(core: Doors, positions: Positions) -> tuple[Any, NDArray]:
+    """Return copies of a block's rows, as float64 in the caller's kind of table, and labels."""
+    table = core._rows._X
+    ascending = np.sort(positions)
+    values, _ = to_float(take(table, ascending))
+    assert values is not None  # check_rows has converted every block once
+    back = np.searchsorted(ascending, positions)
+    values = np.array(values[back], dtype=np.float64, order="C", subok=False)
+    np.copyto(values, 0.0, where=~np.isfinite(values))  # rows that changed after the check
+    return as_table(values, table), core._rows._y[positions]
 
-    def block_votes(
-        self,
-        task: Task,
-        n_blocks: int,
-        n_queries: int,
-        n_classes: int,
-        share: Share = None,
-        *,
-        n_jobs: int | None = None,
-        progress: Progress | None = None,
-        name: str = "votes of blocks",
+
+def _block_outputs(core: Doors, run: OnBlocks, width: int) -> NDArray[np.float64]:
+    """Return the answers of all blocks, shape (n_blocks, width), NaN for none; private.
+
+    `progress` is called with (1, n_blocks), (2, n_blocks), ... in this thread, whatever happens
+    in the blocks; when is a matter of time, which is not protected. It may print, and what it
+    raises ends the release: no row decides whether it does.
+    """
+    task, n_blocks, n_jobs = run.task.call, run.n_blocks, run.n_jobs
+    progress = None if run.progress is None else run.progress.call
+    if isinstance(n_blocks, bool) or not isinstance(n_blocks, (int, np.integer)):
+        raise TypeError("n_blocks must be an integer")
+    if n_blocks < 1 or width < 1:
+        raise ValueError("n_blocks must be at least 1, and so the numbers that a block returns")
+    rng = core.post_processing_rng()
+    seeds = rng.integers(0, 2**31 - 1, size=n_blocks).tolist()
+    blocks = _blocks(core, int(n_blocks), rng)
+    pid = os.getpid()
+
+    def calls() -> Iterator[tuple]:
+        for positions, seed in zip(blocks, seeds, strict=True):
+            X, y = _part(core, positions)
+            yield delayed(_work)(task, X, y, seed, width, pid)
+
+    here, told = threading.current_thread(), 0
+    # Displays have threads of their own, which were there before the blocks'.
+    heard = set(threading.enumerate()) if progress else set()
+    heard.discard(here)
+    answers = np.full((int(n_blocks), width), np.nan)
+    with core._foreign(), _silent(heard):
+        for k, answer in _in_parallel(calls, n_jobs, one_by_one=progress is not None):
+            answers[k] = answer
+            if progress is not None and k == told:  # a block that is run again is not news
+                told += 1
+                heard.add(here)
+                progress(told, int(n_blocks))
+                heard.discard(here)
+    return answers
+
+
+def _clipped(core: Doors, run: OnBlocks, view: Box | Ball) -> Floats:
+    """Return the blocks' vectors as integers in the view; private."""
+    vectors = _block_outputs(core, run, view.n_dims)
+    finite = np.isfinite(vectors)
+    with np.errstate(all="ignore"):
+        q = view.map(np.where(finite, vectors, view.center))
+    return np.where(finite, q, 0.0)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class BlockVotes(Measurement):
+    """The winner of each of several votes that disjoint blocks take part in.
+
+    A block has one vote in each; a number that is no class is an abstention. Guarantee: one
+    row changes one block, which changes at most one vote a query into another, under both
+    relations: L2 sensitivity of all queries' counts sqrt(2 n_queries). With two classes, the
+    difference of the counts is released (sensitivity 2 sqrt(n_queries)); with more, all
+    counts under Gaussian noise, or in a pure session the winners by the exponential mechanism
+    at an equal part of epsilon each, a count moving by at most 1.
+
+    Returns
+    -------
+    winners : ndarray of shape (n_queries,)
+        Codes.
+    counts : Release or None
+        Of shape (n_queries, n_classes), up to the same number for all classes of a query;
+        None after the exponential mechanism.
+    """
+
+    name: ClassVar[str] = "votes of blocks"
+    run: OnBlocks
+    n_queries: int
+    n_classes: int
+
+    def measure(
+        self, core: Doors, share: Share, name: str
     ) -> tuple[NDArray[np.int64], Release | None]:
-        """Release the winner of each of several votes that disjoint blocks take part in.
-
-        A block has one vote in each; a number that is no class is an abstention. Guarantee: one
-        row changes one block, which changes at most one vote a query into another, under both
-        relations: L2 sensitivity of all queries' counts sqrt(2 n_queries). With two classes, the
-        difference of the counts is released (sensitivity 2 sqrt(n_queries)); with more, all
-        counts under Gaussian noise, or in a pure session the winners by the exponential mechanism
-        at an equal part of epsilon each, a count moving by at most 1.
-
-        Parameters
-        ----------
-        task : callable
-            ``task(X, y, seed)`` of a block returns n_queries numbers, the codes of classes. It
-            must not pass anything from one block to another. Public.
-        n_blocks, n_queries, n_classes : int
-            Public.
-        share : float, default=None
-        n_jobs : int, default=None
-            Blocks that are run at the same time.
-        progress : callable, default=None
-            ``progress(done, n_blocks)`` is called for done = 1 to n_blocks, in this thread.
-        name : str
-
-        Returns
-        -------
-        winners : ndarray of shape (n_queries,)
-            Codes.
-        counts : Release or None
-            Of shape (n_queries, n_classes), up to the same number for all classes of a query;
-            None after the exponential mechanism.
-        """
-        self._check_share(share, name)
-        codes = self._block_outputs(task, n_blocks, n_queries, n_jobs, progress)
+        run, n_queries, n_classes = self.run, self.n_queries, self.n_classes
+        core._check_share(share, name)
+        codes = _block_outputs(core, run, n_queries)
         votes = np.stack([(codes == k).sum(axis=0) for k in range(n_classes)], axis=1)
         if n_classes == 2:
             exact = (votes[:, 1] - votes[:, 0]).astype(np.int64) << _STEP_BITS
             size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))
             step = 2.0**-_STEP_BITS
-            noisy, std = self._vector(name, exact, size, share, unit=step)
+            noisy, std = core._vector(name, exact, size, share, unit=step)
             half = noisy.astype(np.float64) * step / 2
             winners = (half > 0).astype(np.int64)
             return winners, released(np.stack([-half, half], axis=1), std * step / 2)
-        if self.pure:
-            return self._choices(name, -votes, 1, share), None
-        noisy, std = self._scalars(name, votes, 2 * n_queries, 2 * n_queries, share)
+        if core.pure:
+            return core._choices(name, -votes, 1, share), None
+        noisy, std = core._scalars(name, votes, 2 * n_queries, 2 * n_queries, share)
         return noisy.argmax(axis=1), released(noisy.astype(np.float64), std)
 
-    def block_mean(
-        self,
-        task: Task,
-        n_blocks: int,
-        view: Box | Ball,
-        share: Share = None,
-        *,
-        n_jobs: int | None = None,
-        progress: Progress | None = None,
-        name: str = "mean of blocks",
-    ) -> Release:
-        """Release the mean over disjoint blocks of a vector that each returns, clipped to a view.
 
-        Guarantee: one row changes the vector of one block, to any other in the view, under both
-        relations: L2 sensitivity of the sum 2 norm. The number of blocks is public.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class BlockMean(Measurement):
+    """The mean over disjoint blocks of a vector that each returns, clipped to a view.
 
-        Parameters
-        ----------
-        task : callable
-            As of `block_votes`; returns ``view.n_dims`` numbers. One that is not finite counts as
-            the centre's.
-        n_blocks : int
-            Public.
-        view : Box or Ball
-        share : float, default=None
-        n_jobs : int, default=None
-        progress : callable, default=None
-        name : str
+    Guarantee: one row changes the vector of one block, to any other in the view, under both
+    relations: L2 sensitivity of the sum 2 norm. The number of blocks is public.
 
-        Returns
-        -------
-        mean : Release, value and std of shape (view.n_dims,)
-            The std is of the noise before each number is clipped to the view's half width.
-        """
-        self._check_share(share, name)
+    Returns
+    -------
+    mean : Release, value and std of shape (view.n_dims,)
+        The std is of the noise before each number is clipped to the view's half width.
+    """
+
+    name: ClassVar[str] = "mean of blocks"
+    run: OnBlocks
+    view: Any
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        run, view = self.run, self.view
+        core._check_share(share, name)
         view = view.at(SUM_BITS)
-        q = self._clipped(task, n_blocks, view, n_jobs, progress)
+        q = _clipped(core, run, view)
         exact = q.astype(np.int64).sum(axis=0)
         size = max(1, 2 * view.norm)
-        noisy, std = self._vector(name, exact, size, share, unit=float(view.grid.max()))
-        steps = np.clip(noisy.astype(np.float64) / n_blocks, -view.half, view.half)
-        return released(view.center + steps * view.grid, std / n_blocks * view.grid)
+        noisy, std = core._vector(name, exact, size, share, unit=float(view.grid.max()))
+        steps = np.clip(noisy.astype(np.float64) / run.n_blocks, -view.half, view.half)
+        return released(view.center + steps * view.grid, std / run.n_blocks * view.grid)
 
-    def block_median(
-        self,
-        task: Task,
-        n_blocks: int,
-        view: Box,
-        share: Share = None,
-        *,
-        n_cells: int = 1024,
-        n_jobs: int | None = None,
-        progress: Progress | None = None,
-        name: str = "median of blocks",
-    ) -> Release:
-        """Release the median over disjoint blocks of each coordinate of a vector in a box.
 
-        Exponential mechanism over n_cells equal cells of each coordinate's interval, as
-        `Session.quantile`. Guarantee: under both relations one of the n_blocks values is replaced,
-        which moves a rank by at most 1; each coordinate takes an equal part of the share.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class BlockMedian(Measurement):
+    """The median over disjoint blocks of each coordinate of a vector in a box.
 
-        Parameters
-        ----------
-        task, n_blocks, view, share, n_jobs, progress, name
-            As of `block_mean`.
-        n_cells : int, default=1024
-            Public.
+    Exponential mechanism over n_cells equal cells of each coordinate's interval, as
+    `CellQuantile`. Guarantee: under both relations one of the n_blocks values is replaced,
+    which moves a rank by at most 1; each coordinate takes an equal part of the share.
 
-        Returns
-        -------
-        median : Release, value of shape (view.n_dims,)
-            Midpoints of cells.
-        """
-        self._check_share(share, name)
-        q = self._clipped(task, n_blocks, view, n_jobs, progress)
+    Returns
+    -------
+    median : Release, value of shape (view.n_dims,)
+        Midpoints of cells.
+    """
+
+    name: ClassVar[str] = "median of blocks"
+    run: OnBlocks
+    view: Box
+    n_cells: int = 1024
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        run, view, n_cells = self.run, self.view, self.n_cells
+        core._check_share(share, name)
+        q = _clipped(core, run, view)
         # Exact: integers of at most 2**18 times n_cells.
         cells = (q + view.half) * n_cells // (2 * view.half + 1)
         where = cells.astype(np.int64) + np.arange(view.n_dims) * n_cells
         counts = np.bincount(where.ravel(), minlength=view.n_dims * n_cells)
         counts = counts.reshape(view.n_dims, n_cells)
         up_to = np.cumsum(counts, axis=1)
-        # Twice the distance of n_blocks / 2 to the ranks of the cell's values.
-        scores = np.maximum(np.maximum(2 * (up_to - counts) - n_blocks, n_blocks - 2 * up_to), 0)
-        chosen = self._choices(name, scores.astype(np.int64), 2, share)
+        # Twice the distance of m / 2 to the ranks of the cell's values.
+        scores = np.maximum(
+            np.maximum(2 * (up_to - counts) - run.n_blocks, run.n_blocks - 2 * up_to), 0
+        )
+        chosen = core._choices(name, scores.astype(np.int64), 2, share)
         width = 2 * view.half * view.grid / n_cells
         value = view.center - view.half * view.grid + (chosen + 0.5) * width
         return released(value, np.full(view.n_dims, np.nan))
 
-    def block_smooth_median(
-        self,
-        task: Task,
-        n_blocks: int,
-        view: Box,
-        share: Share = None,
-        *,
-        noise: str = "cauchy",
-        nu: int = 3,
-        n_jobs: int | None = None,
-        progress: Progress | None = None,
-        name: str = "smooth median of blocks",
-    ) -> Release:
-        """Release the median over disjoint blocks of each coordinate, under smooth noise.
 
-        Guarantee: under both relations one of the n_blocks values of a coordinate is replaced, and
-        their number is public: the smooth sensitivity is that of replaced values, as
-        `Session.smooth_median` has it for replaced rows. Each coordinate takes an equal part of the
-        share.
+@reviewed
+@dataclass(frozen=True, eq=False)
+class BlockSmoothMedian(Measurement):
+    """The median over disjoint blocks of each coordinate, under smooth noise.
 
-        Parameters
-        ----------
-        task, n_blocks, view, share, n_jobs, progress, name
-            As of `block_mean`.
-        noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        nu : int, default=3
+    Guarantee: under both relations one of the n_blocks values of a coordinate is replaced, and
+    their number is public: the smooth sensitivity is that of replaced values, as
+    `SmoothMedian` has it for replaced rows. Each coordinate takes an equal part of the
+    share.
 
-        Returns
-        -------
-        median : Release, value of shape (view.n_dims,)
-            In the box; std is NaN, as the noise's scale is private.
+    Returns
+    -------
+    median : Release, value of shape (view.n_dims,)
+        In the box; std is NaN, as the noise's scale is private.
 
-        Raises
-        ------
-        ValueError
-            If the noise is unknown or its scale out of range; no block has been run then.
-        """
+    Raises
+    ------
+    ValueError
+        If the noise is unknown or its scale out of range; no block has been run then.
+    """
+
+    name: ClassVar[str] = "smooth median of blocks"
+    run: OnBlocks
+    view: Box
+    noise: str = "cauchy"
+    nu: int = 3
+
+    def measure(self, core: Doors, share: Share, name: str) -> Release:
+        run, view, noise, nu = self.run, self.view, self.noise, self.nu
         half = [int(h) for h in view.half]
 
         def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
-            columns = self._clipped(task, n_blocks, view, n_jobs, progress).astype(np.int32).T
+            columns = _clipped(core, run, view).astype(np.int32).T
             pairs = [
                 quantile_log_smooth(x.copy(), Fraction(1, 2), -h, h, ladder, replace=True)
                 for x, h, ladder in zip(columns, half, ladders, strict=True)
@@ -666,7 +669,7 @@ class BlockDoors(Doors):
             return np.array([f for f, _ in pairs], dtype=np.int64), [j for _, j in pairs]
 
         noisy = smooth_release(
-            self,
+            core,
             name,
             [max(1, 2 * h) for h in half],
             statistic,
@@ -677,18 +680,3 @@ class BlockDoors(Doors):
         )
         steps = np.array([min(max(int(v), -h), h) for v, h in zip(noisy, half, strict=True)])
         return released(view.center + steps * view.grid, np.full(view.n_dims, np.nan))
-
-    def _clipped(
-        self,
-        task: Task,
-        n_blocks: int,
-        view: Box | Ball,
-        n_jobs: int | None,
-        progress: Progress | None,
-    ) -> Floats:
-        """Return the blocks' vectors as integers in the view; private."""
-        vectors = self._block_outputs(task, n_blocks, view.n_dims, n_jobs, progress)
-        finite = np.isfinite(vectors)
-        with np.errstate(all="ignore"):
-            q = view.map(np.where(finite, vectors, view.center))
-        return np.where(finite, q, 0.0)

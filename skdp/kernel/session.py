@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.budget import PrivacyBudget
-from skdp.kernel.blocks import BlockDoors
+from skdp.kernel.doors import Doors
 from skdp.kernel.protect import (
     Ball,
     Box,
@@ -25,7 +25,7 @@ from skdp.kernel.rows import Rows
 __all__ = ["Session", "open_session"]
 
 
-class Session(BlockDoors):
+class Session(Doors):
     """A metered conversation with one table of private rows; open it with `open_session`."""
 
     # --- views --------------------------------------------------------------------------------

@@ -47,7 +47,11 @@ def test_the_exact_statistic_is_that_of_rows_under_replace_one(values, epsilon, 
     X = np.array(values)[:, None]
     found = []
     for ask in (
-        lambda s: s.block_smooth_median(content, len(X), s.box(-1, 1), noise=noise),
+        lambda s: s.answer(
+            kernel.BlockSmoothMedian(
+                kernel.OnBlocks(kernel.UserFunction(content), len(X)), s.box(-1, 1), noise=noise
+            )
+        ),
         lambda s: s.answer(kernel.SmoothMedian(s.box(-1, 1), noise=noise)),
     ):
         with record() as tape, opened(X, epsilon=epsilon) as session:
@@ -61,7 +65,12 @@ def test_the_exact_statistic_is_that_of_rows_under_replace_one(values, epsilon, 
 def test_a_coordinate_has_its_part_and_is_clipped(relation, delta):
     view = kernel.Box([-1.0, 0.0, -5.0], [1.0, 8.0, 5.0], per_feature=True)
     with opened(np.zeros((60, 2)), relation, epsilon=300.0, delta=delta) as session:
-        release = session.block_smooth_median(lambda X, y, seed: [0.5, 99.0, np.nan], 30, view)
+        release = session.answer(
+            kernel.BlockSmoothMedian(
+                kernel.OnBlocks(kernel.UserFunction(lambda X, y, seed: [0.5, 99.0, np.nan]), 30),
+                view,
+            )
+        )
         (found,) = session.certificate().releases
     np.testing.assert_allclose(release.value, [0.5, 8.0, 0.0], atol=0.01)
     assert np.isnan(release.std).all()
@@ -72,9 +81,17 @@ def test_a_coordinate_has_its_part_and_is_clipped(relation, delta):
 def test_laplace_needs_a_delta_of_its_own():
     view = kernel.Box([0.0], [1.0])
     with opened(np.zeros((9, 1))) as session, pytest.raises(ValueError, match="not pure"):
-        session.block_smooth_median(content, 3, view, noise="laplace")
+        session.answer(
+            kernel.BlockSmoothMedian(
+                kernel.OnBlocks(kernel.UserFunction(content), 3), view, noise="laplace"
+            )
+        )
     with opened(np.zeros((9, 1)), delta_apart=1e-5) as session:
-        session.block_smooth_median(content, 3, view, noise="laplace")
+        session.answer(
+            kernel.BlockSmoothMedian(
+                kernel.OnBlocks(kernel.UserFunction(content), 3), view, noise="laplace"
+            )
+        )
         assert session.certificate().releases[0].delta == 1e-5
 
 
@@ -117,7 +134,17 @@ def test_progress_is_told_the_same_whatever_blocks_do(how, n_jobs, places, capfd
             print("heard")
 
         with record() as tape, opened(X) as session:
-            session.block_mean(Wild(how), 3, view, n_jobs=n_jobs, progress=progress)
+            session.answer(
+                kernel.BlockMean(
+                    kernel.OnBlocks(
+                        kernel.UserFunction(Wild(how)),
+                        3,
+                        n_jobs=n_jobs,
+                        progress=kernel.UserFunction(progress),
+                    ),
+                    view,
+                )
+            )
         assert told == [(1, 3), (2, 3), (3, 3)]
         said = "".join(capfd.readouterr())
         assert said == 3 * "heard\n"
@@ -141,7 +168,14 @@ def test_what_progress_raises_has_no_context_of_the_blocks(monkeypatch):
 
     monkeypatch.setattr(blocks, "Parallel", Fails)  # and each block is run by itself then
     with opened(np.zeros((4, 1))) as session, pytest.raises(RuntimeError, match="enough") as caught:
-        session.block_mean(content, 2, kernel.Box([0.0], [4.0]), progress=progress)
+        session.answer(
+            kernel.BlockMean(
+                kernel.OnBlocks(
+                    kernel.UserFunction(content), 2, progress=kernel.UserFunction(progress)
+                ),
+                kernel.Box([0.0], [4.0]),
+            )
+        )
     assert caught.value.__context__ is None
     assert not isinstance(sys.stdout, blocks._Muffled)
 
@@ -183,6 +217,10 @@ def test_output_is_dropped_without_progress_also_of_threads_that_were_there(caps
             return [0.0]
 
         with opened(np.full((6, 1), SECRET)) as session:
-            session.block_mean(task, 2, kernel.Box([0.0], [1.0]))
+            session.answer(
+                kernel.BlockMean(
+                    kernel.OnBlocks(kernel.UserFunction(task), 2), kernel.Box([0.0], [1.0])
+                )
+            )
         thread.join()
     assert capsys.readouterr().out == ""

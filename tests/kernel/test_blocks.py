@@ -78,7 +78,11 @@ def moved(ask, relation, **level):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_votes_move_by_their_sensitivity(relation, epsilon, delta, n_blocks, n_classes):
     def ask(session):
-        session.block_votes(First(4, 0, 1), n_blocks, 4, n_classes)
+        session.answer(
+            kernel.BlockVotes(
+                kernel.OnBlocks(kernel.UserFunction(First(4, 0, 1)), n_blocks), 4, n_classes
+            )
+        )
 
     assert 0.999 < moved(ask, relation, epsilon=epsilon, delta=delta) <= 1.0
 
@@ -87,19 +91,22 @@ def test_votes_move_by_their_sensitivity(relation, epsilon, delta, n_blocks, n_c
 @levels
 def test_an_abstention_moves_less(relation, epsilon, delta):
     def ask(session):
-        session.block_votes(First(4, -1, 1), 3, 4, 2)
+        session.answer(
+            kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(First(4, -1, 1)), 3), 4, 2)
+        )
 
     assert 0.499 < moved(ask, relation, epsilon=epsilon, delta=delta) <= 0.5
 
 
 @relations
 @levels
-@pytest.mark.parametrize("door", ["block_mean", "block_median"])
-def test_vectors_move_by_their_sensitivity(relation, epsilon, delta, door):
+@pytest.mark.parametrize("query", [kernel.BlockMean, kernel.BlockMedian])
+def test_vectors_move_by_their_sensitivity(relation, epsilon, delta, query):
     view = kernel.Box([-1.0, 0.0, -5.0], [1.0, 8.0, 5.0], per_feature=True)
 
     def ask(session):
-        getattr(session, door)(First(3, -1e300, np.finfo(float).max), 5, view)
+        task = kernel.UserFunction(First(3, -1e300, np.finfo(float).max))
+        session.answer(query(kernel.OnBlocks(task, 5), view))
 
     assert 0.999 < moved(ask, relation, epsilon=epsilon, delta=delta) <= 1.0
 
@@ -132,10 +139,10 @@ def test_no_release_moves_further_on_drawn_neighbours(relation):
 
 
 def ask_all(s, task, view):
-    s.block_votes(task, 4, 3, 2, 0.25)
-    s.block_votes(task, 4, 3, 4, 0.25)
-    s.block_mean(task, 4, view, 0.25)
-    s.block_median(task, 4, view, 0.25)
+    s.answer(kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(task), 4), 3, 2), 0.25)
+    s.answer(kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(task), 4), 3, 4), 0.25)
+    s.answer(kernel.BlockMean(kernel.OnBlocks(kernel.UserFunction(task), 4), view), 0.25)
+    s.answer(kernel.BlockMedian(kernel.OnBlocks(kernel.UserFunction(task), 4), view), 0.25)
 
 
 # --- every row in exactly one block ---------------------------------------------------------------
@@ -160,7 +167,11 @@ def test_every_row_is_in_exactly_one_block(relation, seed, n, n_blocks):
     X = np.arange(2 * n, dtype=float).reshape(n, 2)
     task = Collects()
     with opened(rows_of(X, np.arange(n)), relation, seed=seed) as session:
-        session.block_mean(task, n_blocks, kernel.Box([0], [1]))
+        session.answer(
+            kernel.BlockMean(
+                kernel.OnBlocks(kernel.UserFunction(task), n_blocks), kernel.Box([0], [1])
+            )
+        )
     assert len(task.seen) == n_blocks
     found = np.vstack([X for X, _, _ in task.seen])
     assert sorted(map(tuple, found)) == sorted(map(tuple, X))
@@ -178,7 +189,11 @@ def test_blocks_of_private_length_have_binomial_sizes():
     for _ in range(2):
         task = Collects()
         with opened(rows_of(X), A, seed=None) as session:
-            session.block_mean(task, 16, kernel.Box([0], [1]))
+            session.answer(
+                kernel.BlockMean(
+                    kernel.OnBlocks(kernel.UserFunction(task), 16), kernel.Box([0], [1])
+                )
+            )
         drawn.append([len(part) for part, _, _ in task.seen])
     for sizes in drawn:
         assert np.sum((np.array(sizes) - 500) ** 2 / 500) < 75  # 15 degrees of freedom
@@ -193,7 +208,11 @@ def test_a_row_less_changes_one_block_also_among_equal_rows(place):
     for table in (X, np.delete(X, place, axis=0)):
         task = Collects()
         with record(), opened(rows_of(table), A) as session:
-            session.block_mean(task, 6, kernel.Box([0], [1]))
+            session.answer(
+                kernel.BlockMean(
+                    kernel.OnBlocks(kernel.UserFunction(task), 6), kernel.Box([0], [1])
+                )
+            )
         contents.append([part.tobytes() for part, _, _ in task.seen])
     assert sum(a != b for a, b in zip(*contents, strict=True)) == 1
 
@@ -206,7 +225,11 @@ def test_a_row_replaced_changes_one_block():
     for table in (X, other):
         task = Collects()
         with opened(rows_of(table), R) as session:
-            session.block_mean(task, 6, kernel.Box([0], [1]))
+            session.answer(
+                kernel.BlockMean(
+                    kernel.OnBlocks(kernel.UserFunction(task), 6), kernel.Box([0], [1])
+                )
+            )
         contents.append([part.tobytes() for part, _, _ in task.seen])
     assert sum(a != b for a, b in zip(*contents, strict=True)) == 1
 
@@ -230,7 +253,11 @@ def test_a_block_is_a_copy_without_a_base(relation, n_blocks):
     X = np.random.default_rng(0).normal(size=(9, 2))
     before, task = X.copy(), Looks()
     with opened(rows_of(X), relation, seed=None) as session:
-        session.block_mean(task, n_blocks, kernel.Box([0], [1]))
+        session.answer(
+            kernel.BlockMean(
+                kernel.OnBlocks(kernel.UserFunction(task), n_blocks), kernel.Box([0], [1])
+            )
+        )
     np.testing.assert_array_equal(X, before)
     assert task.found.base is None
 
@@ -248,7 +275,9 @@ def test_a_table_keeps_its_columns_and_nothing_else(relation):
 
     rows = kernel.check_labelled(X, np.zeros(4), estimator="test", allow_empty=True)
     with opened(rows, relation, seed=None) as session:
-        session.block_mean(task, 2, kernel.Box([0], [1]))
+        session.answer(
+            kernel.BlockMean(kernel.OnBlocks(kernel.UserFunction(task), 2), kernel.Box([0], [1]))
+        )
     for part in found:
         assert list(part.columns) == ["a", "b"]
         assert list(part.index) == list(range(len(part)))
@@ -266,7 +295,9 @@ def test_polars_tables():
 
     rows = kernel.check_labelled(X, pl.Series([1, 2, 3, 4]), estimator="test")
     with opened(rows) as session:
-        session.block_mean(task, 2, kernel.Box([0], [1]))
+        session.answer(
+            kernel.BlockMean(kernel.OnBlocks(kernel.UserFunction(task), 2), kernel.Box([0], [1]))
+        )
     assert all(part.columns == ["a", "b"] for part in found)
     assert sorted(v for part in found for v in part["a"]) == [1, 2, 3, 4]
 
@@ -309,8 +340,18 @@ def test_a_failing_block_abstains_silently(how, n_jobs, capfd, recwarn):
     X[3] = SECRET
     view = kernel.Box([0] * 3, [4] * 3)
     with record() as tape, opened(rows_of(X)) as session:
-        session.block_votes(Fails(how), 4, 3, 3, 0.5, n_jobs=n_jobs)
-        session.block_mean(Fails(how), 4, view, 0.5, n_jobs=n_jobs)
+        session.answer(
+            kernel.BlockVotes(
+                kernel.OnBlocks(kernel.UserFunction(Fails(how)), 4, n_jobs=n_jobs), 3, 3
+            ),
+            0.5,
+        )
+        session.answer(
+            kernel.BlockMean(
+                kernel.OnBlocks(kernel.UserFunction(Fails(how)), 4, n_jobs=n_jobs), view
+            ),
+            0.5,
+        )
     votes, mean = (entry.exact for entry in tape.entries)
     np.testing.assert_array_equal(-votes, [[0, 3, 0]] * 3)  # scores are minus the votes
     # And one centre, 0.
@@ -325,7 +366,11 @@ def test_the_death_of_a_process_counts_for_its_block_only():
     X = np.zeros((8, 1))
     X[3] = SECRET
     with record() as tape, opened(rows_of(X)) as session:
-        session.block_votes(Fails("dies"), 4, 3, 3, n_jobs=2)
+        session.answer(
+            kernel.BlockVotes(
+                kernel.OnBlocks(kernel.UserFunction(Fails("dies")), 4, n_jobs=2), 3, 3
+            )
+        )
     np.testing.assert_array_equal(-tape.entries[0].exact, [[0, 3, 0]] * 3)
 
 
@@ -340,7 +385,9 @@ def test_a_task_that_cannot_be_sent_to_a_process_is_run_here():
             raise TypeError("no pickling")
 
     with record() as tape, opened(rows_of(np.zeros((8, 1)))) as session:
-        session.block_votes(Local(), 4, 3, 3, n_jobs=2)
+        session.answer(
+            kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(Local()), 4, n_jobs=2), 3, 3)
+        )
     np.testing.assert_array_equal(-tape.entries[0].exact, [[0, 4, 0]] * 3)
 
 
@@ -355,12 +402,14 @@ def test_an_interrupt_of_the_user_gets_through_and_one_of_a_row_does_not():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with opened(rows_of(np.zeros((8, 1)))) as session, pytest.raises(KeyboardInterrupt):
-            session.block_votes(pressed, 4, 3, 3)
+            session.answer(
+                kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(pressed), 4), 3, 3)
+            )
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
     with record() as tape, opened(rows_of(np.zeros((8, 1)))) as session:
-        session.block_votes(raised, 4, 3, 3)
+        session.answer(kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(raised), 4), 3, 3))
     np.testing.assert_array_equal(tape.entries[0].exact, np.zeros((3, 3)))
 
 
@@ -373,7 +422,9 @@ def test_code_that_runs_on_blocks_gets_no_release():
             return [session.row_count(0.1).value] * 3
 
         with record() as tape:
-            session.block_votes(task, 4, 3, 3, 0.5)
+            session.answer(
+                kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(task), 4), 3, 3), 0.5
+            )
         assert session.rest == Fraction(1, 2)
         assert rest == [1] * 4
     np.testing.assert_array_equal(tape.entries[0].exact, np.zeros((3, 3)))
@@ -387,7 +438,7 @@ def test_what_a_block_runs_in_parallel_is_silent_too(capfd):
         return np.ones(3)
 
     with opened(rows_of(np.zeros((8, 1)))) as session:
-        session.block_votes(task, 4, 3, 3)
+        session.answer(kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(task), 4), 3, 3))
     assert capfd.readouterr() == ("", "")
 
 
@@ -399,7 +450,11 @@ def _loud(k):
 def test_warnings_are_as_they_were_afterwards():
     before = list(warnings.filters)
     with opened(rows_of(np.zeros((8, 1)))) as session:
-        session.block_votes(First(1, 0, 1), 2, 1, 2, n_jobs=2)
+        session.answer(
+            kernel.BlockVotes(
+                kernel.OnBlocks(kernel.UserFunction(First(1, 0, 1)), 2, n_jobs=2), 1, 2
+            )
+        )
     assert list(warnings.filters) == before
 
 
@@ -421,7 +476,12 @@ def test_n_jobs_changes_nothing(relation):
             opened(rows_of(X, np.arange(50)), relation) as session,
             joblib.parallel_config(backend=backend),
         ):
-            session.block_mean(sums, 5, kernel.Box([-9] * 3, [999] * 3), n_jobs=n_jobs)
+            session.answer(
+                kernel.BlockMean(
+                    kernel.OnBlocks(kernel.UserFunction(sums), 5, n_jobs=n_jobs),
+                    kernel.Box([-9] * 3, [999] * 3),
+                )
+            )
         found.append(tape.entries[0])
     for entry in found[1:]:
         np.testing.assert_array_equal(entry.exact, found[0].exact)
@@ -432,7 +492,11 @@ def test_blocks_have_different_seeds_that_repeat_themselves():
     def seeds():
         task = Collects()
         with opened(rows_of(np.zeros((50, 2)))) as session:
-            session.block_mean(task, 20, kernel.Box([0], [1]))
+            session.answer(
+                kernel.BlockMean(
+                    kernel.OnBlocks(kernel.UserFunction(task), 20), kernel.Box([0], [1])
+                )
+            )
         return [seed for _, _, seed in task.seen]
 
     first = seeds()
@@ -445,7 +509,11 @@ def test_labels_key_the_noise_of_seeded_sessions():
     drawn = []
     for label in (0.0, 1.0):
         with record() as tape, opened(rows_of(np.zeros((9, 2)), np.full(9, label))) as session:
-            session.block_mean(First(1, 0, 1), 3, kernel.Box([0], [1]))
+            session.answer(
+                kernel.BlockMean(
+                    kernel.OnBlocks(kernel.UserFunction(First(1, 0, 1)), 3), kernel.Box([0], [1])
+                )
+            )
         drawn.append(tape.entries[0].released - tape.entries[0].exact)
     assert drawn[0] != drawn[1]
 
@@ -460,21 +528,23 @@ def test_many_blocks_give_the_majority(delta, n_classes):
         return [0, 1, n_classes - 1, -1 if seed % 3 else 1]
 
     with opened(rows_of(np.zeros((400, 1))), epsilon=20.0, delta=delta) as session:
-        winners, votes = session.block_votes(task, 400, 4, n_classes)
+        winners, votes = session.answer(
+            kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(task), 400), 4, n_classes)
+        )
     assert winners.tolist() == [0, 1, n_classes - 1, 1]
     assert (votes is None) == (n_classes == 3 and delta == 0)
     if votes is not None:
         assert votes.value.argmax(axis=1).tolist() == winners.tolist()
 
 
-@pytest.mark.parametrize("door", ["block_mean", "block_median"])
-def test_vectors_are_aggregated_in_user_units(door):
+@pytest.mark.parametrize("query", [kernel.BlockMean, kernel.BlockMedian])
+def test_vectors_are_aggregated_in_user_units(query):
     def task(X, y, seed):
         return [0.25, 7.0, 1e9]
 
     view = kernel.Box([-1, -10, 0], [1, 10, 100], per_feature=True)
     with opened(rows_of(np.zeros((2000, 1))), epsilon=10.0) as session:
-        value = getattr(session, door)(task, 2000, view).value
+        value = session.answer(query(kernel.OnBlocks(kernel.UserFunction(task), 2000), view)).value
     np.testing.assert_allclose(value, [0.25, 7.0, 100.0], atol=0.05 * 100)
     np.testing.assert_allclose(value[:2], [0.25, 7.0], atol=0.1)
 
@@ -487,7 +557,13 @@ def test_the_median_is_the_median_of_the_blocks():
         return [X[0, 0]]
 
     with opened(rows_of(X), epsilon=2000.0) as session:
-        value = session.block_median(task, 31, kernel.Box([0], [10]), n_cells=10_000).value[0]
+        value = session.answer(
+            kernel.BlockMedian(
+                kernel.OnBlocks(kernel.UserFunction(task), 31),
+                kernel.Box([0], [10]),
+                n_cells=10_000,
+            )
+        ).value[0]
     assert value == pytest.approx(np.median(X), abs=0.002)
 
 
@@ -508,7 +584,13 @@ def test_noise_of_the_median_at_two_thirds_would_show():
     found = np.zeros(n_cells)
     for seed in range(n_runs):
         with opened(rows_of(X), epsilon=epsilon, seed=seed) as session:
-            value = session.block_median(task, n_blocks, kernel.Box([0], [1]), n_cells=n_cells)
+            value = session.answer(
+                kernel.BlockMedian(
+                    kernel.OnBlocks(kernel.UserFunction(task), n_blocks),
+                    kernel.Box([0], [1]),
+                    n_cells=n_cells,
+                )
+            )
         found[min(int(value.value[0] * n_cells), n_cells - 1)] += 1
 
     def chi2(scale):
@@ -526,15 +608,24 @@ def test_no_rows_at_all_give_an_answer(relation):
     if relation == R:
         return
     with opened(rows_of(np.empty((0, 2))), relation, seed=None) as session:
-        winners, _ = session.block_votes(First(3, 0, 1), 4, 3, 2, 0.5)
-        mean = session.block_mean(sums, 4, kernel.Box([0] * 3, [1] * 3), 0.5).value
+        winners, _ = session.answer(
+            kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(First(3, 0, 1)), 4), 3, 2), 0.5
+        )
+        mean = session.answer(
+            kernel.BlockMean(
+                kernel.OnBlocks(kernel.UserFunction(sums), 4), kernel.Box([0] * 3, [1] * 3)
+            ),
+            0.5,
+        ).value
     assert set(winners.tolist()) <= {0, 1}
     assert np.isfinite(mean).all()
 
 
 def test_certificate_and_scale():
     with opened(rows_of(np.zeros((9, 1))), epsilon=2.0) as session:
-        session.block_votes(First(4, 0, 1), 3, 4, 2)
+        session.answer(
+            kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(First(4, 0, 1)), 3), 4, 2)
+        )
         (entry,) = session.certificate().releases
     assert entry.sensitivity == pytest.approx(2 * math.sqrt(4), rel=1e-3)
     assert entry.scale == pytest.approx(2 * math.sqrt(4) / 2.0, rel=1e-3)
@@ -543,14 +634,21 @@ def test_certificate_and_scale():
 @pytest.mark.parametrize("n_blocks", [0, -1, 2.0, True])
 def test_bad_numbers_of_blocks(n_blocks):
     with opened(rows_of(np.zeros((9, 1)))) as s, pytest.raises((TypeError, ValueError)):
-        s.block_votes(First(1, 0, 1), n_blocks, 1, 2)
+        s.answer(
+            kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(First(1, 0, 1)), n_blocks), 1, 2)
+        )
 
 
 def test_no_second_release_beyond_the_allowance():
     with opened(rows_of(np.zeros((9, 1)))) as session:
-        session.block_votes(First(1, 0, 1), 2, 1, 2, 0.6)
+        session.answer(
+            kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(First(1, 0, 1)), 2), 1, 2), 0.6
+        )
         with pytest.raises(PrivacyLeakError):
-            session.block_votes(First(1, 0, 1), 2, 1, 2, 0.6)
+            session.answer(
+                kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(First(1, 0, 1)), 2), 1, 2),
+                0.6,
+            )
 
 
 # --- labels -----------------------------------------------------------------------------------
@@ -634,7 +732,11 @@ def test_blocks_share_no_random_generator(n_jobs, backend):
         np.random.seed(0)
         random.seed(0)
         with record() as tape, opened(rows_of(table)) as session, joblib.parallel_config(backend):
-            session.block_votes(task, 4, 3, 3, n_jobs=n_jobs)
+            session.answer(
+                kernel.BlockVotes(
+                    kernel.OnBlocks(kernel.UserFunction(task), 4, n_jobs=n_jobs), 3, 3
+                )
+            )
         return tape.entries[0].exact, draw()
 
     table = np.zeros((40, 1))

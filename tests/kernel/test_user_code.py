@@ -155,7 +155,9 @@ def test_a_block_may_use_skdp_while_another_thread_waits_for_it():
             record() as tape,
             kernel.open_session(rows, estimator="T", epsilon=1.0) as session,
         ):
-            session.block_votes(task, 4, 3, 3, n_jobs=2)
+            session.answer(
+                kernel.BlockVotes(kernel.OnBlocks(kernel.UserFunction(task), 4, n_jobs=2), 3, 3)
+            )
         found.append(tape.entries[0].exact)
 
     thread = threading.Thread(target=run, daemon=True)
