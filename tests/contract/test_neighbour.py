@@ -7,7 +7,6 @@ fail); and kernels broken on purpose, which the check must find.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 from pathlib import Path
