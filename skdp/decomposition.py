@@ -35,6 +35,8 @@ _PRIVATE = "private"
 # goes to the second moment.
 _COUNT_SHARE = 0.02  # a private number of rows: ten times sharper than the Gram's own entry
 _RADIUS_SHARES = (0.005, 0.05)  # least and most for a private radius
+_SEEN_SHARE = 0.25  # the most, where rows are so few that they would not be seen at all
+_SEEN = 7.5 * math.sqrt(8)  # rows in two octaves are seen above so many times a count's noise
 _MEAN_SHARES = (0.03, 0.25)  # least and most for a private centre
 _MEAN_ERROR = 0.1  # aim: an error of the centre of a tenth of the radius
 _MEAN_USELESS = 0.5  # above half the radius a private centre is no better than the origin
@@ -127,7 +129,15 @@ class _Plan:
         """
         clear = _CLEAR_OF_NOISE * self._count_noise
         low, high = _RADIUS_SHARES
-        return min(max((clear / self.tail) ** (1 if self.pure else 2), low), high)
+        power = 1 if self.pure else 2
+        share = min(max((clear / self.tail) ** power, low), high)
+        return min(max((_SEEN * self._count_noise / self.n) ** power, share), _SEEN_SHARE)
+
+    @property
+    def sees_rows(self) -> bool:
+        """Whether the share of a private radius shows where most rows are."""
+        share = self.radius_share if self.pure else math.sqrt(self.radius_share)
+        return _SEEN * self._count_noise / share <= self.n
 
     @property
     def tail(self) -> float:
@@ -369,13 +379,16 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         Standard error by noise of a coordinate of ``mean_``.
     noise_level_ : float
         Largest eigenvalue that noise alone would show in the covariance, in squared units of X.
+        NaN where the radius could not be learned.
     n_resolved_ : int
         Number of components whose noisy eigenvalue exceeds ``noise_level_``, at most
         ``n_components_``; the others are about as good as random directions.
     noise_variance_ : float
         Average variance in the directions that were left out; zero if none was.
     norm_bound_ : float
-        Radius of the ball in use.
+        Radius of the ball in use. Where noise hides all rows it cannot be learned: it is the square
+        root of the number of features then, as for standardised rows, ``noise_level_`` is NaN and
+        ``n_resolved_`` 0. State `norm_bound`, or take more epsilon.
     center_ : ndarray of shape (n_features,)
         Centre of the ball, stated or learned.
     noise_ : {"gaussian", "wishart", "laplace"}
@@ -518,7 +531,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
                 n = max(1.0, float(session.row_count(_COUNT_SHARE).value))
                 replace = session.adjacency == "replace_one"
                 plan = _Plan(session.level(1.0), session.pure, replace, d, n, self.noise)
-                center, radius = _ball(session, plan, stated_center, stated_bound)
+                center, radius, known = _ball(session, plan, stated_center, stated_bound)
                 level = session.level(session.rest)
                 noise = _choose_noise(self.noise, level, session.pure, replace, d + 1)
                 gram = session.answer(
@@ -536,6 +549,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
             self.mean_ = center + shift
             self.mean_std_error_ = float(shift_std)
             self._keep(spectrum, k, n)
+            if not known:
+                self.noise_level_, self.n_resolved_ = math.nan, 0
         return self
 
     def _keep(self, spectrum: _Spectrum, k: int, n: float) -> None:
@@ -676,6 +691,12 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         if _check_center(self.center, d) is None and plan.mean_share:
             share -= plan.mean_share + plan.radius_share
         stated = _check_norm_bound(self.norm_bound) is not None
+        if not (stated or plan.sees_rows):
+            raise ValueError(
+                f"norm_bound must be stated for n_samples = {n} at epsilon = {self.epsilon:g}: "
+                "noise would hide where so few rows are, and the error is in units of what is "
+                "learned"
+            )
         share -= plan.tighten_share if stated else plan.radius_share
         level = full * (share if pure else math.sqrt(share))
         noise = _choose_noise(self.noise, level, pure, replace, d + 1)
@@ -685,23 +706,27 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
 
 def _ball(
     session: kernel.Session, plan: _Plan, center: Floats | None, bound: float | None
-) -> tuple[Floats, float]:
-    """Return centre and radius of the rows' ball, stated or learned from releases.
+) -> tuple[Floats, float, bool]:
+    """Return centre and radius of the rows' ball, stated or learned, and whether it is known.
 
-    Every decision is made on public values and on releases that the session has paid for.
+    Every decision is made on public values and on releases that the session has paid for. Where
+    noise hides all rows, the radius is that of standardised ones.
     """
     first = np.zeros(plan.dims) if center is None else center
+    known = True
     if bound is None:
         outer = session.answer(kernel.NormBound(first), plan.radius_share)
+        known = math.isfinite(outer)
+        outer = outer if known else math.sqrt(plan.dims)
     else:
         outer = _tightened(session, plan, first, bound)
     if center is not None or not plan.mean_share:
-        return first, plan.radius(outer)
+        return first, plan.radius(outer), known
     view = session.ball(first, outer)
     mean, std = _center(session.answer(kernel.Mean(view), plan.probe_share or plan.mean_share))
     if plan.probe_share:
         if not _is_clear(mean, std, session.pure):
-            return first, plan.radius(outer)
+            return first, plan.radius(outer), known
         again, again_std = _center(
             session.answer(kernel.Mean(view), plan.mean_share - plan.probe_share)
         )
@@ -710,8 +735,9 @@ def _ball(
     mean = _shrink_to_zero(mean, std)
     # Rows about a mean close to the origin are hardly shorter than about the origin.
     if np.linalg.norm(mean) > outer / 2:
-        outer = min(outer, session.answer(kernel.NormBound(mean), plan.radius_share))
-    return mean, plan.radius(outer)
+        nearer = session.answer(kernel.NormBound(mean), plan.radius_share)
+        outer = min(outer, nearer) if math.isfinite(nearer) else outer
+    return mean, plan.radius(outer), known
 
 
 def _center(release: kernel.Release) -> tuple[Floats, float]:

@@ -18,7 +18,7 @@ import pytest
 from skdp import DPStandardScaler, PrivacyBudget
 from skdp import statistics as dp
 from skdp._scalers import moment_errors, root_error
-from skdp.kernel import protect, session
+from skdp.kernel import protect, sums
 from skdp.kernel.tape import record, replay
 from skdp.statistics import _moments
 
@@ -124,8 +124,8 @@ def test_rounding_is_a_tenth_of_a_stated_error(name, column):
 @pytest.mark.parametrize("name", ["mean", "scaler", "covariance"])
 def test_truncation_is_found(monkeypatch, name):
     """The same with steps of 2**-17 of the half width, cut off towards zero."""
-    monkeypatch.setattr(session, "SUM_BITS", 17)
-    monkeypatch.setattr(session, "NORM_BITS", 17)
+    monkeypatch.setattr(sums, "SUM_BITS", 17)
+    monkeypatch.setattr(sums, "NORM_BITS", 17)
     monkeypatch.setattr("skdp.kernel.queries.SUM_BITS", 17)
     correct = protect.ScaledBox.__init__
     monkeypatch.setattr(

@@ -298,18 +298,36 @@ class LearnedBox:
 # --- norms --------------------------------------------------------------------------------------
 
 _ALARM = 1e-4
+_CLEAR_WINDOW = 5.5
 
 
 def norm_from_octaves(counts: NDArray, std: float, first_code: int) -> float:
-    """Return the upper edge of the outermost quarter-octave clear of the noise, or of the fullest.
+    """Return the upper edge of the outermost quarter-octave that is clear of the noise.
 
-    Single bins only: rows that are clipped cost less than the noise of a bound that covers the
-    tail (captured variance of digits at epsilon = 1: .92 against .87).
+    Single bins where there is one: rows that are clipped cost less than the noise of a bound that
+    covers the tail (captured variance of digits at epsilon = 1: .92 against .87). Else that of the
+    window of up to four octaves that stands out most. NaN where none does: noise hides all rows.
     """
     noisy = counts.astype(np.float64)
     # One bin of Laplace noise passes t with probability exp(-sqrt(2) t / std) / 2, of Gaussian
     # noise with less: noise is taken for rows in 0.01% of fits.
     level = std / math.sqrt(2.0) * math.log(noisy.size / _ALARM)
     clear = np.flatnonzero(noisy > level)
-    last = int(clear[-1]) if clear.size else int(np.argmax(noisy))
-    return float(2.0 ** ((first_code + last) / 4))
+    last = int(clear[-1]) if clear.size else _end_of_window(noisy, std)
+    return math.nan if last < 0 else float(2.0 ** ((first_code + last) / 4))
+
+
+def _end_of_window(noisy: Floats, std: float) -> int:
+    """Return the last bin of the window whose count is most above its noise; -1 if none is clear.
+
+    Sums of 2 to 16 bins: in one table of 1,200 windows noise passes 5.5 standard deviations in
+    fewer than 1% of fits (of two bins of Laplace noise, the longest tail).
+    """
+    total = np.concatenate([[0.0], np.cumsum(noisy)])
+    best, last = _CLEAR_WINDOW, -1
+    for width in (2, 4, 8, 16):
+        above = (total[width:] - total[:-width]) / (max(std, 1e-300) * math.sqrt(width))
+        first = int(np.argmax(above))
+        if above[first] > best:
+            best, last = float(above[first]), first + width - 1
+    return last

@@ -399,7 +399,9 @@ class LabelSums(Query):
 @reviewed
 @dataclass(frozen=True, eq=False)
 class NormBound(Query):
-    """A bound on ||x - center|| that most rows keep, from a histogram of their norms; positive.
+    """A bound on ||x - center|| that most rows keep, from a histogram of their norms.
+
+    Positive; NaN where noise hides all rows.
 
     Guarantee: a row is in one power-of-2**(1/4) bin. L1 1, L2 1 (A), 2 and sqrt(2) (R).
     """
