@@ -42,6 +42,7 @@ __all__ = [
     "check_privacy",
     "check_step",
     "columns_of_bounds",
+    "labels_of_bounds",
     "names_of",
 ]
 
@@ -151,6 +152,37 @@ def _by_name(
     return [bounds[name][0] for name in names], [bounds[name][1] for name in names]
 
 
+def _labels(side: Any) -> list[Any] | None:
+    """Return the index of one bound that is a Series, unless it only counts positions."""
+    if not (hasattr(side, "iloc") and hasattr(side, "index")) or np.ndim(side) != 1:
+        return None
+    labels = list(side.index)
+    return None if labels == list(range(len(labels))) else labels
+
+
+def _aligned(side: Any, name: str, n_features: int, names: Sequence[Any] | None) -> Any:
+    """Return one bound in the order of the columns, which its index may name in any other."""
+    labels = _labels(side)
+    if labels is None:
+        return side
+    columns = list(range(n_features) if names is None else names)
+    if len(labels) != len(columns) or set(labels) != set(columns):
+        raise ValueError(
+            f"bounds: the index of {name} must hold each column once, got {labels} for "
+            f"{columns}. For bounds by position pass {name}.to_numpy()"
+        )
+    return np.asarray(side)[[labels.index(column) for column in columns]]
+
+
+def labels_of_bounds(bounds: Any) -> list[Any] | None:
+    """Return the names of columns that bounds state, in their own order, or None."""
+    if isinstance(bounds, Mapping):
+        return list(bounds)
+    if not isinstance(bounds, tuple):
+        return None
+    return next((labels for side in bounds if (labels := _labels(side)) is not None), None)
+
+
 def check_bounds(
     bounds: Any, n_features: int, names: Sequence[Any] | None = None
 ) -> tuple[NDArray, NDArray] | None:
@@ -159,7 +191,8 @@ def check_bounds(
     Parameters
     ----------
     names : sequence, default=None
-        Of the columns, as far as they have any; for bounds by column name.
+        Of the columns, as far as they have any; for bounds by column name, which a mapping has
+        and a pair of Series with an index of its own.
 
     Raises
     ------
@@ -179,6 +212,11 @@ def check_bounds(
         )
     try:
         low, high = bounds
+    except (TypeError, ValueError):
+        raise TypeError(_BOUNDS) from None
+    low = _aligned(low, "low", n_features, names)
+    high = _aligned(high, "high", n_features, names)
+    try:
         sides = [np.asarray(low), np.asarray(high)]
         if any(side.dtype.kind not in "biufO" for side in sides):  # text, dates, complex
             raise TypeError
@@ -265,6 +303,18 @@ class PrivateMixin(AmbientBudgetMixin):
     def _check_privacy_parameters(self) -> None:
         check_privacy(type(self).__name__, self.epsilon, self.delta, self.budget)
 
+    def _check_without_rows(self) -> None:
+        """Raise what every fit raises for these parameters, as far as that needs no rows.
+
+        For `skdp.check_pipeline`; estimators add the checks that they have.
+        """
+        self._check_privacy_parameters()
+
+    def _check_bounds_without_rows(self) -> Any:
+        """Return bounds by themselves, as `check_bounds` does, for as many columns as they have."""
+        bounds = self.bounds  # type: ignore[attr-defined]
+        return check_bounds(bounds, columns_of_bounds(bounds) or 1, labels_of_bounds(bounds))
+
     @property
     def _adjacency(self) -> str:
         budget = ambient_budget() if self.budget is None else self.budget
@@ -340,10 +390,9 @@ class PrivateMixin(AmbientBudgetMixin):
 
     def _names(self) -> Sequence[Any] | None:
         """Return the names of the columns; before a fit those of bounds, in their own order."""
-        if not hasattr(self, "n_features_in_") and isinstance(
-            bounds := getattr(self, "bounds", None), Mapping
-        ):
-            return list(bounds)
+        labels = labels_of_bounds(getattr(self, "bounds", None))
+        if not hasattr(self, "n_features_in_") and labels is not None:
+            return labels
         return getattr(self, "feature_names_in_", None)
 
     def _sizes(
@@ -378,12 +427,13 @@ class PrivateMixin(AmbientBudgetMixin):
         For `expected_error`, whose rehearsals fit arrays. Itself where bounds have no names.
         """
         bounds = getattr(self, "bounds", None)
-        if not isinstance(bounds, Mapping):
+        labels = labels_of_bounds(bounds)
+        if labels is None:
             return self
         names = names_of(like)
         if names is None:
             names = self._names()
-        width = len(bounds) if names is None else len(names)
+        width = len(labels) if names is None else len(names)
         twin = copy.copy(self)
         twin.bounds = check_bounds(bounds, width, names)  # type: ignore[attr-defined]
         return twin

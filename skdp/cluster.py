@@ -249,6 +249,10 @@ class DPKMeans(
             raise ValueError(f"algorithm must be 'tree' or 'lloyd', got {self.algorithm!r}")
         return n_clusters, max_iter
 
+    def _check_without_rows(self) -> None:
+        self._check_parameters()
+        self._check_bounds_without_rows()
+
     def fit_predict(self, X: ArrayLike, y: Any = None) -> NDArray[np.int64]:
         """Fit, then assign the rows of X to the private centres.
 

@@ -504,6 +504,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
             )
         _check_norm_bound(self.norm_bound)
 
+    def _check_without_rows(self) -> None:
+        self._check_parameters()
+
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Charge the budget and fit the components.
 

@@ -184,6 +184,11 @@ class DPStandardScaler(Scaler):
         with_mean = check_flag(self.with_mean, "with_mean")
         return not (check_flag(self.with_std, "with_std") or with_mean)
 
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        self._is_free()
+        self._check_bounds_without_rows()
+
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Charge the budget and release means and variances.
 
@@ -520,6 +525,13 @@ class DPMinMaxScaler(Scaler):
 
     def _is_free(self) -> bool:
         return not isinstance(self.bounds, str)
+
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        _check_range(self.feature_range)
+        check_flag(self.clip, "clip")
+        _check_q(self.q)
+        self._check_bounds_without_rows()
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Take the stated bounds, or charge the budget and release quantiles.

@@ -206,3 +206,36 @@ def test_messages_name_the_key_the_column_and_the_way_out():
         check_bounds({"age": ("18", 90), "income": (0, 1)}, 2, ["age", "income"])
     with pytest.raises(TypeError, match=r"set_output\(transform='pandas'\) keeps them"):
         DPStandardScaler(bounds=NAMED).fit(FRAME.to_numpy())
+
+
+def test_series_are_taken_by_their_index():
+    meta = pd.DataFrame({"low": [0.0, 18.0], "high": [2e5, 90.0]}, index=["income", "age"])
+    bounds = (meta.low, meta.high)
+    for estimator in (DPStandardScaler(bounds=bounds), DPMinMaxScaler(bounds=bounds)):
+        low, high = estimator.fit(FRAME).bounds_
+        assert (low.tolist(), high.tolist()) == ([18, 0], [90, 2e5])
+    answer = statistics.mean(FRAME, bounds=(0, meta.high), epsilon=1e6)
+    np.testing.assert_allclose(answer.value, FRAME.mean().to_numpy(), rtol=1e-3)
+    assert DPStandardScaler(bounds=bounds).expected_error(200) == DPStandardScaler(
+        bounds=TURNED
+    ).expected_error(200)
+    errors = [
+        statistics.expected_error("mean", 20_000, bounds=b, like=FRAME) for b in (bounds, TURNED)
+    ]
+    np.testing.assert_allclose(*errors, rtol=0.3)
+    # An index that only counts is one of positions, and so is an array.
+    for plain in (meta.reset_index(drop=True), meta):
+        pair = (plain.low, plain.high) if plain is not meta else (meta.low.array, meta.high.array)
+        assert DPStandardScaler(bounds=pair).fit(FRAME).bounds_[1].tolist() == [2e5, 90]
+    low, _ = check_bounds((pd.Series([1.0, 2.0], index=[1, 0]), 9), 2)
+    assert low.tolist() == [2, 1]
+
+
+def test_series_with_another_index_are_refused_before_any_charge():
+    budget = PrivacyBudget(1.0)
+    for index in (["age", "height"], ["age", "age"], [7, 8]):
+        high = pd.Series([90, 2e5], index=index)
+        for X in (FRAME, FRAME.to_numpy()):
+            with pytest.raises(ValueError, match=r"index of high.*high\.to_numpy\(\)"):
+                DPStandardScaler(bounds=(0, high), budget=budget).fit(X)
+    assert budget.charges == []

@@ -262,6 +262,10 @@ class DPuLSIF(DensityRatio, BaseEstimator):
 
     # --- checks, before anything is charged -----------------------------------------------------
 
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        self._check_parameters()
+
     def _check_parameters(self) -> None:
         """Raise for a bad parameter that can be judged without the data."""
         check_integer(self.n_centers, "n_centers", low=1, high=_MAX_CENTERS)

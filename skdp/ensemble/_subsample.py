@@ -308,6 +308,9 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
 
     # --- checks, before anything is charged -----------------------------------------------------
 
+    def _check_without_rows(self) -> None:
+        self._check_parameters()
+
     def _check_parameters(self) -> str:
         """Check what can be judged without rows, and return the way of aggregating.
 

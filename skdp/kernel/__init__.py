@@ -87,7 +87,7 @@ from skdp.kernel.query import (
     UserFunction,
     register_query,
 )
-from skdp.kernel.release import Release, released
+from skdp.kernel.release import Release, check_allowance, released
 from skdp.kernel.rows import (
     Rows,
     check_marks,
@@ -236,6 +236,7 @@ __all__ = [
     "as_table",
     "cauchy_kappa",
     "cells_noise",
+    "check_allowance",
     "check_coded",
     "check_graph",
     "check_labelled",

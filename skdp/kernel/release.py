@@ -50,7 +50,7 @@ from skdp.kernel.protect import Floats
 from skdp.kernel.rows import Rows
 from skdp.kernel.tape import Entry, Opened, current_tape
 
-__all__ = ["Meter", "Release", "asked", "released"]
+__all__ = ["Meter", "Release", "asked", "check_allowance", "released"]
 
 Share = float | Fraction | None
 
@@ -94,6 +94,19 @@ def released(value: NDArray | float, std: Any) -> Release:
 
 # The query that is being answered: its type by full name, and whether skdp has it.
 _ASKED: ContextVar[tuple[str, bool]] = ContextVar("skdp_query", default=("", True))
+
+
+def check_allowance(epsilon: float, delta: float) -> float | None:
+    """Return the Gaussian level mu, None if pure; refuse an allowance that no noise can have."""
+    if epsilon > LARGEST_EPSILON:
+        raise ValueError(f"epsilon must be at most {LARGEST_EPSILON:g}, got {epsilon!r}")
+    mu = calibration.gdp_mu(epsilon, delta) if delta > 0 else None
+    if (epsilon if mu is None else mu) < SMALLEST_LEVEL:
+        raise ValueError(
+            f"epsilon must be at least {SMALLEST_LEVEL:g}, and delta not so small that the "
+            f"Gaussian level mu falls below it; got epsilon={epsilon!r}, delta={delta!r}"
+        )
+    return mu
 
 
 @contextlib.contextmanager
@@ -154,15 +167,7 @@ class Meter:
         self.delta_apart = check_delta(delta_apart, "delta_apart")
         self.delta = round_up(as_charged(noise_delta) + as_charged(self.delta_apart))
         self.adjacency = "replace_one" if budget is None else budget.adjacency
-        if self.epsilon > LARGEST_EPSILON:
-            raise ValueError(f"epsilon must be at most {LARGEST_EPSILON:g}, got {self.epsilon!r}")
-        self.mu = calibration.gdp_mu(self.epsilon, noise_delta) if noise_delta > 0 else None
-        if (self.epsilon if self.mu is None else self.mu) < SMALLEST_LEVEL:
-            raise ValueError(
-                f"epsilon must be at least {SMALLEST_LEVEL:g}, and delta not so small that the "
-                f"Gaussian level mu falls below it; got epsilon={self.epsilon!r}, "
-                f"delta={noise_delta!r}"
-            )
+        self.mu = check_allowance(self.epsilon, noise_delta)
         self._published = False
         self._epsilon_exact = exact_fraction(self.epsilon)
         self._spent = Fraction(0)

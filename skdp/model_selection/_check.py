@@ -22,12 +22,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
+from skdp import kernel
 from skdp._config import noise_is_seeded
+from skdp.base import PrivateMixin
 from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.ambient import ambient_budget
+from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.model_selection._candidates import candidates_of
-from skdp.model_selection._pricing import Pricer
+from skdp.model_selection._pricing import Pricer, ledger_of
 from skdp.model_selection._searches import (
     has_price,
     is_search,
@@ -174,10 +176,10 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
     - scorers that read private folds;
     - resampling (SMOTE, bootstrap), by which one row counts several times;
     - steps without the budget beside steps with it, with different budgets, or without any, where
-      they release something; and prices beyond the budget, of one step, of all together or of a
-      whole search;
-    - parameters that no fit accepts (a wrong ``epsilon``), by step, and parameters that mean
-      something else than in scikit-learn;
+      they release something; and prices beyond what the budget has left, of one step, of all
+      together or of a whole search;
+    - parameters that no fit accepts, as far as the step can tell without rows, by step, and
+      parameters that mean something else than in scikit-learn;
     - seeds, memory caches, and meta-estimators whose fits no price can know.
 
     Parameters
@@ -196,6 +198,11 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
     what happens outside of the estimator (how rows were chosen, filtered and sorted before, what is
     done with scores and predictions afterwards), inside functions, and in classes that behave
     otherwise than their parameters say, is not seen.
+
+    Parameters that only the rows can make wrong are not seen either: more components than columns,
+    bounds of other columns than X has. Of density ratios, density estimators and
+    `skdp.synthetic` only some parameters are looked at; of estimators that others write, what
+    their `privacy_cost` refuses.
 
     Examples
     --------
@@ -249,10 +256,26 @@ def _releases(part: Any) -> bool:
 
 
 def _grants(budget: PrivacyBudget, cost: Cost) -> bool:
-    """Say whether a ledger of this size, with nothing charged, grants this price."""
-    terms = (budget.epsilon, budget.delta, budget.delta_apart)
-    accountant = ACCOUNTANTS[budget.accountant](*terms)
-    return accountant.price(cost).fits(accountant.cap)
+    """Say whether the ledger grants this price now, beside what is charged and set aside."""
+    try:
+        budget.check(cost)
+    except BudgetExceededError:
+        return False
+    return True
+
+
+def _refusal(part: Any) -> str:
+    """Return what every fit says about these parameters; empty where it takes them."""
+    try:
+        cost = part.privacy_cost()
+        if isinstance(part, PrivateMixin):
+            part._check_without_rows()
+        if cost is not None:
+            noise_delta = 0.0 if cost.mu is None else cost.delta - cost.delta_apart
+            kernel.check_allowance(cost.epsilon, noise_delta)
+    except (TypeError, ValueError) as error:
+        return str(error).rstrip(".")
+    return ""
 
 
 def _below(path: str, name: str) -> str:
@@ -409,10 +432,6 @@ class _Walk:
     def private(self, estimator: Any, where: str) -> None:
         """Look at the parameters of a private step, or of a private scorer."""
         self.parts.append((where, estimator))
-        try:
-            estimator.privacy_cost()
-        except (TypeError, ValueError) as error:
-            self.add(HIGH, where, str(error).rstrip("."), "a value that it may take")
         if getattr(estimator, "random_state", None) is not None:
             if noise_is_seeded():
                 self.add(
@@ -428,10 +447,12 @@ class _Walk:
                     "random_state seeds post-processing only: its noise is fresh in every fit",
                     "nothing; config_context(noise='seeded') is for tests and teaching",
                 )
-        for look in _MEANINGS.get(type(estimator).__name__, ()):
-            found = look(estimator)
-            if found is not None:
-                self.add(found[0], where, *found[1:])
+        meanings = [look(estimator) for look in _MEANINGS.get(type(estimator).__name__, ())]
+        found = [one for one in meanings if one is not None]
+        for severity, what, way_out in found:
+            self.add(severity, where, what, way_out)
+        if all(severity != HIGH for severity, *_ in found) and (refusal := _refusal(estimator)):
+            self.add(HIGH, where, refusal, "a value that it may take")
 
     def compare_budgets(self) -> None:
         """Look for steps that charge another ledger than the others, or none."""
@@ -442,7 +463,7 @@ class _Walk:
             if hasattr(part, "budget") and _releases(part)
         ]
         for _, budget in charging:
-            if budget is not None and all(budget is not one for one in stated):
+            if budget is not None and ledger_of(budget) not in map(ledger_of, stated):
                 stated.append(budget)
         for where, budget in charging:
             if budget is not None:
@@ -457,7 +478,12 @@ class _Walk:
             else:
                 self.add(LOW, where, "has no budget: no ledger counts its fits", "budget=")
         for budget in stated:
-            self.compare_prices(budget)
+            try:
+                self.compare_prices(budget)
+            except (LedgerError, SealedBudgetError):
+                what = "the ledger of its budget cannot be read from here: fit is refused"
+                mine = [w for w, one in charging if one is budget]
+                self.add(HIGH, ", ".join(mine), what, "a budget whose ledger is there")
         if len(stated) > 1:
             relations = {one.adjacency for one in stated}
             where = ", ".join(
@@ -475,19 +501,24 @@ class _Walk:
                 )
 
     def compare_prices(self, budget: PrivacyBudget) -> None:
-        """Look for prices that no ledger of this size can grant, one by one or in sum."""
-        mine = [(w, p, _price_of(p)) for w, p in self.parts if _budget_of(p) is budget]
+        """Look for prices that the ledger cannot grant any more, one by one or in sum."""
+        left = budget.remaining
+        mine = [
+            (where, part, _price_of(part))
+            for where, part in self.parts
+            if (own := _budget_of(part)) is not None and ledger_of(own) == ledger_of(budget)
+        ]
         priced = [(where, part, cost) for where, part, cost in mine if cost is not None]
-        whole = f"epsilon={budget.epsilon:g}, delta={budget.delta:g}"
+        room = f"remaining: epsilon={left.epsilon:g}, delta={left.delta:g}"
         refused = [(where, cost) for where, _, cost in priced if not _grants(budget, cost)]
         for where, cost in refused:
-            by_delta = budget.accountant == "basic" and cost.delta > budget.delta
+            by_delta = budget.accountant == "basic" and cost.delta > left.delta
             short = f"delta={cost.delta:g}" if by_delta else f"epsilon={cost.epsilon:g}"
-            way = "a smaller delta" if budget.delta > 0 else "delta=0 here"
+            way = "a smaller delta" if left.delta > 0 else "delta=0 here"
             self.add(
                 HIGH,
                 where,
-                f"its {short} is more than the budget has ({whole}): fit is refused",
+                f"its {short} is more than the budget has left ({room}): fit is refused",
                 f"{way if by_delta else 'a smaller epsilon'}, or a larger budget",
             )
         # Searches have a price of their own: they fit each candidate many times.
@@ -508,8 +539,8 @@ class _Walk:
                 ", ".join(dict.fromkeys(where for where, _ in steps)),
                 f"{'their prices' if several else 'the price of all its fits and scores'} "
                 f"(epsilon={total.epsilon:g}, delta={total.delta:g}) "
-                f"{'are together' if several else 'is'} more than the budget has ({whole}): a fit "
-                "is refused after others are charged",
+                f"{'are together' if several else 'is'} more than the budget has left ({room}): a "
+                "fit is refused after others are charged",
                 "budget.split(...), which gives each step its epsilon, or a larger budget"
                 if several
                 else "a smaller epsilon, fewer candidates or folds, or a larger budget",

@@ -105,6 +105,11 @@ def _budget_of(part: Any) -> Any:
     return ambient_budget() if budget is None else budget
 
 
+def ledger_of(budget: Any) -> Any:
+    """Return what tells ledgers apart: several budgets may have opened the same one."""
+    return budget._ledger.id if isinstance(budget, PrivacyBudget) else budget
+
+
 def _adjacency(part: Any) -> str:
     """Return the neighbouring relation that a part's charges are made under."""
     return getattr(_budget_of(part), "adjacency", "replace_one")
@@ -155,7 +160,7 @@ class Pricer:
 
     def mine(self, part: Any) -> bool:
         """Say whether the charges of this part are asked for."""
-        return self.budget is None or _budget_of(part) is self.budget
+        return self.budget is None or ledger_of(_budget_of(part)) == ledger_of(self.budget)
 
     def charges(self, scorer: Any) -> bool:
         """Say whether a scorer charges what is asked for."""

@@ -103,6 +103,10 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         half = np.where(high - low < 1 / _FAR, np.maximum(0.5, np.abs(low) / 8), 0.0)
         return low - half, high + half
 
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        self._check_bounds_without_rows()
+
     @staticmethod
     def _bounds_in(session: kernel.Session, stated: Pair | None) -> Pair:
         """Return the stated bounds, or learn them privately."""

@@ -94,6 +94,13 @@ class QuantileFit(Scaler):
     def _check_mechanism(self) -> str:
         return "exponential"
 
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        self._levels()
+        self._check_mechanism()
+        stated = self._check_bounds_without_rows()
+        _check_multiples(_check_step(self.step, self.prior), stated)
+
     def _opened(self, rows: kernel.Rows) -> kernel.Session:
         """Charge the budget and open the session."""
         return self._session(rows)

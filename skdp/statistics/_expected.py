@@ -8,13 +8,13 @@ answer: so the prediction follows the same plan as the call.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.base import check_bounds, check_integer, names_of
+from skdp.base import check_bounds, check_integer, labels_of_bounds, names_of
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.statistics import _histograms, _moments, _sums
@@ -122,8 +122,9 @@ def expected_error(
     budget = options.pop("budget") or ambient_budget()
     relation = "replace_one" if budget is None else budget.adjacency
     options["random_state"] = None
-    if isinstance(named := options.get("bounds"), Mapping):  # rehearsals see arrays
-        names = list(named) if like is None else names_of(like)
+    named = options.get("bounds")
+    if (labels := labels_of_bounds(named)) is not None:  # rehearsals see arrays
+        names = labels if like is None else names_of(like)
         width = 1 if names is None else len(names)
         options["bounds"] = check_bounds(named, width, names)
         n_features = width if n_features is None else n_features

@@ -283,6 +283,11 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         most = kernel.largest_threshold_size(n_points)
         return grid, n_points, check_integer(self.size, "size", low=1, high=most)
 
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        self._check_grid_and_size()
+        self._check_bounds_without_rows()
+
     def _learns_bounds(self) -> bool:
         return self.grid is None and isinstance(self.bounds, str)
 

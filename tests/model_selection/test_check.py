@@ -57,7 +57,12 @@ from skdp import (
     PrivacyBudget,
     check_pipeline,
 )
+from skdp.budget import Cost
+from skdp.density_ratio import DPuLSIF
 from skdp.model_selection import PerRecordKFold, private_scorer, search_cost
+from skdp.neighbors import DPHistogramDensity
+from skdp.quantile import DPQuantile
+from skdp.synthetic import DPEmpiricalCDF
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 BUDGET = PrivacyBudget(99.0)
@@ -128,7 +133,7 @@ FINE = {
         budget=BUDGET,
     ),
     "a target": TransformedTargetRegressor(
-        DPSubsampleAggregate(LinearRegression(), public=X, budget=BUDGET),
+        DPSubsampleAggregate(LinearRegression(), public=X, bounds=(0, 1), budget=BUDGET),
         func=np.log1p,
         inverse_func=np.expm1,
         check_inverse=False,
@@ -187,7 +192,7 @@ def test_nothing_is_found_where_all_is_well(name):
         (FeatureUnion([("a", scaler()), ("b", PCA())]), "b (PCA)", "DPPCA"),
         (
             TransformedTargetRegressor(
-                DPSubsampleAggregate(LinearRegression(), public=X, budget=BUDGET),
+                DPSubsampleAggregate(LinearRegression(), public=X, bounds=(0, 1), budget=BUDGET),
                 transformer=StandardScaler(),
             ),
             "transformer (StandardScaler)",
@@ -306,7 +311,7 @@ def test_resampling():
 
 def test_memory_classes_and_checks_of_inverses():
     target = TransformedTargetRegressor(
-        DPSubsampleAggregate(LinearRegression(), public=X, budget=BUDGET),
+        DPSubsampleAggregate(LinearRegression(), public=X, bounds=(0, 1), budget=BUDGET),
         func=np.exp,
         inverse_func=np.log,
     )
@@ -579,3 +584,81 @@ def test_a_price_that_depends_on_the_number_of_rows_is_said_to_be_unknown():
     ((where, what),) = found(search, "low")
     assert "price is not known: n_samples must be given" in what
     assert list(search_cost(search, 5).findings) == []
+
+
+def test_prices_are_compared_with_what_is_left():
+    budget = PrivacyBudget(2.0)
+    pipe = make_pipeline(scaler(budget, epsilon=0.4), kmeans(budget, epsilon=0.6))
+    assert found(pipe) == []
+    budget.charge(Cost(1.4), estimator="before")
+    ((where, what),) = found(pipe, "high")
+    assert where == "dpstandardscaler (DPStandardScaler), dpkmeans (DPKMeans)"
+    assert "more than the budget has left (remaining: epsilon=0.6, delta=0)" in what
+    ((where, what),) = found(pipe.set_params(dpkmeans__epsilon=0.65), "high")
+    assert where == "dpkmeans (DPKMeans)"
+    assert "epsilon=0.65 is more than the budget has left" in what
+    assert found(pipe.set_params(dpkmeans__epsilon=0.1)) == []
+    with budget.reserve(Cost(0.6)):  # what is set aside here is for these steps
+        assert found(pipe) == []
+    assert len(budget.charges) == 1
+
+
+def test_a_ledger_that_was_opened_twice_is_one(tmp_path):
+    one, two = (PrivacyBudget(1.0, ledger=tmp_path / "x.budget") for _ in range(2))
+    assert one is not two
+    assert found(make_pipeline(scaler(one, epsilon=0.5), kmeans(two, epsilon=0.5))) == []
+    ((_, what),) = found(make_pipeline(scaler(one, epsilon=0.6), kmeans(two, epsilon=0.6)))
+    assert "are together more" in what
+    search = GridSearchCV(kmeans(two, epsilon=0.1), {}, scoring=scorer(two), cv=KFold(2))
+    assert search_cost(search, budget=one) == search_cost(search)
+
+
+def test_a_ledger_that_is_gone(tmp_path):
+    path = tmp_path / "x.budget"
+    pipe = make_pipeline(scaler(), kmeans(PrivacyBudget(1.0, ledger=path)))
+    path.unlink()
+    ((where, what),) = found(pipe, "high")
+    assert where == "dpkmeans (DPKMeans)"
+    assert "cannot be read" in what
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        (DPKMeans(n_clusters=0), "n_clusters"),
+        (DPKMeans(n_clusters=2.5), "n_clusters"),
+        (DPKMeans(algorithm="elkan"), "algorithm"),
+        (DPKMeans(max_iter=-1), "max_iter"),
+        (DPKMeans(epsilon=1e-30), "epsilon"),
+        (DPKMeans(epsilon=1e16), "epsilon"),
+        (DPKMeans(bounds=(1, 0)), "bounds"),
+        (DPKMeans(bounds="auto"), "bounds"),
+        (DPKMeans(bounds=None), "bounds"),
+        (DPKMeans(bounds=[(0, 1)] * 3), "bounds"),
+        (DPPCA(noise="gaussian"), "noise"),
+        (DPPCA(norm_bound=-1), "norm_bound"),
+        (DPPCA(n_components=0.9), "n_components"),
+        (DPStandardScaler(bounds=([0, 1], [1, 0])), "bounds"),
+        (DPStandardScaler(with_mean="no"), "with_mean"),
+        (DPMinMaxScaler(feature_range=(1, 0)), "feature_range"),
+        (DPQuantile([2.0]), "q must"),
+        (DPQuantile(step=-1), "step"),
+        (DPQuantileTransformer(bounds={"a": (1, 0)}), "bounds"),
+        (DPHistogramDensity(bounds="auto"), "bounds"),
+        (DPEmpiricalCDF(n_cells=0), "n_cells"),
+        (DPuLSIF(n_centers=0), "n_centers"),
+        (DPSubsampleAggregate(KMeans(), public=X), "estimator"),
+    ],
+)
+def test_what_every_fit_refuses_is_named_by_step(wrong, word):
+    wrong.budget = BUDGET
+    before = wrong.get_params(deep=False)
+    pipe = Pipeline([("first", scaler()), ("second", wrong)])
+    where, what = found(pipe, "high")[0]
+    assert where == f"second ({type(wrong).__name__})"
+    assert word in what
+    y = np.arange(len(X)) % 2
+    with pytest.raises((TypeError, ValueError), match=word):  # and it is true
+        wrong.fit(X, y)
+    assert BUDGET.charges == []
+    assert wrong.get_params(deep=False) == before
