@@ -41,6 +41,7 @@ __all__ = [
     "check_integer",
     "check_privacy",
     "check_step",
+    "check_without_rows",
     "columns_of_bounds",
     "labels_of_bounds",
     "names_of",
@@ -455,3 +456,9 @@ class PrivateMixin(AmbientBudgetMixin):
         epsilon, delta = float(self.epsilon), float(self.delta)
         mu = kernel.gdp_mu(epsilon, delta) if delta > 0 else None
         return Cost(epsilon=epsilon, delta=delta, mu=mu)
+
+
+def check_without_rows(estimator: Any) -> None:
+    """Raise what every fit of an estimator raises for its parameters, as far as it can tell."""
+    if isinstance(estimator, PrivateMixin):
+        estimator._check_without_rows()

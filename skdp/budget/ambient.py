@@ -25,7 +25,16 @@ from skdp.exceptions import UncountedFitWarning
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
 
-__all__ = ["Block", "ambient_budget", "enter", "in_force", "leave", "live", "outside_level"]
+__all__ = [
+    "Block",
+    "ambient_budget",
+    "enter",
+    "in_force",
+    "leave",
+    "ledger_of",
+    "live",
+    "outside_level",
+]
 
 
 class Block:
@@ -108,6 +117,11 @@ def ambient_budget() -> PrivacyBudget | None:
                 "different budgets, and this thread is in none of its own. Pass budget=..."
             )
     return blocks[-1].budget
+
+
+def ledger_of(budget: PrivacyBudget | None) -> str | None:
+    """Return the identity of a budget's ledger, which several budgets may have opened."""
+    return None if budget is None else budget._ledger.id
 
 
 def live() -> bool:

@@ -24,12 +24,12 @@ from sklearn.utils import get_tags
 
 from skdp import kernel
 from skdp._config import noise_is_seeded
-from skdp.base import PrivateMixin
+from skdp.base import check_without_rows
 from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.ambient import ambient_budget
+from skdp.budget.ambient import ambient_budget, ledger_of
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.model_selection._candidates import candidates_of
-from skdp.model_selection._pricing import Pricer, ledger_of
+from skdp.model_selection._pricing import Pricer
 from skdp.model_selection._searches import (
     has_price,
     is_search,
@@ -268,8 +268,7 @@ def _refusal(part: Any) -> str:
     """Return what every fit says about these parameters; empty where it takes them."""
     try:
         cost = part.privacy_cost()
-        if isinstance(part, PrivateMixin):
-            part._check_without_rows()
+        check_without_rows(part)
         if cost is not None:
             noise_delta = 0.0 if cost.mu is None else cost.delta - cost.delta_apart
             kernel.check_allowance(cost.epsilon, noise_delta)

@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from skdp.budget import Cost, PrivacyBudget, pure_mu
-from skdp.budget.ambient import ambient_budget
+from skdp.budget.ambient import ambient_budget, ledger_of
 from skdp.model_selection._candidates import candidates_of, halving_fits
 from skdp.model_selection._searches import (
     has_price,
@@ -103,11 +103,6 @@ def _budget_of(part: Any) -> Any:
     """Return the budget that a part is charged to: its own, or that of a ``with budget:``."""
     budget = getattr(part, "budget", None)
     return ambient_budget() if budget is None else budget
-
-
-def ledger_of(budget: Any) -> Any:
-    """Return what tells ledgers apart: several budgets may have opened the same one."""
-    return budget._ledger.id if isinstance(budget, PrivacyBudget) else budget
 
 
 def _adjacency(part: Any) -> str:
