@@ -41,7 +41,7 @@ from skdp.kernel.protect import SUM_BITS, Ball, Box, Floats, isqrt_up
 from skdp.kernel.query import Measurement, UserFunction, reviewed
 from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import Rows, check_rows
-from skdp.kernel.smooth import Ladder, quantile_log_smooth, smooth_release
+from skdp.kernel.smooth import Ladder, order_halves, quantile_log_smooth, smooth_release
 from skdp.kernel.values import object_rows
 
 if TYPE_CHECKING:
@@ -658,7 +658,7 @@ class BlockSmoothMedian(Measurement):
 
     def measure(self, core: Doors, share: Share, name: str) -> Release:
         run, view, noise, nu = self.run, self.view, self.noise, self.nu
-        half = [int(h) for h in view.half]
+        half = order_halves(view)
 
         def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
             columns = _clipped(core, run, view).astype(np.int32).T

@@ -31,6 +31,7 @@ from skdp.kernel.query import (
     Terms,
     check_query,
     is_reviewed,
+    owned,
 )
 from skdp.kernel.release import Release, Share, asked, released
 from skdp.kernel.rows import Rows
@@ -75,6 +76,7 @@ class Doors(Mechanisms):
             If the allowance does not cover the share.
         """
         kind = check_query(query)
+        query = owned(query)
         name = kind.name if name is None else name
         with asked(f"{kind.__module__}.{kind.__qualname__}", reviewed=is_reviewed(kind)):
             if issubclass(kind, Measurement):

@@ -19,7 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from skdp.exceptions import PrivacyLeakError
 from skdp.kernel import statistics as stats
-from skdp.kernel.protect import Box, Floats, Projection, isqrt_up, norm_codes, power_of_two_grid
+from skdp.kernel.protect import (
+    Box,
+    Floats,
+    Projection,
+    check_width,
+    isqrt_up,
+    norm_codes,
+    power_of_two_grid,
+)
 from skdp.kernel.query import Independent, Measurement, Noisy, Query, reviewed
 from skdp.kernel.release import Release, Share, released
 from skdp.kernel.rows import Rows
@@ -148,6 +156,7 @@ class ColumnBox:
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
+        check_width(block, self.n_dims)
         q = np.clip(block, self.low, self.high)
         q -= self.center
         q /= self.grid

@@ -37,6 +37,7 @@ __all__ = [
     "ScalableView",
     "ScaledBox",
     "View",
+    "check_width",
     "clip_to_norm",
     "isqrt_up",
     "norm_codes",
@@ -71,6 +72,15 @@ def isqrt_up(value: int) -> int:
     """Return the least integer whose square is at least value (rounds a sensitivity up)."""
     root = math.isqrt(value)
     return root if root * root == value else root + 1
+
+
+def check_width(block: Floats, n_columns: int) -> None:
+    """Refuse rows that have more or fewer columns than a map of rows is for.
+
+    One column would be stretched to many by numpy, and a bound on one would be taken for all.
+    """
+    if block.shape[1] != n_columns:
+        raise ValueError(f"bounds are for {n_columns} columns, the rows have {block.shape[1]}")
 
 
 class View(Protocol):
@@ -220,6 +230,13 @@ def _quarter_octaves(total: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_
     return code, near
 
 
+def _check_radius(radius: float) -> float:
+    """Return a radius, or raise: noise follows it, and rows its square."""
+    if not 0.0 <= radius < math.inf:
+        raise ValueError(f"radius must be a finite number of at least 0, got {radius!r}")
+    return radius
+
+
 @reviewed
 class Box:
     """Rows clipped to a box and centred at its midpoint.
@@ -266,6 +283,7 @@ class Box:
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
+        check_width(block, self.n_dims)
         q = block - self.center
         q *= 1.0 / self.grid  # a power of two: the exact quotient
         np.clip(q, -self.half, self.half, out=q)
@@ -308,6 +326,7 @@ class ScaledBox:
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= steps."""
+        check_width(block, self.n_dims)
         q = block - self.middle
         q /= self._divisor
         np.clip(q, -1.0, 1.0, out=q)
@@ -333,7 +352,7 @@ class Ball:
 
     def __init__(self, center: ArrayLike, radius: float, *, bits: int = GRID_BITS) -> None:
         self.center = np.array(center, dtype=np.float64)
-        self.radius = float(radius)
+        self.radius = _check_radius(float(radius))
         self.n_dims = self.center.size
         step = power_of_two_grid(self.radius, bits)
         self.grid = np.full(self.n_dims, step)
@@ -346,6 +365,7 @@ class Ball:
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with sum q_j**2 <= norm**2."""
+        check_width(block, self.n_dims)
         return clip_to_norm(block - self.center, float(self.grid[0]), self.norm)
 
 
@@ -380,6 +400,7 @@ class Projection:
         self.n_dims = self._weights.shape[0]
         self.center = np.zeros(self.n_dims)
         half_width = np.broadcast_to(np.asarray(radius, dtype=np.float64), (self.n_dims,))
+        _check_radius(float(half_width.min()))
         self.low, self.high = -half_width, half_width.copy()
         self.grid = np.full(self.n_dims, power_of_two_grid(float(half_width.max()), bits))
         self.half = np.floor(half_width / self.grid)

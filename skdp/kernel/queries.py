@@ -31,7 +31,15 @@ from skdp.kernel.blocks import LabelledRows, check_labels
 from skdp.kernel.bounds import norm_from_octaves
 from skdp.kernel.containers import cut, is_listed, to_float
 from skdp.kernel.isolation import attempt
-from skdp.kernel.protect import SUM_BITS, Box, Floats, View, isqrt_up, power_of_two_grid
+from skdp.kernel.protect import (
+    SUM_BITS,
+    Box,
+    Floats,
+    View,
+    check_width,
+    isqrt_up,
+    power_of_two_grid,
+)
 from skdp.kernel.query import (
     Choice,
     Independent,
@@ -177,6 +185,7 @@ class AboutZero:
 
     def map(self, block: Floats) -> Floats:
         """Map float rows to integers with |q_j| <= half_j."""
+        check_width(block, self.n_dims)
         q = np.clip(block, self.low, self.high)
         q *= 1.0 / self.grid  # a power of two: the exact quotient
         # Rounding ascends, so |q_j| <= half_j, which is rounded like a cell.

@@ -13,7 +13,9 @@ unreviewed. So nobody hands in a number with a sensitivity of their own beside i
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -38,6 +40,7 @@ __all__ = [
     "Terms",
     "check_query",
     "is_reviewed",
+    "owned",
     "register_query",
     "reviewed",
     "reviewed_types",
@@ -218,9 +221,38 @@ _PLAIN = {int, float, bool, str, bytes, type(None), Fraction, *np.sctypeDict.val
 
 
 def reviewed(cls: type[T]) -> type[T]:
-    """Register a type of this package: a query, or a public value that queries hold."""
+    """Register a type of this package: a query, or a public value that queries hold.
+
+    Values cannot be changed once they are made: a bound must be the same when rows are clipped to
+    it and when noise is scaled to it.
+    """
     _REVIEWED.add(cls)
+    if not dataclasses.is_dataclass(cls):
+        _seal(cls)
     return cls
+
+
+def _seal(cls: type[Any]) -> None:
+    """Make the instances of a type refuse changes after their construction."""
+    construct = cls.__init__
+
+    @functools.wraps(construct)
+    def sealed(self: Any, *arguments: Any, **options: Any) -> None:
+        construct(self, *arguments, **options)
+        if type(self) is not cls:  # another type, which no session answers
+            return
+        for value in vars(self).values():
+            if type(value) is np.ndarray and value.flags.owndata:
+                value.setflags(write=False)
+        object.__setattr__(self, "_sealed", True)
+
+    def refuse(self: Any, name: str, value: Any) -> None:
+        if "_sealed" in vars(self):
+            raise AttributeError(f"{type(self).__name__} cannot be changed; make another one")
+        object.__setattr__(self, name, value)
+
+    cls.__init__ = sealed
+    cls.__setattr__ = refuse  # type: ignore[assignment]
 
 
 def register_query(cls: type[T]) -> type[T]:
@@ -283,11 +315,31 @@ def check_query(query: Any) -> type[Any]:
     return kind
 
 
+def owned(query: Any) -> Any:
+    """Return a copy of a query with arrays of its own, which nobody else can change meanwhile."""
+    twin = copy.copy(query)
+    for field in dataclasses.fields(query):
+        object.__setattr__(twin, field.name, _owned(getattr(query, field.name)))
+    return twin
+
+
+def _owned(value: Any) -> Any:
+    """Return a copy of arrays and of what holds them; anything else as it is."""
+    if type(value) is np.ndarray:
+        mine = np.array(value)
+        mine.setflags(write=False)
+        return mine
+    if type(value) in (tuple, list):
+        return type(value)(_owned(one) for one in value)
+    return value
+
+
 def _check_held(value: Any, kind: type, field: str) -> None:
     """Raise if a query holds anything but plain public values and registered ones."""
     if type(value) in _PLAIN or type(value) is UserFunction:
         return
-    if type(value) in _REVIEWED or type(value) in _UNREVIEWED:
+    # What is reviewed holds nothing that is not.
+    if type(value) in _REVIEWED or (kind in _UNREVIEWED and type(value) in _UNREVIEWED):
         # What it holds, too: a map of rows that rests on another map, say.
         for one in vars(value).values():
             _check_held(one, kind, field)

@@ -328,6 +328,13 @@ def _moved(ladders: list[Ladder]) -> Callable[[NDArray, NDArray], float]:
     return distance
 
 
+def order_halves(view: Any) -> list[int]:
+    """Return the half widths of a view in steps; order statistics are computed in int32."""
+    if float(view.half.max(initial=0.0)) >= 2**30:
+        raise ValueError("view must have at most 2**30 steps a half width: Box(..., bits=17)")
+    return [int(h) for h in view.half]
+
+
 def smooth_noise(
     core: Doors, parts: int, share: Share = None, *, noise: str = "cauchy", nu: int = 3
 ) -> SmoothNoise:
@@ -456,7 +463,7 @@ class SmoothMedian(Measurement):
         if not 0 <= q <= 1:
             raise ValueError(f"q must be in [0, 1], got {q!r}")
         level = exact_fraction(float(q))
-        half = [int(h) for h in view.half]
+        half = order_halves(view)
 
         def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
             columns = integer_columns(core._rows, view)

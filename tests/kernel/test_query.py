@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skdp import PrivacyBudget, kernel
-from skdp.kernel.query import check_query
+from skdp.kernel.query import check_query, owned
 
 X = np.linspace(-1, 1, 40).reshape(20, 2)
 
@@ -126,3 +126,51 @@ def test_a_query_of_skdp_cannot_be_made_a_strangers():
     with open_session() as session:
         session.answer(kernel.Sum(session.box(-1, 1)))
         assert session.certificate().releases[0].reviewed
+
+
+def test_a_bound_cannot_be_changed_once_it_is_made():
+    box = kernel.Box([-1, -1], [1, 1])
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        box.norm = 1
+    with pytest.raises(ValueError, match="read-only"):
+        box.half[:] = 1
+    assert kernel.Box([-1, -1], [1, 1]).norm == box.norm
+
+
+def test_a_radius_below_zero_and_another_number_of_columns_are_refused():
+    for radius in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="radius must be"):
+            kernel.Ball([0.0, 0.0], radius)
+    with pytest.raises(ValueError, match="radius must be"):
+        kernel.Projection(kernel.Box([-1, -1], [1, 1]), np.eye(2), [1.0, -1.0])
+    for across in (False, True):
+        view = kernel.sum_view(0, 100, 1, across=across)
+        with pytest.raises(ValueError, match="bounds are for 1 columns, the rows have 2"):
+            open_session().answer(kernel.Sum(view))
+    with pytest.raises(ValueError, match="at most 2\\*\\*30 steps"):
+        open_session().answer(kernel.SmoothMedian(kernel.Box([-1, -1], [1, 1], bits=31)))
+
+
+def test_a_registered_type_is_no_part_of_a_reviewed_query():
+    @dataclass(frozen=True, eq=False)
+    class View(ExactSum):
+        norm: int = 1
+
+        def at(self, bits):
+            return self
+
+        def map(self, block):
+            return block
+
+    kernel.register_query(View)
+    with pytest.raises(TypeError, match="view of Sum must be made of"):
+        open_session().answer(kernel.Sum(View()))
+
+
+def test_a_query_is_answered_as_it_was_asked():
+    """Arrays that the caller changes while rows are read decide about nothing."""
+    low, high = np.zeros(2), np.ones(2)
+    query = kernel.LabelSums(low, high, 1)
+    mine = owned(query)
+    low[:] = -9
+    assert mine.low.tolist() == [0, 0] and not mine.low.flags.writeable

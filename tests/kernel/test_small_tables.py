@@ -32,7 +32,7 @@ class Toy:
         self.matrix, self.one = np.asarray(matrix, dtype=np.int64), one
         self.sizes, self.n_queries = (self.matrix.shape[1],), len(self.matrix)
         group = kernel.Weighted([0], np.zeros_like(self.matrix))
-        group.one, group.weights = one, self.matrix
+        vars(group).update(one=one, weights=self.matrix)
         self.groups, self.starts = (group,), np.array([0, self.n_queries])
 
     def answers(self, table):
