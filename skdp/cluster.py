@@ -93,7 +93,9 @@ class DPKMeans(
         out, much above the noise where a few may. For a centre that the noisy counts do not
         support, the half width of the bounds.
     cluster_counts_ : ndarray of shape (n_clusters,)
-        Noisy number of rows nearest to each centre (before its last step), at least 0.
+        Noisy number of rows nearest to each centre (before its last step), at least 0. Where noise
+        made ``"tree"`` put all centres at one point (``n_distinct_`` is 1), equal parts of the
+        noisy number of all rows, though `predict` gives every row to centre 0.
     cluster_counts_std_ : float
         Standard deviation of the noise on a count.
     bounds_ : tuple of two ndarrays of shape (n_features,)

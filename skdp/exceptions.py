@@ -19,7 +19,10 @@ __all__ = [
 
 
 class BudgetExceededError(ValueError):
-    """The privacy budget does not cover the requested charge; nothing was charged."""
+    """The privacy budget does not cover the requested charge; nothing was charged for it.
+
+    Fits before it stay charged, such as those of the earlier steps of a pipeline.
+    """
 
 
 class SealedBudgetError(RuntimeError):

@@ -657,3 +657,10 @@ def test_sphere_packing(n, d):
         assert distances.min() > 0.4
     flat = sphere_packing(3, np.array([1.0, 0.0]), np.random.default_rng(0))
     assert np.all(flat[:, 1] == 0)
+
+
+def test_counts_where_all_centres_coincide_are_equal_parts():
+    kmeans = DPKMeans(3, bounds=(-1e6, 1e6)).fit(np.random.default_rng(0).normal(size=(100, 2)))
+    assert kmeans.n_distinct_ == 1
+    assert len(set(kmeans.cluster_counts_)) == 1
+    assert set(kmeans.predict([[-9.0, 0.0], [9.0, 0.0]])) == {0}

@@ -77,7 +77,7 @@ def test_readme(flights, tmp_path):
 
 
 def test_get_started():
-    names = run("doc/get_started.md", 3, {})
+    names = run("doc/get_started.md", 4, {})
     assert names["kmeans"].cluster_centers_.shape == (3, 2)
     assert names["price"].epsilon == 2.7  # as the page computes it
     assert names["budget"].spent.epsilon == 2.7

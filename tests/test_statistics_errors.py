@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skdp import kernel, statistics
+from skdp import PrivacyBudget, kernel, statistics
 from skdp.budget.stand_in import StandInBudget
 from skdp.kernel import statistics as exact
 from skdp.kernel.rows import Rows
@@ -137,3 +137,11 @@ def test_a_noisy_number_of_rows_below_the_degrees_of_freedom_has_an_answer():
             assert np.isfinite(answer.value).all() and np.isfinite(answer.std).all()
         with pytest.raises(ValueError, match="ddof must be"):
             call(np.ones((3, 2)), ddof=10**400)
+
+
+def test_infinity_is_not_missing():
+    budget = PrivacyBudget(1.0)
+    for X in ([[1.0], [np.inf]], [[np.nan], [-np.inf]], [None, float("inf")]):
+        with pytest.raises(ValueError, match=r"infinity, which is not missing.*public know"):
+            statistics.mean(X, bounds=(0, 2), nan_policy="omit", budget=budget)
+    assert budget.charges == []

@@ -44,7 +44,7 @@ class Block:
         self.budget, self.outer, self.open = budget, outer, True
 
 
-_LIBRARIES = ("skdp", "sklearn", "joblib")
+_LIBRARIES = ("skdp", "sklearn", "joblib", "contextlib")
 
 _HERE: ContextVar[Block | None] = ContextVar("skdp_budget", default=None)
 _ALL: tuple[Block, ...] = ()  # of the process, in the order of entering; replaced, never changed
@@ -130,7 +130,7 @@ def live() -> bool:
 
 
 def outside_level() -> int:
-    """Return the `stacklevel` of the first caller that is not skdp, scikit-learn or joblib."""
+    """Return the `stacklevel` of the first caller outside of skdp and what runs it."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
@@ -181,13 +181,20 @@ def in_force(budget: Any, name: str) -> Any:
     if budget is not None:
         return budget
     budget = ambient_budget()
-    if budget is None and live():
-        text = (
-            f"No budget counts this fit of {name}, while this process has one: pass budget=... to "
-            "each private step, or fit inside `with budget:`. If the rows are public, or another "
-            "ledger counts it, filter skdp.exceptions.UncountedFitWarning."
-        )
-        level = outside_level()
-        if not _shown_before(text, sys._getframe(level - 1)):
-            warnings.warn(text, UncountedFitWarning, stacklevel=level)
+    if budget is None:
+        warn_uncounted(name)
     return budget
+
+
+def warn_uncounted(name: str) -> None:
+    """Warn of a fit that no budget counts, in a process that has one."""
+    if not live():
+        return
+    text = (
+        f"No budget counts this fit of {name}, while this process has one: pass budget=... to "
+        "each private step, or fit inside `with budget:`. If the rows are public, or another "
+        "ledger counts it, filter skdp.exceptions.UncountedFitWarning."
+    )
+    level = outside_level()
+    if not _shown_before(text, sys._getframe(level - 1)):
+        warnings.warn(text, UncountedFitWarning, stacklevel=level)

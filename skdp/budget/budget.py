@@ -648,7 +648,7 @@ class PrivacyBudget:
         Raises
         ------
         BudgetExceededError
-            If it does not fit; nothing was charged.
+            If it does not fit; nothing was charged for this fit.
         SealedBudgetError
             If the ledger is gone; nothing was charged.
         LedgerError
@@ -702,7 +702,8 @@ class PrivacyBudget:
             f"{named} price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
             f"of the budget epsilon={self.epsilon!r}, delta={self.delta!r} there is "
             f"epsilon={left.epsilon!r}, delta={left.delta!r} left under "
-            f'accountant="{self.accountant}". Nothing was charged. {self._way_out(cost, left)}'
+            f'accountant="{self.accountant}". Nothing was charged{" for this fit" if who else ""}. '
+            f"{self._way_out(cost, left)}"
             f"{self._apart_hint(cost)}"
         )
 

@@ -103,7 +103,7 @@ def check_table(
     for start, stop in rows.spans():
         values, problem = to_float(rows._part(table, start, stop))
         infinite = values is not None and np.isinf(values).any()
-        problems.add(problem or ("finite" if infinite else ""))
+        problems.add(problem or ("infinite" if infinite else ""))
         if values is not None:
             whole.append(np.asarray(~np.isnan(values).any(axis=1)))
     _raise(problems, table)

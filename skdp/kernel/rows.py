@@ -70,6 +70,11 @@ _NOT_FINITE = (
     "leave their rows out with nan_policy='omit' where a function has it. Do not drop the rows "
     "yourself: how many are left is private, and would be taken for public."
 )
+_INFINITE = (
+    "Input X contains infinity, which is not missing: nan_policy='omit' leaves out rows with NaN, "
+    "None or NA only. Replace infinity before the call by a value from public knowledge, such as "
+    "a bound of its column, or by NaN."
+)
 _NOT_A_NUMBER = (
     "X must be numeric: the float() argument must be no string, date or other object but a real "
     "number, in every cell. Convert other columns from public knowledge first."
@@ -97,6 +102,8 @@ def _raise(problems: str | Iterable[str], X: Any = None) -> None:
         raise TypeError(_NOT_A_NUMBER + types)
     if "finite" in found:
         raise ValueError(_NOT_FINITE)
+    if "infinite" in found:
+        raise ValueError(_INFINITE)
 
 
 def _no_table(X: Any, *, flat: bool = False) -> Any:

@@ -148,7 +148,7 @@ class QuantileFit(Scaler):
 
         Nothing private is read and nothing is charged: it answers whether epsilon is enough. The
         same choices are drawn for public rows, with noise of their own. `error_bound` holds for
-        any rows, and is several times larger.
+        any rows, as a part of the rows, and is far larger.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class QuantileFit(Scaler):
 
         Nothing is fitted, read or charged: it answers whether epsilon is enough for any rows. It
         holds for them as clipped to the stated bounds and rounded to the nearest candidate, which
-        95% of releases of a column and level keep; most are several times closer. There is none for
+        95% of releases of a column and level keep; most are far closer. There is none for
         learned bounds, which may be far off: with few rows, or more than 2**89 from 0.
 
         Parameters

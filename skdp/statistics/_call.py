@@ -20,7 +20,7 @@ from skdp._config import noise_is_seeded
 from skdp._public_key import public_key
 from skdp.base import check_bounds, check_integer, check_privacy
 from skdp.budget import PrivacyBudget
-from skdp.budget.ambient import in_force
+from skdp.budget.ambient import ambient_budget, warn_uncounted
 
 __all__ = [
     "Call",
@@ -112,7 +112,8 @@ class Call:
     def __post_init__(self) -> None:
         check_privacy(self.name, self.epsilon, self.delta, self.budget)
         # Of the moment of the call: frozen, like all of it.
-        object.__setattr__(self, "budget", in_force(self.budget, self.name))
+        if self.budget is None:
+            object.__setattr__(self, "budget", ambient_budget())
         if not (isinstance(self.nan_policy, str) and self.nan_policy in ("raise", "omit")):
             raise ValueError(f"nan_policy must be 'raise' or 'omit', got {self.nan_policy!r}")
         if not (isinstance(self.n_rows, str) and self.n_rows in ("private", "public")):
@@ -162,6 +163,8 @@ class Call:
         # A filter by the values of a row leaves the same tables as one by its missing cells.
         filtered = self.n_rows == "private"
         start = kernel.open_session_with_gaps if filtered else kernel.open_session
+        if self.budget is None:
+            warn_uncounted(self.name)
         return start(
             rows,
             estimator=self.name,

@@ -500,7 +500,9 @@ def quantile(
     -------
     released : Released
         The standard error is NaN: it depends on the rows around the quantile, and is private.
-        `skdp.quantile.DPQuantile.expected_error` bounds the error in ranks.
+        `skdp.quantile.DPQuantile.expected_error` says how many ranks quantiles are off on average,
+        on public rows that resemble the private ones; its `error_bound` bounds the error for any
+        rows, as a part of the rows.
 
     Raises
     ------

@@ -314,3 +314,23 @@ DPStandardScaler(bounds=(0.0, 1.0)).fit(X)
     subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True
     )
+
+
+def test_a_call_that_is_refused_does_not_warn_of_its_budget():
+    budget = PrivacyBudget(10.0)
+    for call in (
+        lambda: statistics.mean(X, bounds=(1, 0)),
+        lambda: statistics.mean(X, bounds=(0, 1), axis=1),
+        lambda: statistics.mean(X, bounds=(0, 1), nan_policy="omit", n_rows="public"),
+        lambda: statistics.quantile(X, [2.0], bounds=(0, 1)),
+        lambda: statistics.mean([[np.inf]], bounds=(0, 1)),
+    ):
+
+        def refused(call=call):
+            with pytest.raises((TypeError, ValueError)):
+                call()
+
+        assert not uncounted(refused)
+    assert len(uncounted(lambda: statistics.mean(X, bounds=(0, 1)))) == 1
+    assert not uncounted(lambda: statistics.count(X, n_rows="public"))  # free
+    assert budget.charges == []

@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
-from skdp import DPStandardScaler, statistics
+from skdp import DPKMeans, DPStandardScaler, statistics
 from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, exact, gdp_mu
 from skdp.exceptions import BudgetExceededError
 
@@ -90,7 +91,8 @@ def test_the_message_names_price_budget_and_what_is_left():
     assert str(caught.value) == (
         "Fake: the price is epsilon=0.6, delta=0.0 (pure); of the budget epsilon=3.0, "
         'delta=1e-06 there is epsilon=0.5, delta=1e-06 left under accountant="basic". Nothing was '
-        "charged. The epsilon does not fit: state a smaller epsilon, or a larger budget."
+        "charged for this fit. The epsilon does not fit: state a smaller epsilon, or a larger "
+        "budget."
     )
 
 
@@ -491,3 +493,25 @@ def test_a_refusal_names_who_what_is_short_and_the_way_out(cost, words):
 def test_what_is_no_cost_is_told_what_one_is():
     with pytest.raises(TypeError, match=r"Cost\(epsilon=0.5\)"):
         PrivacyBudget(1.0).reserve(0.5)
+
+
+def test_a_refusal_speaks_of_the_fit_that_is_refused_only():
+    budget = PrivacyBudget(1.0)
+    spend(budget, 0.6)
+    with pytest.raises(BudgetExceededError, match="Nothing was charged for this fit"):
+        spend(budget, 0.6)
+    assert [charge.cost.epsilon for charge in budget.charges] == [0.6]
+
+
+def test_a_reserved_pipeline_is_refused_as_a_whole():
+    budget, X = PrivacyBudget(1.0), np.linspace(0, 1, 200).reshape(-1, 2)
+    pipe = make_pipeline(
+        DPStandardScaler(epsilon=0.4, bounds=(0, 1), budget=budget),
+        DPKMeans(2, epsilon=0.7, bounds=(-3, 3), budget=budget),
+    )
+    with pytest.raises(BudgetExceededError, match=r"Nothing was charged\."):
+        budget.reserve(sum(step.privacy_cost() for _, step in pipe.steps))
+    pipe.set_params(dpkmeans__epsilon=0.6)
+    with budget.reserve(sum(step.privacy_cost() for _, step in pipe.steps)):
+        pipe.fit(X)
+    assert len(budget.charges) == 2
