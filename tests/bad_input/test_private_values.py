@@ -57,11 +57,13 @@ def released(estimator):
 def check_finite(e, name, value):
     """Everything is finite, but what is documented as NaN where it is not known.
 
-    That is the errors of columns whose bounds were not learned well enough, and the residuals of a
-    clustering that has not measured them.
+    That is the errors of columns whose bounds were not learned well enough, the residuals of a
+    clustering that has not measured them, and the noise of components about an unknown radius.
     """
-    unknown = name == "residual_scale_" or (
-        name.endswith("_std_error_") and e.get_params().get("bounds") == "private"
+    unknown = (
+        name == "residual_scale_"
+        or (name.endswith("_std_error_") and e.get_params().get("bounds") == "private")
+        or (name == "noise_level_" and e.norm_bound == "private" and e.n_resolved_ == 0)
     )
     assert np.all(np.isfinite(value) | (np.isnan(value) if unknown else False)), name
 
