@@ -456,7 +456,7 @@ def test_the_noise_has_the_scale_of_the_smooth_sensitivity(noise):
     assert how.epsilon == pytest.approx(1.0)
     width = 2 * int(session.box(-6, 6).half[0])
     scale = float(how.kappa * Ladder(width, how.beta / STEPS).scale(level))
-    q = session.box(-6, 6).map(X[:, :1])[:, 0].astype(int)
+    q = session.box(-6, 6).map(X)[:, 0].astype(int)
     beta = float(how.beta) * (STEPS - 1) / STEPS
     _, s = order.smooth_sensitivity(q, HALF, -width // 2, width // 2, beta, replace=True)
     assert float(how.kappa) * s <= scale <= float(how.kappa) * s * math.exp(float(how.beta) / 15)
