@@ -151,7 +151,7 @@ class Doors(Mechanisms):
                 self._busy -= 1
 
     @contextmanager
-    def user_code(self, share: Share, name: str) -> Iterator[Callable[[int], None]]:
+    def _user_code(self, share: Share, name: str) -> Iterator[Callable[[int], None]]:
         """Run a user's code on rows before a release of this share: no release, no warning.
 
         Yields what gives code that failed fresh generators.

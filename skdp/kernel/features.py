@@ -637,7 +637,7 @@ class BasisMean(Measurement):
         dtype = stats.total_dtype(rows, int(view.half.max(initial=0.0)))
         total: NDArray = np.zeros(view.n_dims, dtype=dtype)
         width = max(core.n_features, view.n_dims)
-        with core.user_code(share, name) as restart:
+        with core._user_code(share, name) as restart:
             for start, stop in rows.spans(width=width):
                 block = rows.block(start, stop)
                 parts = [block] if exact_blocks else [block[i : i + 1] for i in range(len(block))]

@@ -484,7 +484,7 @@ class FunctionMean(Measurement):
     def measure(self, core: Doors, share: Share, name: str) -> Release:
         view = Box([0.0], [1.0], bits=SUM_BITS)
         total = 0
-        with core.user_code(share, name) as restart:
+        with core._user_code(share, name) as restart:
             for block in core._rows.blocks():
                 # A subclass or a view would let the callable reach the other rows.
                 values = [_answer(self.function.call, np.array(row), restart) for row in block]
@@ -514,7 +514,7 @@ class ScoreMean(Measurement):
         view = Box([self.low], [self.high], bits=SUM_BITS)
         step = 4096 if self.exact_blocks else 1
         total = 0
-        with core.user_code(share, name) as restart:
+        with core._user_code(share, name) as restart:
             for X, y in core._rows.slices(step):
                 values = _row_scores(self.function.call, X, y, self.low, restart)
                 total += int(view.map(np.clip(values, self.low, self.high)[:, None]).sum())
