@@ -89,6 +89,7 @@ def expected():
     return charged(budget)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["sequential", "threading", "loky", "multiprocessing"])
 def test_a_search_without_a_budget_counts_as_one_with_it(backend, expected):
     budget = PrivacyBudget(100.0)

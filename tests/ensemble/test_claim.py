@@ -106,6 +106,7 @@ def test_probabilities_of_a_class_that_won_nothing():
 # --- what is kept -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("make", [voting, averaging, linear])
 def test_no_cell_is_kept(make, relation):

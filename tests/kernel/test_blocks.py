@@ -447,6 +447,7 @@ def _loud(k):
     print("cell", k)
 
 
+@pytest.mark.slow
 def test_warnings_are_as_they_were_afterwards():
     before = list(warnings.filters)
     with opened(rows_of(np.zeros((8, 1)))) as session:
@@ -537,6 +538,7 @@ def test_many_blocks_give_the_majority(delta, n_classes):
         assert votes.value.argmax(axis=1).tolist() == winners.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [kernel.BlockMean, kernel.BlockMedian])
 def test_vectors_are_aggregated_in_user_units(query):
     def task(X, y, seed):

@@ -236,6 +236,7 @@ def test_an_independent_count_of_the_noise():
         assert records[2].scale == 2 * work.one / 0.5
 
 
+@pytest.mark.statistical
 def test_answers_are_unbiased_and_their_noise_is_as_stated():
     """Mean and spread of 4000 releases, z-tests at 5 sigma: false alarms below 3e-6 each."""
     work = kernel.Workload(SIZES, [GROUPS["weights"]])
