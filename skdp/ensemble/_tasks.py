@@ -1,7 +1,7 @@
 """What is run on a block, and the checks of the models that are.
 
-Nothing is released here: what these callables return reaches nobody but the kernel's block doors,
-which clip it, count failures as a public default and drop whatever is printed.
+Nothing is released here: what these callables return reaches nobody but the kernel's queries of
+blocks, which clip it, count failures as a public default and drop whatever is printed.
 """
 
 from __future__ import annotations

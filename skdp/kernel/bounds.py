@@ -320,8 +320,8 @@ def norm_from_octaves(counts: NDArray, std: float, first_code: int) -> float:
 def _end_of_window(noisy: Floats, std: float) -> int:
     """Return the last bin of the window whose count is most above its noise; -1 if none is clear.
 
-    Sums of 2 to 16 bins: in one table of 1,200 windows noise passes 5.5 standard deviations in
-    fewer than 1% of fits (of two bins of Laplace noise, the longest tail).
+    Sums of 2 to 16 bins. Of noise alone, in 320 bins, some window passes 5.5 standard deviations in
+    1.7% of 6,000 draws where it is Laplace noise, in none where it is Gaussian.
     """
     total = np.concatenate([[0.0], np.cumsum(noisy)])
     best, last = _CLEAR_WINDOW, -1

@@ -1,7 +1,7 @@
-"""What all doors of a session share: its rows, its relation, and sums with the number of rows.
+"""How a session answers: the rows, the relation, and what measurements may use of both.
 
-Doors live in `skdp.kernel.session` and, one file a mechanism, in the mixins that it inherits. Every
-door computes an exact statistic of the rows and hands it to the meter with its sensitivity.
+Released: what a query asks for, with the noise of the sensitivity that stands in its type.
+Guarantee: only registered query types are answered, as they were when they were handed in.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["Doors"]
 
 
 class Doors(Mechanisms):
-    """The rows of a session beside its meter; `Session` and its mixins inherit it."""
+    """The rows of a session beside its meter, and how it answers; `Session` inherits it."""
 
     learned: LearnedBox | None = None  # the bounds that this session has learned
 
@@ -99,7 +99,6 @@ class Doors(Mechanisms):
             pure=self.pure,
             level=self.level(share),
             n_rows=self._rows._n if self._replace else None,
-            n_features=self.n_features,
         )
 
     @property

@@ -512,7 +512,7 @@ class LearnedBounds(Measurement):
     What it takes of the allowance follows rows times epsilon: much where that is little, and
     less the more there are; a share is the most that it takes. The rest is for what is asked
     next.
-    Guarantee: of the medians, that of `quantiles`; a row adds one to one bin of each column's
+    Guarantee: of the medians, that of `Quantiles`; a row adds one to one bin of each column's
     counts, L1 d, L2 sqrt(d) (A), 2 d and sqrt(2 d) (R); it is outside or not in each
     column, L1 d, L2 sqrt(d), under both relations.
 

@@ -219,7 +219,7 @@ def rank_scale(
 ) -> float:
     """Return the number of ranks off that costs a candidate a factor e, at the worst level.
 
-    For `quantiles` of n_features features whose release may lose `level`: epsilon, or mu.
+    For `Quantiles` of n_features features whose release may lose `level`: epsilon, or mu.
     """
     rounds = recursion(check_levels(levels))
     _, whole, half = allowances(level, n_features * len(rounds), pure=pure)
@@ -420,7 +420,7 @@ def range_of_change(a: Runs, b: Runs) -> int:
     return int(change.max()) - int(change.min())
 
 
-# --- the doors ----------------------------------------------------------------------------------
+# --- the queries ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -110,19 +110,12 @@ class Terms:
         The epsilon (pure) or mu that this answer may lose.
     n_rows : int or None
         The number of rows where the relation makes it public.
-    n_features : int
     """
 
     relation: str
     pure: bool
     level: float
     n_rows: int | None
-    n_features: int
-
-    @property
-    def replace(self) -> bool:
-        """Whether the relation is "replace_one"."""
-        return self.relation == "replace_one"
 
 
 @dataclass(frozen=True)
@@ -276,7 +269,7 @@ def register_query(cls: type[T]) -> type[T]:
     )
     options: Any = getattr(cls, "__dataclass_params__", None)
     frozen = options is not None and options.frozen
-    if not (complete and frozen):
+    if issubclass(cls, Measurement) or not (complete and frozen):
         raise TypeError(
             "a query must be a frozen dataclass that derives from skdp.kernel.Query and has "
             "exact(table), sensitivity(relation) and decoded(noisy), or from Choice and has "

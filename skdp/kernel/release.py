@@ -11,7 +11,7 @@ the claim: the publication of rows, each with a probability, and Laplace noise o
 
 A mechanism takes its share, makes its release through `_emit` or `_log`, which a tape records and
 replays and a seed keys, and writes down what it did. The mechanisms are in
-`skdp.kernel.mechanisms`, and beside the doors that are alone in using one. Proofs:
+`skdp.kernel.mechanisms`, and beside the queries that are alone in using one. Proofs:
 kernel/README.md, "Metering".
 """
 

@@ -1,8 +1,8 @@
-"""The doors: what an estimator may ask of private rows, each with the sensitivity that holds.
+"""Sessions: a budget is charged once, and queries are answered from what it bought.
 
-A session is opened on checked rows with an allowance (see `skdp.kernel.release`); its methods
-compute an exact statistic and release it with noise. Views (`box`, `ball`, `project`) bound rows
-and release nothing.
+A session is opened on checked rows with an allowance (see `skdp.kernel.release`); `answer` releases
+the answer to a query, which carries its sensitivity (see `skdp.kernel.query`). Views (`box`,
+`ball`, `project`) bound rows and release nothing.
 """
 
 from __future__ import annotations

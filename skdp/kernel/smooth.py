@@ -305,7 +305,7 @@ def integer_columns(rows: Rows, view: Box | Projection) -> NDArray[np.int32]:
     return out
 
 
-# --- the doors -----------------------------------------------------------------------------------
+# --- the queries ----------------------------------------------------------------------------------
 
 
 Statistic = Callable[[list[Ladder]], tuple[NDArray, list[int]]]

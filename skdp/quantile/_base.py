@@ -106,7 +106,7 @@ class QuantileFit(Scaler):
         return self._session(rows)
 
     def _check_release(self, d: int, stated: Pair | None) -> None:
-        """Refuse noise that the doors would refuse after the charge."""
+        """Refuse noise that a query would refuse after the charge."""
 
     def _fit_quantiles(self, X: ArrayLike) -> Floats:
         """Charge the budget; set bounds_ and privacy_; return quantiles (n_levels, n_features)."""

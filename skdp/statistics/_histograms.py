@@ -1,7 +1,7 @@
 """Histograms over public edges, sums by private labels, quantiles.
 
 Released: counts of the cells of public edges, sums of the rows of each of several public classes,
-order statistics. Guarantee: that of the doors of `skdp.kernel`.
+order statistics. Guarantee: that of the queries of `skdp.kernel`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Released: means and mean squares of the columns, or their second moment with their sums and the
 number of rows as one matrix, each in one session; the rest is computed on these numbers, and so
-are the standard errors. Guarantee: that of the doors of `skdp.kernel`.
+are the standard errors. Guarantee: that of the queries of `skdp.kernel`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Queries that a user writes: bounded functions of one row; the cost of a spanning tree.
 
 Released: means over the rows of g(row) in [0, 1], as many as the allowance grants; one cost.
-Guarantee: that of the doors of `skdp.kernel`.
+Guarantee: that of the queries of `skdp.kernel`.
 """
 
 from __future__ import annotations

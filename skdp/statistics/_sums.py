@@ -1,7 +1,7 @@
 """Counts, sums, means.
 
 Released: the number of rows, and sums of bounded functions of a row, under noise. Guarantee: that
-of the doors of `skdp.kernel`.
+of the queries of `skdp.kernel`.
 """
 
 from __future__ import annotations

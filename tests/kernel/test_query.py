@@ -114,7 +114,11 @@ def test_a_third_party_registers_its_own_and_it_is_named_unreviewed(tmp_path):
     assert [one.get("reviewed", True) for one in charge.releases] == [False, True]
 
 
-@pytest.mark.parametrize("kind", [int, kernel.Query, type("Loose", (kernel.Query,), {})])
+class Both(RegisteredSum, kernel.Measurement):
+    """Would be handed the session that answers it."""
+
+
+@pytest.mark.parametrize("kind", [int, kernel.Query, type("Loose", (kernel.Query,), {}), Both])
 def test_what_is_no_complete_query_is_not_registered(kind):
     with pytest.raises(TypeError, match="a query must be a frozen dataclass"):
         kernel.register_query(kind)
