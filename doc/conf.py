@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 import tomllib
 from pathlib import Path
@@ -58,11 +59,17 @@ for result in sorted((ROOT / "doc" / "benchmarks" / "results").glob("*.txt")):
     tables.append(f"## {result.stem.replace('_', ' ')}\n\n{include}")
 (ROOT / "doc" / "generated").mkdir(exist_ok=True)
 (ROOT / "doc" / "generated" / "tables.inc").write_text("\n".join(tables), encoding="utf-8")
+runpy.run_path(str(ROOT / "doc" / "scripts" / "house.py"))["write"](ROOT / "doc" / "generated")
 
 
 def _literal_names(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list):
-    """Make ``n_features_in_`` in a shape a name; reStructuredText would take it for a link."""
+    """Make ``n_features_in_`` in a shape a name; reStructuredText would take it for a link.
+
+    Inherited texts of scikit-learn refer to labels of its own pages: names, too.
+    """
     for number, line in enumerate(lines):
+        if getattr(obj, "__module__", "").startswith("sklearn."):
+            line = re.sub(r":ref:`(\w+)`", r"``\1``", line)
         lines[number] = re.sub(
             r"(?<=of shape \()[^)`]*(?=\))", lambda m: re.sub(r"\b\w+_\b", r"``\g<0>``", m[0]), line
         )

@@ -27,9 +27,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp import kernel
 from skdp.budget import PrivacyBudget
+from skdp.core import open_session
+from skdp.queries import Marginal
 from skdp.synthetic import Domain, MWEMReleaser, PrivateMultiplicativeWeights, conjunctions
+from skdp.tabular import check_coded
 
 parser = argparse.ArgumentParser(description="All 3-way tables of the NLTCS under privacy.")
 parser.add_argument(
@@ -72,17 +74,17 @@ print(f"{n:,} people, {domain.n_cells:,} possible rows, {work.n_queries:,} queri
 
 EPSILONS = (0.1, 0.3, 1.0)
 DELTA = 1e-6
-rows = kernel.check_coded(X, domain, estimator="example")
+rows = check_coded(X, domain, estimator="example")
 budget = PrivacyBudget(100.0, 1e-3, adjacency="add_or_remove_one")
 
 
 def noise_on_every_table(epsilon: float, delta: float) -> NDArray[np.float64]:
     """Answer every query with independent noise."""
-    with kernel.open_session(
+    with open_session(
         rows, estimator="example", epsilon=epsilon, delta=delta, budget=budget
     ) as session:
         share = Fraction(1, len(work.groups))
-        tables = [kernel.Marginal(work.sizes, columns) for columns in work.attribute_sets]
+        tables = [Marginal(work.sizes, columns) for columns in work.attribute_sets]
         return np.concatenate([session.answer(t, share).value.reshape(-1) for t in tables]) / n
 
 

@@ -32,8 +32,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from skdp import PrivacyBudget
-from skdp.kernel import n_multisets
 from skdp.quantile import DPQuantile
+from skdp.queries.small_databases import n_multisets
 from skdp.synthetic import DPEmpiricalCDF
 
 parser = argparse.ArgumentParser(description="Private distribution functions of flight delays.")

@@ -45,8 +45,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from skdp.budget import PrivacyBudget
-from skdp.kernel import cauchy_kappa, laplace_kappa, smooth_sensitivity
 from skdp.quantile import DPMedian, DPQuantile
+from skdp.queries.smooth_sensitivity.ladders import cauchy_kappa, laplace_kappa
+from skdp.queries.smooth_sensitivity.order_statistics import smooth_sensitivity
 
 parser = argparse.ArgumentParser(description="Sensitivities of the median, quantiles of flights.")
 parser.add_argument(
@@ -120,7 +121,7 @@ for title, key in [
 # β = ε/(2 log(2/δ)) and the scale 2 S/ε, Laplace noise is (ε, δ)-differentially private.
 #
 # Cauchy noise has tails like 1/z². A change of its scale by a factor exp(β) costs at most β,
-# however far out. It is pure, with the exact constant that ``skdp.kernel.cauchy_kappa`` computes.
+# however far out. It is pure, with the exact constant that ``skdp.queries.cauchy_kappa`` computes.
 #
 # Near the majority smooth noise is no smaller than global noise; it falls with every row that lies
 # between a table and the worst case. Laplace noise for (ε, δ) falls slowly: its β is small. The

@@ -17,6 +17,7 @@ from skdp.exceptions import (
     SeededNoiseWarning,
     UncountedFitWarning,
 )
+from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import check_pipeline
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
@@ -44,12 +45,15 @@ __all__ = [
     "DPHistogramDensity",
     "DPKMeans",
     "DPKernelDensity",
+    "DPLinearRegression",
     "DPLogisticRatio",
+    "DPLogisticRegression",
     "DPMarginalSynthesizer",
     "DPMedian",
     "DPMinMaxScaler",
     "DPQuantile",
     "DPQuantileTransformer",
+    "DPRidge",
     "DPRobustScaler",
     "DPStandardScaler",
     "DPSubsampleAggregate",

@@ -10,8 +10,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["check_caller"]
-
 _IMPORTANCES = "yellowbrick.model_selection.importances"
 
 # Modules that call ``fit``, with what they ask for afterwards.

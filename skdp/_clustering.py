@@ -1,7 +1,7 @@
 """The steps of private k-means: which regions to count, how to move centres, what they cost.
 
 Everything here is decided on public parameters and on what the session has released. Columns may
-be of any width: noise falls on each in a unit of its own (`kernel.column_units`), from half widths
+be of any width: noise falls on each in a unit of its own (`column_units`), from half widths
 where nothing is known yet and from released root mean square residuals afterwards. Which centre
 is nearest, and which side of a box is cut, is decided in the caller's units.
 
@@ -23,16 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from skdp import kernel
 from skdp._coreset import (
-    count_level,
     grow,
     shrinkage,
     sphere_packing,
     weighted_kmeans,
 )
-
-__all__ = ["Clustering", "PublicBox", "cluster", "mean_error"]
+from skdp.core import Ball, Box, Mean, Projection, SecondMoment, Session
+from skdp.planning import Allowance
+from skdp.queries import AssignedSums, SquaredOffsets, column_box, column_units, tree_box
 
 Floats = NDArray[np.float64]
 # Of centres (k, d), units and radius: what clipping takes from sums of residuals at most, (k, d).
@@ -159,7 +158,7 @@ def _sum_count_share(d: int) -> float:
     return 1 / (1 + math.sqrt(d) / 0.35)
 
 
-def _refinement_plan(session: kernel.Session, n: float, n_clusters: int) -> tuple[int, float]:
+def _refinement_plan(session: Session, n: float, n_clusters: int) -> tuple[int, float]:
     """Return how many refinements to make and where to clip, in root mean square residuals.
 
     From public and released numbers only. A second and a third step are made where their noise is
@@ -169,9 +168,8 @@ def _refinement_plan(session: kernel.Session, n: float, n_clusters: int) -> tupl
     """
     d = session.n_features
     for steps in range(_MOST_STEPS, 0, -1):
-        level = count_level(session, session.rest / steps)
-        level /= math.sqrt(d + 1) if session.pure else 1.0
-        free = math.sqrt(_FREE_NOISE / d) * level * n / n_clusters
+        std = _step(session, session.remaining / steps).vector_std(1.0, d)
+        free = math.sqrt(_FREE_NOISE / d) / std * n / n_clusters
         if free >= _RESIDUAL_RMS:
             return steps, free
     return 1, _RESIDUAL_RMS
@@ -212,9 +210,7 @@ def _lost_by_rms(box: PublicBox, rms: Floats, n: float) -> Lost:
     return lost
 
 
-def _residuals(
-    session: kernel.Session, box: PublicBox, centers: Floats, rms: Floats, n: float
-) -> Floats:
+def _residuals(session: Session, box: PublicBox, centers: Floats, rms: Floats, n: float) -> Floats:
     """Return each column's root mean square residual, measured where that is cheap.
 
     What the tree knows of a column that it has not cut is the width of its bounds. Where there is
@@ -225,25 +221,25 @@ def _residuals(
     if not wide.any():
         return rms
     d = session.n_features
-    spread = math.sqrt(d * (d + 1) if session.pure else d) / n
 
     def noise(share: Fraction) -> float:
-        return spread / session.level(session.rest * share)
+        allowance = Allowance.left(session, session.remaining * share)
+        return allowance.vector_std(math.sqrt(d), d) / n
 
     share = next((part for part in _SQUARES_SHARES if noise(part) <= _SQUARES_NOISE), None)
     if share is None:
         if noise(_SQUARES_SHARES[-1]) > _SQUARES_USELESS:
             return rms
         share = _SQUARES_SHARES[-1]
-    view = session.box(box.low, box.high)
-    squares = session.answer(kernel.SquaredOffsets(view, centers), session.rest * share)
+    view = Box(box.low, box.high)
+    squares = session.answer(SquaredOffsets(view, centers), session.remaining * share)
     error = float(np.max(np.asarray(squares.std))) / n
     measured = box.half * np.sqrt(np.maximum(squares.value / n, 0.0) + error)
     return np.where(wide, measured, np.minimum(measured, rms))
 
 
 def _refine_by_plan(
-    session: kernel.Session,
+    session: Session,
     box: PublicBox,
     centers: Floats,
     rms: Floats,
@@ -259,9 +255,9 @@ def _refine_by_plan(
     rms = _residuals(session, box, centers, rms, n)
     steps, reach = _refinement_plan(session, n, len(centers))
     least, most = _RESIDUALS
-    units = kernel.column_units(np.clip(rms, least * box.half, most * box.half))
+    units = column_units(np.clip(rms, least * box.half, most * box.half))
     radius = min(reach, _largest_radius(box, units))
-    share = session.rest / steps
+    share = session.remaining / steps
     for _ in range(steps):
         found = _refine(session, box, centers, units, radius, share, n, n_std, lost)
         centers = found.centers
@@ -294,7 +290,7 @@ def _trust(steps: Floats, noise: Floats, clear: NDArray[np.bool_], most: Floats)
 
 
 def _refine(
-    session: kernel.Session,
+    session: Session,
     box: PublicBox,
     centers: Floats,
     units: Floats,
@@ -315,8 +311,8 @@ def _refine(
     """
     d, most = session.n_features, n + 2 * n_std
     counts, sums = session.answer(
-        kernel.AssignedSums(
-            session.box(box.low, box.high),
+        AssignedSums(
+            Box(box.low, box.high),
             centers,
             radius,
             units=units,
@@ -353,14 +349,14 @@ def _refine(
 # --- the mean and nothing else -----------------------------------------------------------------
 
 
-def _mean(session: kernel.Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
+def _mean(session: Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
     """Release the mean, every column in units of its half width; and its noise by column."""
-    view = kernel.column_box(box.low, box.high, kernel.column_units(box.half), session.level())
-    release = session.answer(kernel.Mean(view), share)
+    view = column_box(box.low, box.high, column_units(box.half), session.level())
+    release = session.answer(Mean(view), share)
     return np.array(release.value), np.array(release.std)
 
 
-def _shrunk_mean(session: kernel.Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
+def _shrunk_mean(session: Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
     """Release the mean, shrunk towards the middle of the box; and its standard error by column."""
     value, std = _mean(session, box, share)
     half = np.where(box.half > 0, box.half, 1.0)
@@ -370,31 +366,32 @@ def _shrunk_mean(session: kernel.Session, box: PublicBox, share: Fraction) -> tu
 
 
 def _fit_mean(
-    session: kernel.Session, box: PublicBox, n: float, n_std: float, n_clusters: int
+    session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int
 ) -> Clustering:
     """Put every centre at the private mean, the best answer where noise drowns all structure."""
     if n_clusters == 1:
-        value, std = _mean(session, box, session.rest)
+        value, std = _mean(session, box, session.remaining)
         unknown = np.full(std.size, np.nan)
         return Clustering(box.clip(value)[None], std[None], np.array([n]), n_std, unknown)
     d = session.n_features
-    units = kernel.column_units(box.half)
+    units = column_units(box.half)
     diagonal = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
     # The noise of one mean at the full allowance, in these units, against that of a second one at
     # half of it: rows about a first mean lie closer to it than the corners of the box.
-    noise = diagonal / (count_level(session, session.rest) * n)
-    noise *= math.sqrt(d * (d + 1) if session.pure else d)
-    first = noise * (2.0 if session.pure else math.sqrt(2))
+    noise, first = (
+        diagonal * _step(session, share).vector_std(math.sqrt(d), d) / n
+        for share in (session.remaining, session.remaining / 2)
+    )
     radius = math.hypot(_HOPELESS_RADIUS * diagonal, min(first, diagonal))
     if radius < _WORTH_A_SECOND * diagonal * noise / first:
-        mean, _ = _shrunk_mean(session, box, session.rest / 2)
+        mean, _ = _shrunk_mean(session, box, session.remaining / 2)
         # No residual is released: no rows spread wider than half a box from their mean.
         lost = _lost_by_rms(box, box.half, n)
-        found = _refine(session, box, mean[None], units, radius, session.rest, n, n_std, lost)
+        found = _refine(session, box, mean[None], units, radius, session.remaining, n, n_std, lost)
         center, std = found.centers[0], found.center_std[0]
         n, n_std = float(found.counts[0]), found.count_std
     else:
-        center, std = _shrunk_mean(session, box, session.rest)
+        center, std = _shrunk_mean(session, box, session.remaining)
         center = box.clip(center)
     return Clustering(
         np.tile(center, (n_clusters, 1)),
@@ -405,27 +402,17 @@ def _fit_mean(
     )
 
 
-def mean_error(box: PublicBox, level: float, n: int, *, pure: bool, adjacency: str) -> float:
-    """Return the noise of one private mean, a root mean square over columns in half widths.
-
-    Parameters
-    ----------
-    level : float
-        Epsilon of the fit, or its mu where ``pure`` is False.
-    """
-    replace_one = adjacency == "replace_one"
-    units = kernel.column_units(box.half)
+def mean_error(box: PublicBox, allowance: Allowance, n: int) -> float:
+    """Return the noise of one private mean, a root mean square over columns in half widths."""
+    units = column_units(box.half)
     used = units > 0
     if not used.any():
         return 0.0
     norm = float(np.linalg.norm(box.half[used] / units[used]))
     d = box.half.size
-    if replace_one:
-        size, dims = 2 * norm, d
-    else:  # the number of rows is released with 2%, and once more with the sum
-        size, dims = norm * math.sqrt(10) / 3, d + 1
-        level *= float(1 - COUNT_SHARE) if pure else math.sqrt(1 - COUNT_SHARE)
-    noise = size / level / n * (math.sqrt(dims + 1) if pure else 1.0)
+    if not allowance.replace:  # the number of rows is released, and once more with the sum
+        allowance = allowance.part(1 - COUNT_SHARE)
+    noise = allowance.sum_std(norm, d) / n
     relative = np.minimum(noise * units[used] / box.half[used], 1.0)
     return math.sqrt(float((relative**2).sum()) / d)
 
@@ -434,13 +421,13 @@ def mean_error(box: PublicBox, level: float, n: int, *, pure: bool, adjacency: s
 
 
 def _fit_in_box(
-    session: kernel.Session, box: PublicBox, n: float, n_std: float, n_clusters: int
+    session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int
 ) -> Clustering:
     """Tree over the box, k-means on its representatives, one refinement."""
-    share = session.rest * _TREE_SHARE
-    if count_level(session, share / 2) * n < _HOPELESS_COUNT[session.pure]:
+    share = session.remaining * _TREE_SHARE
+    if Allowance.left(session, share / 2).count_level * n < _HOPELESS_COUNT[session.pure]:
         return _fit_mean(session, box, n, n_std, n_clusters)
-    view = kernel.tree_box(box.low, box.high)
+    view = tree_box(box.low, box.high)
     coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=share)
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
     centers = box.clip(box.middle + coreset.unit * points)
@@ -458,28 +445,32 @@ def _fit_in_box(
 # --- a subspace first --------------------------------------------------------------------------
 
 
-def _noise_edge(session: kernel.Session, d: int, share: Fraction, n: float) -> float:
-    """Return about the largest eigenvalue of the noise on a second moment of rows of norm 1.
+def _step(session: Session, share: Fraction) -> Allowance:
+    """Return the allowance of sums by region: two of them change where a row is replaced."""
+    found = Allowance.left(session, share)
+    level = found.count_level
+    return Allowance(level, None if found.pure else level)
 
-    Gaussian orthogonal ensemble: sqrt(2 d) sigma. Difference of two Wishart matrices W(d + 1, c):
-    about 3.3 d c, with c = 1 / (2 epsilon) under add-or-remove.
-    """
-    edge = 1.65 * d if session.pure else math.sqrt(2 * d)
-    return edge * (1 + _TAU**2) / count_level(session, share) / max(n, 1.0)
+
+def _noise_edge(session: Session, d: int, share: Fraction, n: float) -> float:
+    """Return about the largest eigenvalue of the noise on a second moment of rows of norm 1."""
+    allowance = Allowance.left(session, share)
+    edge = allowance.spectral_edge(d, "wishart" if allowance.pure else "gaussian")
+    return edge * (1 + _TAU**2) / max(n, 1.0)
 
 
 def _fit_in_subspace(
-    session: kernel.Session, box: PublicBox, n: float, n_std: float, n_clusters: int
+    session: Session, box: PublicBox, n: float, n_std: float, n_clusters: int
 ) -> Clustering:
     """Find a private subspace, cluster in it as `_fit_in_box` does, refine in all features."""
     d = session.n_features
     shares = _PURE_SHARES if session.pure else _GAUSSIAN_SHARES
-    rest = session.rest
+    rest = session.remaining
     if _noise_edge(session, d, rest * shares.gram, n) > _HOPELESS_EDGE[session.pure]:
         return _fit_mean(session, box, n, n_std, n_clusters)
     mean, mean_std = _shrunk_mean(session, box, rest * shares.mean)
     radius = max(_SUBSPACE_RADIUS * box.radius, np.finfo(float).tiny)
-    gram = session.answer(kernel.SecondMoment(session.ball(mean, radius), _TAU), rest * shares.gram)
+    gram = session.answer(SecondMoment(Ball(mean, radius), _TAU), rest * shares.gram)
     # The augmented row has measured the mean again: the two estimates are averaged by precision.
     size = max(gram.n, 1.0)
     offset = gram.total / size / radius
@@ -492,7 +483,7 @@ def _fit_in_subspace(
     edge = gram.std / radius**2 * math.sqrt(4 * d) / size  # off-diagonal std times 2 sqrt(d)
     k = int(np.clip(np.sum(values > edge), 1, _SUBSPACE_DIMS))
     width = radius * np.clip(_SUBSPACE_WIDTH * np.sqrt(values[:k]), 1e-3, 1.0)
-    view = session.project(session.ball(mean, radius), vectors[:, :k].T, width)
+    view = Projection(Ball(mean, radius), vectors[:, :k].T, width)
     coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=rest * shares.tree)
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
     centers = box.clip(mean + coreset.unit * points @ view.components)
@@ -515,20 +506,18 @@ def _fit_in_subspace(
 # --- textbook Lloyd ----------------------------------------------------------------------------
 
 
-def _fit_lloyd(
-    session: kernel.Session, box: PublicBox, n_clusters: int, max_iter: int
-) -> Clustering:
+def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int) -> Clustering:
     """Run the textbook method: noisy counts and sums of every cluster in every iteration."""
     d = session.n_features
     start = sphere_packing(n_clusters, box.half / box.radius, session.post_processing_rng())
     centers = box.clip(box.middle + start * box.radius)
-    share = session.rest / max_iter
-    units = kernel.column_units(box.half)
+    share = session.remaining / max_iter
+    units = column_units(box.half)
     radius = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
     for step in range(max_iter):
         counts, sums = session.answer(
-            kernel.AssignedSums(
-                session.box(box.low, box.high),
+            AssignedSums(
+                Box(box.low, box.high),
                 centers,
                 radius,
                 units=units,
@@ -554,7 +543,7 @@ def _fit_lloyd(
 
 
 def cluster(
-    session: kernel.Session,
+    session: Session,
     box: PublicBox,
     n_clusters: int,
     *,
@@ -575,7 +564,7 @@ def cluster(
     one_point = box.radius < smallest
     if algorithm == "lloyd" and not one_point:
         return _fit_lloyd(session, box, n_clusters, max_iter)
-    share = session.rest * COUNT_SHARE if session.adjacency != "replace_one" else None
+    share = session.remaining * COUNT_SHARE if session.adjacency != "replace_one" else None
     count = session.row_count(share)
     n, n_std = max(float(count.value), 1.0), float(count.std)
     if one_point:

@@ -27,8 +27,6 @@ from typing import Any
 
 import sklearn
 
-__all__ = ["config_context", "get_config", "noise_is_seeded"]
-
 SYSTEM, SEEDED = "system", "seeded"
 
 _numbers = itertools.count()

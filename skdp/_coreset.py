@@ -24,21 +24,13 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 
-from skdp import kernel
-
-__all__ = [
-    "Coreset",
-    "NodeCounts",
-    "count_level",
-    "grow",
-    "shrinkage",
-    "sphere_packing",
-    "weighted_kmeans",
-]
+from skdp.core import Projection, Session, quiet
+from skdp.planning import Allowance
+from skdp.queries import BoxTree, ColumnBox, Tree
 
 Floats = NDArray[np.float64]
 Nodes = NDArray[np.int64]
-Boxed = kernel.ColumnBox | kernel.Projection
+Boxed = ColumnBox | Projection
 
 # The tree. A node is split while its noisy count is above _SPLIT standard errors of a round's
 # noise and above 1/_PARTS of an average cluster; a leaf counts only above _KEEP standard errors,
@@ -50,14 +42,6 @@ _KEEP = 3.0
 _COUNT_PART = Fraction(1, 2)  # of the tree's share, for its rounds; leaf sums take what is left
 _LEAF_COUNT_SHARE = 0.2  # of the leaf release: rounds have counted most leaves already
 _RESTARTS = 20
-
-
-def count_level(session: kernel.Session, share: Fraction) -> float:
-    """Return about 1 / noise scale of a count with this share: epsilon or mu, less under R."""
-    level = session.level(share)
-    if session.adjacency == "replace_one":
-        level /= 2.0 if session.pure else math.sqrt(2)
-    return level
 
 
 def shrinkage(squared_norm: float, noise: float) -> float:
@@ -223,7 +207,7 @@ def _depth(level: float, n: float) -> int:
 
 
 def _frontier(
-    tree: kernel.Tree, counts: NodeCounts, n: float, n_clusters: int, share: Fraction
+    tree: Tree, counts: NodeCounts, n: float, n_clusters: int, share: Fraction
 ) -> tuple[Nodes, Fraction]:
     """Split nodes round by round; return the leaves and the share that the rounds have used.
 
@@ -272,7 +256,7 @@ def _pooled(means: Floats, noise: Floats, before: Floats) -> Floats:
 
 
 def grow(
-    session: kernel.Session,
+    session: Session,
     view: Boxed,
     *,
     n: float,
@@ -297,7 +281,7 @@ def grow(
     coreset : Coreset
         One point at the centre of the box if no leaf stands clear of the noise.
     """
-    tree = session.answer(kernel.BoxTree(view, _depth(count_level(session, share), n)))
+    tree = session.answer(BoxTree(view, _depth(Allowance.left(session, share).count_level, n)))
     counts = NodeCounts(tree.depth)
     counts.add(np.array([1]), np.array([n]), n_std)
     leaves, used = _frontier(tree, counts, n, n_clusters, share * _COUNT_PART)
@@ -358,7 +342,7 @@ def weighted_kmeans(
     distinct = min(n_clusters, len(np.unique(points, axis=0)))
     seed = int(rng.integers(2**31 - 1))
     model = KMeans(distinct, n_init=_RESTARTS, tol=1e-6, random_state=seed)
-    with kernel.quiet():
+    with quiet():
         # Points closer together than float64 tells apart are one cluster; that is an answer too.
         model.fit(points, sample_weight=weights)
     surplus = np.average(points, axis=0, weights=weights)

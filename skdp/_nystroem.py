@@ -12,14 +12,11 @@ noise of a pure release grows with the number of directions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["LEAST_SIGNAL", "Features", "independent_features", "noise_std", "nystroem_features"]
 
 Floats = NDArray[np.float64]
 
@@ -96,16 +93,3 @@ def independent_features(n_scales: int, b: int) -> Features:
         matrix=identity,
         restore=tuple(identity[j * b : (j + 1) * b] for j in range(n_scales)),
     )
-
-
-def noise_std(level: float, n_private: float, size: int, *, pure: bool, replace: bool) -> float:
-    """Return the standard deviation of the noise in each of `size` released features.
-
-    Of their mean over n_private rows, at an epsilon (pure) or mu of `level`: K-norm noise, whose
-    spread grows with the number of features, or Gaussian. Public planning only; the kernel
-    certifies the sensitivity and calibrates the noise by itself.
-    """
-    sensitivity = math.sqrt(2.0) if replace else math.sqrt(10.0) / 3.0
-    dims = size if replace else size + 1  # the number of rows travels along
-    spread = math.sqrt(dims + 1.0) if pure else 1.0
-    return sensitivity * spread / (level * n_private)

@@ -4,7 +4,7 @@ Nothing is released here. A seeded fit (tests and teaching only) draws its noise
 keyed by its seed, its rows and its public parameters. The key of parameters names a class by its
 name, not by its module, and leaves out what has its default: a class that moves, or a new
 parameter, changes no stream. Where two values are taken for one, no noise is shared all the same:
-every release's stream is keyed by the value that it protects, too (`skdp.kernel.release`).
+every release's stream is keyed by the value that it protects, too (`skdp.core.privacy_filter`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
-
-__all__ = ["changed_parameters", "public_key"]
 
 _LEFT_OUT = ("budget", "n_jobs", "random_state", "privacy_")
 _DEEPEST = 30

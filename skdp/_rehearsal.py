@@ -19,21 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from skdp import kernel
 from skdp._config import config_context
 from skdp.budget.stand_in import StandInBudget
-
-__all__ = [
-    "NOISELESS",
-    "check_like",
-    "mean_error",
-    "rehearsal",
-    "rehearsal_rng",
-    "repeated",
-    "resampled",
-    "stretched",
-    "unanswered",
-]
+from skdp.core import public_generator
+from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
 
@@ -54,6 +43,52 @@ def unanswered(
         f"like must be given: the error of {name} depends on {depends}. State public rows that "
         f"resemble the private ones (made-up ones will do){earlier}"
     )
+
+
+class ExpectedErrorMixin:
+    """What error a fit will have, before anything is charged; for estimators of columns."""
+
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return how large the error of a fit will be, on average: whether epsilon is enough.
+
+        Nothing private is read and nothing is charged. Which error, and in which unit, is in the
+        Notes of the class. Where it depends on the rows, public ones are fitted a few times, with
+        noise of their own. The errors of sampling are not in it.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns; if None, that of stated bounds, of `like`, or of an earlier fit.
+        like : array-like of shape (n, n_features) or fitted estimator, default=None
+            Public rows that resemble the private ones (made-up ones will do), of any number,
+            **never the private rows themselves**: the answer is not private. Or an earlier fit,
+            where that tells enough.
+
+        Returns
+        -------
+        error : float
+            Zero if nothing is released.
+
+        Raises
+        ------
+        ValueError
+            If the answer depends on the rows and `like` is not given, or there is no answer.
+        """
+        planned = self._by_position(like)  # type: ignore[attr-defined]
+        if planned is not self:
+            error: float = planned.expected_error(n_samples, n_features, like=like)
+            return error
+        bounds = self._bounds_of_columns
+        n, d = self._sizes(n_samples, n_features, like=like, bounds=bounds)
+        return self._expected_error(n, d, like)
+
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        """Return the error for n rows of d columns, whose arguments are checked."""
+        raise NotImplementedError
 
 
 @cache
@@ -97,7 +132,7 @@ def mean_error(
 
 def rehearsal_rng(number: int = 0) -> np.random.Generator:
     """Return a generator for a rehearsal, of which nothing is secret."""
-    return kernel.public_generator(b"rehearsal" + str(number).encode())
+    return public_generator(b"rehearsal" + str(number).encode())
 
 
 # --- rows that are public -----------------------------------------------------------------------
@@ -106,7 +141,7 @@ def rehearsal_rng(number: int = 0) -> np.random.Generator:
 def check_like(estimator: Any, like: Any, n_features: int) -> Floats:
     """Return public rows as floats, or raise naming ``like``."""
     name = f"{type(estimator).__name__}.expected_error(like=...)"
-    rows = kernel.check_public_array(like, estimator=name)
+    rows = check_public_array(like, estimator=name)
     if rows.shape[1] != n_features:
         raise ValueError(f"like must have n_features = {n_features} columns, got {rows.shape[1]}")
     return rows

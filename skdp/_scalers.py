@@ -12,31 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import kernel
-from skdp._rehearsal import check_like, mean_error, rehearsal, resampled
-from skdp.base import LEARNING_SHARE, PrivateMixin
+from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
+from skdp.base import PrivateMixin
 from skdp.budget import Cost
-
-__all__ = [
-    "FOURTH_MOMENT",
-    "N_CELLS",
-    "Floats",
-    "Pair",
-    "Scaler",
-    "auto_q",
-    "check_flag",
-    "check_means",
-    "column_epsilon",
-    "error_of_fits",
-    "finite",
-    "full_level",
-    "moment_errors",
-    "root_error",
-]
+from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -53,19 +36,9 @@ def finite(values: Floats) -> Floats:
     return np.clip(values, -_LARGEST, _LARGEST)
 
 
-def full_level(cost: Cost) -> float:
-    """Return what a whole fit may lose: mu if its noise is Gaussian, else epsilon."""
-    return cost.epsilon if cost.mu is None else cost.mu
-
-
-def check_flag(value: Any, name: str) -> bool:
-    """Return a boolean parameter, or raise with its name."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {type(value).__name__}")
-    return bool(value)
-
-
-class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator, ABC):
+class Scaler(
+    OneToOneFeatureMixin, ExpectedErrorMixin, PrivateMixin, TransformerMixin, BaseEstimator, ABC
+):
     """What the two scalers share: bounds, the free fit, and the caller's array on the way back."""
 
     bounds: Any
@@ -89,46 +62,55 @@ class Scaler(OneToOneFeatureMixin, PrivateMixin, TransformerMixin, BaseEstimator
         cost : skdp.budget.Cost or None
             None if a fit releases nothing.
         """
+        self._check_parameters()
         cost = super().privacy_cost(n_samples, n_features)
         return None if self._is_free() else cost
 
-    def _bounds_in(
-        self, session: kernel.Session, stated: Pair | None, *, errors: bool = False
-    ) -> Pair:
-        """Return the stated bounds, or learn them: closely if their errors are wanted."""
-        if stated is not None:
-            return stated
-        learned = session.answer(
-            kernel.LearnedBounds(audit=errors), None if errors else LEARNING_SHARE
-        )
-        return learned.low, learned.high
+    def _forward(self, values: Floats) -> Floats:
+        """Return rows as transformed; they are a copy of the caller's and may be changed."""
+        raise NotImplementedError
 
-    def _nothing_released(self) -> kernel.PrivacyCertificate:
-        """Return the certificate of a fit that looks at no row's values and charges nothing."""
-        return kernel.PrivacyCertificate(
-            estimator=type(self).__name__,
-            adjacency=self._adjacency,
-            unit="row",
-            epsilon=0.0,
-            delta=0.0,
-            mu=None,
-            seeded=False,
-            charged=False,
-            releases=(),
-        )
+    def _backward(self, values: Floats) -> Floats:
+        """Return transformed rows in the units of X."""
+        raise NotImplementedError
 
-    def _scaled_array(self, X: Any) -> Floats:
-        """Check what `inverse_transform` is given: any finite table of n_features_in_ columns."""
+    def transform(self, X: ArrayLike) -> Floats:
+        """Transform the caller's rows by what the fit released; nothing is clipped to bounds.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Finite numbers; left as they are. If they are private, so is the result.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features)
+            Finite: or the next step's error would tell of a huge row.
+        """
+        values = self._public_array(X).copy()
+        with np.errstate(over="ignore", under="ignore"):
+            return finite(self._forward(values))
+
+    def inverse_transform(self, X: ArrayLike) -> Floats:
+        """Return transformed rows to the units of X.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
         check_is_fitted(self)
-        values = kernel.check_public_array(
-            X, estimator=type(self).__name__, allow_empty=self._allow_empty
-        )
+        values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
         if values.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X must have {self.n_features_in_} columns, as many as in fit, got "
                 f"{values.shape[1]}"
             )
-        return values
+        with np.errstate(over="ignore", under="ignore"):
+            return finite(self._backward(values.copy()))
 
 
 # --- errors that depend on rows ----------------------------------------------------------------
@@ -209,7 +191,7 @@ def auto_q(n: float, epsilon: float) -> float:
 
     The exponential mechanism weighs a cell that lies r ranks off by exp(-r epsilon / 2). A cell
     beyond all rows lies q n off, and there are at most `N_CELLS`, so with this q one of them is
-    drawn with probability below `_EMPTY_CELL`. Rounded up to three digits, so that the kernel's
+    drawn with probability below `_EMPTY_CELL`. Rounded up to three digits, so that the core's
     integer scores stay short.
     """
     ranks = max(2.0 / epsilon * math.log(N_CELLS / _EMPTY_CELL), 0.5)
@@ -218,8 +200,3 @@ def auto_q(n: float, epsilon: float) -> float:
         return _LARGEST_Q
     digit = 10.0 ** (math.floor(math.log10(q)) - 2)
     return float(f"{math.ceil(q / digit) * digit:.2e}")
-
-
-def column_epsilon(level: float, d: int, *, pure: bool) -> float:
-    """Return the epsilon that each of d columns gets of a release's level (epsilon or mu)."""
-    return level / d if pure else kernel.pure_epsilon_from_mu(level / math.sqrt(d))

@@ -10,7 +10,7 @@ from these releases and from public parameters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,17 +23,19 @@ from sklearn.base import (
 from sklearn.metrics import pairwise_distances_argmin, pairwise_distances_argmin_min
 from sklearn.metrics.pairwise import euclidean_distances
 
-from skdp import kernel
 from skdp._clustering import Clustering, PublicBox, cluster, mean_error
-from skdp._rehearsal import rehearsal, repeated
-from skdp.base import PrivateMixin, check_bounds, check_integer, names_of
+from skdp._parameters import Integers, Table
+from skdp._rehearsal import ExpectedErrorMixin, rehearsal, repeated
+from skdp.base import PrivateMixin, names_of
 from skdp.budget import PrivacyBudget
+from skdp.core import Session, public_generator
+from skdp.planning import bounds_in
+from skdp.tabular import check_public_array
 
 __all__ = ["DPKMeans"]
 
 Floats = NDArray[np.float64]
 
-_ALGORITHMS = ("tree", "lloyd")
 # Squares of what is allowed, and sums of them, stay inside the range of float64.
 _LARGEST_BOUND = 1e100
 _MOST_REHEARSED, _FEW_ROWS, _MADE_UP = 2**20, 2**17, 20_000  # rows; rows about centres
@@ -42,7 +44,12 @@ _LARGEST_ROW = 1e150  # of the caller's rows: the sum of 8192 squares is finite
 
 
 class DPKMeans(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, PrivateMixin, BaseEstimator
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    ExpectedErrorMixin,
+    PrivateMixin,
+    BaseEstimator,
 ):
     """K-means clustering with differential privacy.
 
@@ -65,21 +72,18 @@ class DPKMeans(
     max_iter : int, default=5
         Iterations of ``"lloyd"``, all of which are run: the allowance is split between them.
         ``"tree"`` ignores it.
-    bounds : "private" or pair (low, high) or mapping, default="private"
-        Public bounds of the features in units of X, each a number or an array of shape
-        (n_features,), or a mapping from column name to (low, high); within +-1e100. Rows outside
-        are clipped, never rejected. ``"private"`` learns them, for as much of the allowance as
-        n epsilon over the number of columns demands.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); within +-1e100. Rows outside are clipped, never rejected. ``"private"``
+        learns them, for as much of the allowance as n epsilon over the number of columns demands.
     epsilon : float, default=1.0
-        Privacy loss of one fit.
+        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        Probability that the loss exceeds epsilon, in the usual sense. Zero: pure epsilon-DP.
-    budget : PrivacyBudget, default=None
-        Shared budget that is charged; it also sets the neighbouring relation. None: the fit
-        stands alone, and one row is replaced between neighbours.
-    random_state : int, RandomState instance or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        In [0, 1). Zero: pure epsilon-DP.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -113,11 +117,9 @@ class DPKMeans(
         epsilon separate them; `expected_error` says so before the fit.
     n_iter_ : int
         Private steps: releases of sums by nearest centre.
-    n_features_in_ : int
-        Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -148,6 +150,16 @@ class DPKMeans(
     Whether there are fewer rows than clusters, or a feature is constant, is private: such fits
     end in centres that coincide or sit in the middle of the bounds, never in an error.
 
+    **Expected error.** How far centres end from the means of their rows, in half widths of a
+    column's bounds: the root mean square, over columns and rows, of the centre nearest to a row
+    minus the mean of the rows nearest to it, which half of all fits stay below. How many rows a
+    centre has, and how far they lie from it, decides, so it needs `like` unless there is one centre
+    and bounds are stated. It is measured by 25 fits (nine above 131,072 rows), with noise that is
+    seeded. Give as many public rows as there will be, or more: fewer are repeated, and what they
+    differ by between clusters by chance makes the answer too large. Refused if most of these fits
+    end with all centres at one private mean. An earlier fit needs residuals (`residual_scale_`):
+    rows about its centres are made up. Above 2**20 rows, the error of as many, in proportion.
+
     References
     ----------
     Blum, Dwork, McSherry & Nissim 2005, "Practical privacy: the SuLQ framework", section 4
@@ -165,6 +177,8 @@ class DPKMeans(
     True
     >>> kmeans.predict([[-0.8, 0.1]]) == kmeans.predict([[-1.2, 0.0]])
     array([ True])
+    >>> 0 < kmeans.expected_error(1_000, like=rows.reshape(-1, 2)[:500]) < 0.1
+    True
     """
 
     def __init__(
@@ -197,23 +211,18 @@ class DPKMeans(
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
         self : DPKMeans
         """
         with self._all_or_nothing():
-            n_clusters, max_iter = self._check_parameters()
             rows = self._open(X)
-            bounds = _checked_bounds(self.bounds, rows.n_features, self._names())
+            bounds = self._stated_bounds(rows.n_features)
             with self._session(rows) as session:
-                if bounds is None:
-                    learned = session.answer(kernel.LearnedBounds(audit=False))
-                    bounds = learned.low, learned.high
-                low, high = bounds
-                found = self._cluster(session, low, high, n_clusters, max_iter)
+                (low, high), _ = bounds_in(session, bounds, share=None)
+                found = self._cluster(session, low, high)
                 self.cluster_centers_ = found.centers
                 self.cluster_centers_std_ = found.center_std
                 self.cluster_counts_ = found.counts
@@ -225,35 +234,31 @@ class DPKMeans(
                 self.privacy_ = session.certificate()
         return self
 
-    def _cluster(
-        self, session: kernel.Session, low: Floats, high: Floats, n_clusters: int, max_iter: int
-    ) -> Clustering:
+    def _cluster(self, session: Session, low: Floats, high: Floats) -> Clustering:
         """Run the algorithm on the rest of the session's allowance."""
         return cluster(
             session,
             PublicBox(low, high),
-            n_clusters,
+            int(self.n_clusters),
             algorithm=self.algorithm,
-            max_iter=max_iter,
+            max_iter=int(self.max_iter),
             smallest=1 / _LARGEST_BOUND,
         )
 
-    def _check_parameters(self) -> tuple[int, int]:
-        """Check every parameter that does not depend on X; return n_clusters and max_iter."""
-        self._check_privacy_parameters()
-        n_clusters = check_integer(self.n_clusters, "n_clusters", low=1)
-        max_iter = check_integer(self.max_iter, "max_iter", low=1, high=1000)
-        if not isinstance(self.algorithm, str):
-            raise TypeError(
-                f"algorithm must be 'tree' or 'lloyd', got {type(self.algorithm).__name__}"
-            )
-        if self.algorithm not in _ALGORITHMS:
-            raise ValueError(f"algorithm must be 'tree' or 'lloyd', got {self.algorithm!r}")
-        return n_clusters, max_iter
+    _parameter_table: ClassVar[Table] = {
+        "n_clusters": Integers(1),
+        "max_iter": Integers(1, 1000),
+        "algorithm": ("tree", "lloyd"),
+    }
 
-    def _check_without_rows(self) -> None:
-        self._check_parameters()
-        self._check_bounds_without_rows()
+    def _stated_bounds(
+        self, n_features: int, names: Sequence[Any] | None = None
+    ) -> tuple[Floats, Floats] | None:
+        """Return (low, high), or None for ``"private"``; refuse what float64 cannot square."""
+        pair = super()._stated_bounds(n_features, names)
+        if pair is not None and max(np.abs(side).max() for side in pair) > _LARGEST_BOUND:
+            raise ValueError("bounds: low and high must lie within -1e100 and 1e100")
+        return pair
 
     def fit_predict(self, X: ArrayLike, y: Any = None) -> NDArray[np.int64]:
         """Fit, then assign the rows of X to the private centres.
@@ -265,8 +270,7 @@ class DPKMeans(
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -321,8 +325,7 @@ class DPKMeans(
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -340,63 +343,13 @@ class DPKMeans(
 
     # --- before the data -------------------------------------------------------------------------
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return how far centres end from the means of their rows, in half widths of the bounds.
-
-        Unit: half widths of the column's bounds; the root mean square, over columns and rows, of
-        the centre nearest to a row minus the mean of the rows nearest to it, which half of all fits
-        stay below. Nothing private is read or charged.
-
-        How many rows a centre has, and how far they lie from it, decides about its error, so the
-        answer needs `like` unless there is one centre and bounds are stated. It is measured: fits
-        with these parameters run on `n_samples` rows like those given, so it takes the time of 25
-        fits (nine above 131,072 rows). Their noise is seeded: the same question has the same
-        answer. Give `n_samples` public rows or more: fewer are repeated, and by what they differ
-        between clusters by chance, so do all `n_samples`, which makes the answer too large.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public. Above 2**20, the error of as many, in
-            proportion.
-        n_features : int, default=None
-            Needed before `fit`, unless `like` or ``bounds`` has it; ``n_features_in_`` afterwards.
-            Refused if one contradicts another.
-        like : array-like of shape (n, n_features) or fitted DPKMeans, default=None
-            Public rows that resemble the private ones, **never the private rows themselves**: the
-            answer is not private. Or an earlier private fit with residuals (see
-            ``residual_scale_``): rows about its centres are made up.
-
-        Returns
-        -------
-        error : float
-
-        Raises
-        ------
-        ValueError
-            If the answer depends on the rows and `like` is not given; if clusters will not
-            separate: most of the fits end with all centres at one private mean.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdp.cluster import DPKMeans
-        >>> public = np.random.default_rng(0).normal([-1.0, 1.0], 0.1, size=(500, 2)).reshape(-1, 1)
-        >>> kmeans = DPKMeans(2, bounds=(-2, 2), epsilon=1.0)
-        >>> 0 < kmeans.expected_error(1_000, like=public) < 0.1
-        True
-        """
-        n_clusters, _ = self._check_parameters()
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
         if like is None:
-            self._refuse_without_rows(n_clusters)
-        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
+            self._refuse_without_rows()
         if like is None:
             return self._error_of_one_mean(n, d)
         rows = self._rows_like(like)
-        names = names_of(like)
-        bounds = _checked_bounds(self.bounds, d, self._names() if names is None else names)
+        bounds = self._stated_bounds(d, names_of(like))
         m = min(n, _MOST_REHEARSED)
         runs = _REHEARSALS if m <= _FEW_ROWS else _FEW_REHEARSALS
         squares, together = [], 0
@@ -407,18 +360,18 @@ class DPKMeans(
                 low, high = twin.bounds_
                 clipped = np.clip(table, low, high)
                 squares.append(_squared_error(clipped, twin.cluster_centers_, low, high))
-                together += n_clusters > 1 and twin.n_distinct_ == 1
+                together += self.n_clusters > 1 and twin.n_distinct_ == 1
         if 2 * together > runs:
             raise ValueError(
                 f"expected_error: with n_samples={n} and epsilon={self.epsilon} noise drowns the "
-                f"{n_clusters} clusters, and all centres are one private mean. Give more rows or a "
-                "larger epsilon, or ask for n_clusters=1"
+                f"{self.n_clusters} clusters, and all centres are one private mean. Give more rows "
+                "or a larger epsilon, or ask for n_clusters=1"
             )
         return float(np.sqrt(np.median(squares))) * m / n
 
-    def _refuse_without_rows(self, n_clusters: int) -> None:
+    def _refuse_without_rows(self) -> None:
         """Refuse where rows decide about the error."""
-        if n_clusters > 1 or isinstance(self.bounds, str) or self.algorithm != "tree":
+        if self.n_clusters > 1 or isinstance(self.bounds, str) or self.algorithm != "tree":
             raise ValueError(
                 "expected_error depends on how the rows lie about their centres (sizes of "
                 "clusters, residuals, learned bounds), which no parameter says: give "
@@ -427,19 +380,15 @@ class DPKMeans(
 
     def _error_of_one_mean(self, n: int, d: int) -> float:
         """Return `expected_error` where no row decides about it."""
-        bounds = _checked_bounds(self.bounds, d, self._names())
-        cost = self.privacy_cost(n, d)
-        level = float(self.epsilon) if cost.mu is None else float(cost.mu)
+        bounds = self._stated_bounds(d)
         low, high = bounds or (np.zeros(d), np.ones(d))
-        return mean_error(
-            PublicBox(low, high), level, n, pure=cost.mu is None, adjacency=self._adjacency
-        )
+        return mean_error(PublicBox(low, high), self._allowance(), n)
 
     def _rows_like(self, like: Any) -> Floats:
         """Return rows that are public: the given ones, or made-up ones about released centres."""
         if not isinstance(like, DPKMeans):
             return np.asarray(
-                kernel.check_public_array(like, estimator="expected_error(like=...)"),
+                check_public_array(like, estimator="expected_error(like=...)"),
                 dtype=np.float64,
             )
         scale = getattr(like, "residual_scale_", None)
@@ -449,7 +398,7 @@ class DPKMeans(
                 "one has none (one centre, algorithm 'lloyd', noise that drowned all structure, or "
                 "rows far out that noise hides)"
             )
-        rng = kernel.public_generator(b"like")
+        rng = public_generator(b"like")
         weight = like.cluster_counts_ / max(float(like.cluster_counts_.sum()), 1.0)
         weight = weight if weight.sum() > 0 else np.full(len(weight), 1 / len(weight))
         group = rng.choice(len(weight), size=_MADE_UP, p=weight / weight.sum())
@@ -467,13 +416,3 @@ def _squared_error(rows: Floats, centers: Floats, low: Floats, high: Floats) -> 
         if len(own):
             total += len(own) * float(np.mean(((center - own.mean(axis=0)) / half) ** 2))
     return total / len(rows)
-
-
-def _checked_bounds(
-    bounds: Any, n_features: int, names: Sequence[Any] | None
-) -> tuple[Floats, Floats] | None:
-    """Return (low, high), or None for ``"private"``; refuse what float64 cannot square."""
-    pair = check_bounds(bounds, n_features, names)
-    if pair is not None and max(np.abs(pair[0]).max(), np.abs(pair[1]).max()) > _LARGEST_BOUND:
-        raise ValueError("bounds: low and high must lie within -1e100 and 1e100")
-    return pair

@@ -9,9 +9,7 @@ states them, the centre and the radius of the ball that the rows are clipped to.
 from __future__ import annotations
 
 import math
-import numbers
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,291 +17,28 @@ from scipy import linalg
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import kernel
-from skdp.base import PrivateMixin, check_integer
+from skdp._parameters import FLAG, Integers, Reals, Table, check_parameter
+from skdp._pca import COUNT_SHARE, TAU, Plan, Spectrum, shrink_to_zero, spectrum_of
+from skdp._rehearsal import ExpectedErrorMixin
+from skdp.base import PRIVATE, PrivateMixin
 from skdp.budget import PrivacyBudget
+from skdp.core import Ball, Mean, Release, SecondMoment, Session
+from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
+from skdp.queries import NormBound, NormsBelow
+from skdp.tabular import check_public_array
 
 __all__ = ["DPPCA"]
 
 Floats = NDArray[np.float64]
 
 _LARGEST_ROW = 1e290  # of the caller's rows: sums of 8192 products stay finite
-_NOISES = ("auto", "gaussian", "wishart", "laplace")
-_PRIVATE = "private"
-
-# Shares of the fit's allowance (of epsilon, or of mu**2 where noise is Gaussian); what is left
-# goes to the second moment.
-_COUNT_SHARE = 0.02  # a private number of rows: ten times sharper than the Gram's own entry
-_RADIUS_SHARES = (0.005, 0.05)  # least and most for a private radius
-_SEEN_SHARE = 0.25  # the most, where rows are so few that they would not be seen at all
-_SEEN = 7.5 * math.sqrt(8)  # rows in two octaves are seen above so many times a count's noise
-_MEAN_SHARES = (0.03, 0.25)  # least and most for a private centre
-_MEAN_ERROR = 0.1  # aim: an error of the centre of a tenth of the radius
-_MEAN_USELESS = 0.5  # above half the radius a private centre is no better than the origin
-_PROBED = 0.1  # above this share for a centre, a third of it says whether one is needed
-_TIGHTEN_SHARE = 0.03  # at most, for a radius inside a stated one
-_BLIND = 0.7  # of the rows: counts with more noise say nothing of a radius
-# Standard deviations that the kernel's radius wants between a count and nothing.
-_CLEAR_OF_NOISE = 10.6
-# The constant feature of the augmented row, as a part of the radius: 2% more noise on the second
-# moment; the mean's noise is 1 / (0.15 sqrt(2)) = 4.7 times what its own release would have.
-_TAU = 0.15
-
-# Largest eigenvalue of W1 - W2 over d, W_i Wishart of about d degrees of freedom and scale 1: the
-# edge of the free difference of two Marchenko-Pastur laws of ratio 1. Its R-transform is
-# 2 z / (1 - z**2), so the edge is the minimum over z in (0, 1) of (1 + z**2) / (z - z**3).
-_WISHART_EDGE = math.sqrt((11 + 5 * math.sqrt(5)) / 2)
-# A semicircle of the same variance (2 d + 2 off the diagonal) ends earlier.
-_SEMICIRCLE_EDGE = math.sqrt(8)
-
-
-# --- before the data: what noise to expect ----------------------------------------------------
-
-
-def _matrix_noise_edge(level: float, pure: bool, replace: bool, dims: int, noise: str) -> float:
-    """Return about the largest eigenvalue of the noise on a Gram matrix of rows of norm 1.
-
-    Parameters
-    ----------
-    level : float
-        Epsilon of the release, or its mu where ``pure`` is False.
-    dims : int
-        Number of columns.
-    noise : {"gaussian", "wishart", "laplace"}
-    """
-    epsilon = level if pure else kernel.pure_epsilon_from_mu(level)
-    if noise == "gaussian":
-        # GOE with off-diagonal variance sigma**2 / 2: edge sigma sqrt(2 dims).
-        return (math.sqrt(2) if replace else 1.0) / level * math.sqrt(2 * dims)
-    if noise == "wishart":
-        return _WISHART_EDGE * dims * (2.0 if replace else 1.0) / (2 * epsilon)
-    # Independent entries of standard deviation s: edge 2 s sqrt(dims).
-    sensitivity = math.sqrt(dims**2 / 2 + dims + 1) if replace else (dims + 1) / 2
-    return 2 * math.sqrt(2) * sensitivity / epsilon * math.sqrt(dims)
-
-
-def _choose_noise(noise: str, level: float, pure: bool, replace: bool, dims: int) -> str:
-    """Return the mechanism: for ``"auto"`` the one of the smaller spectral noise."""
-    if noise != "auto":
-        return noise
-    choices = ["wishart"] if pure else ["gaussian", "wishart"]
-    return min(choices, key=lambda name: _matrix_noise_edge(level, pure, replace, dims, name))
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What public numbers decide before a row counts: shares, and how far to clip.
-
-    Parameters
-    ----------
-    level : float
-        Epsilon of the fit, or its mu where ``pure`` is False.
-    n : float
-        Number of rows, public or released.
-    noise : str
-        As the estimator's parameter.
-    """
-
-    level: float
-    pure: bool
-    replace: bool
-    dims: int
-    n: float
-    noise: str
-
-    @property
-    def relative_noise(self) -> float:
-        """The noise's edge on a covariance of rows of norm 1, if all were spent on it."""
-        options = (self.level, self.pure, self.replace, self.dims + 1)
-        return _matrix_noise_edge(*options, _choose_noise(self.noise, *options)) / self.n
-
-    @property
-    def radius_share(self) -> float:
-        """Share for learning a radius.
-
-        The kernel's radius covers the quarter octaves of the norm whose noisy count stands clear
-        of the noise. A smaller share thus costs less and leaves out a longer tail, which pays
-        where noise grows with the radius: r costs spectral noise of ``relative_noise * r**2``,
-        and a leading component loses about a tenth of what rows are shortened by. So the tail to
-        leave out is ten times ``relative_noise`` of the rows, at most 30%.
-        """
-        clear = _CLEAR_OF_NOISE * self._count_noise
-        low, high = _RADIUS_SHARES
-        power = 1 if self.pure else 2
-        share = min(max((clear / self.tail) ** power, low), high)
-        return min(max((_SEEN * self._count_noise / self.n) ** power, share), _SEEN_SHARE)
-
-    @property
-    def sees_rows(self) -> bool:
-        """Whether the share of a private radius shows where most rows are."""
-        share = self.radius_share if self.pure else math.sqrt(self.radius_share)
-        return _SEEN * self._count_noise / share <= self.n
-
-    @property
-    def tail(self) -> float:
-        """Number of rows that a radius may leave out: see `radius_share`."""
-        return self.n * min(10 * self.relative_noise, 0.3)
-
-    @property
-    def _count_noise(self) -> float:
-        """The noise of a count at the full allowance."""
-        moved = (2.0 if self.pure else math.sqrt(2)) if self.replace else 1.0
-        return moved * (math.sqrt(2) if self.pure else 1.0) / self.level
-
-    @property
-    def tighten_share(self) -> float:
-        """Share for a radius inside a stated one, or 0 where its noise would hide all rows."""
-        share = min(self.radius_share, _TIGHTEN_SHARE)
-        noise = self._count_noise / (share if self.pure else math.sqrt(share))
-        return share if 2 * noise <= _BLIND * self.n else 0.0
-
-    @property
-    def probe_share(self) -> float:
-        """Part of `mean_share` that says whether the rest would pay, or 0: no question.
-
-        Rows that were centred beforehand need no private centre. A third of a large share tells,
-        unless its noise would hide a mean of half the radius.
-        """
-        share = self.mean_share
-        if share <= _PROBED:
-            return 0.0
-        probe = share / 3
-        return probe if self._mean_error(probe) <= _MEAN_USELESS else 0.0
-
-    def _mean_error(self, share: float) -> float:
-        """Return the error of a private mean, as a part of the radius."""
-        return self._mean_factor / share ** (1.0 if self.pure else 0.5)
-
-    @property
-    def _mean_factor(self) -> float:
-        sensitivity = 2.0 if self.replace else math.sqrt(10) / 3
-        spread = math.sqrt(self.dims + 1) if self.pure else 1.0
-        return math.sqrt(self.dims) * spread * sensitivity / (self.level * self.n)
-
-    @property
-    def mean_share(self) -> float:
-        """Share for a private centre, or 0 where it would not pay.
-
-        The error of a private mean of n rows of norm at most r is about factor * r at full share
-        (L2 sensitivity 2r, or sqrt(1 + 1/9) r with a private n); it grows as share**-1/2 under
-        Gaussian noise and as 1 / share under the K-norm mechanism.
-        """
-        power = 1.0 if self.pure else 0.5
-        low, high = _MEAN_SHARES
-        share = min(max((self._mean_factor / _MEAN_ERROR) ** (1 / power), low), high)
-        return share if self._mean_error(share) <= _MEAN_USELESS else 0.0
-
-    def radius(self, bound: float) -> float:
-        """Return the radius to clip to, given a bound on the norms: less where noise dominates.
-
-        Clipping keeps the directions of rows, and no row's part in the second moment shrinks
-        faster than the noise. So where the noise's edge is above three times the average variance
-        that rows on the sphere would have, the radius is lowered, to three quarters at most.
-        """
-        excess = self.relative_noise * self.dims
-        return bound * (1.0 if excess <= 3 else max(math.sqrt(3 / excess), 0.75))
-
-
-# --- after the release: spectra ---------------------------------------------------------------
-
-
-def _shrink_to_zero(vector: Floats, std: float) -> Floats:
-    """Return a noisy vector after positive-part James-Stein shrinkage towards zero."""
-    norm2 = float(vector @ vector)
-    if vector.size < 3 or norm2 == 0.0:
-        return vector
-    return vector * max(0.0, 1 - (vector.size - 2) * std**2 / norm2)
-
-
-def _flip_signs(components: Floats) -> Floats:
-    """Make the entry of largest absolute value of every row positive."""
-    largest = np.argmax(np.abs(components), axis=1)
-    signs = np.sign(components[np.arange(len(components)), largest])
-    return components * np.where(signs == 0, 1.0, signs)[:, None]
-
-
-@dataclass(frozen=True)
-class _Spectrum:
-    """Eigenvectors of a noisy covariance with the variances they explain."""
-
-    components: Floats  # (d, d), rows, by decreasing noisy eigenvalue
-    variances: Floats  # (d,)
-    eigenvalues: Floats  # (d,), noisy
-    total: float
-    edge: float  # of a semicircle with the variance of the noise
-
-
-def _explained_by_noisy_vectors(noisy: Floats, total: float, edge: float) -> Floats:
-    """Return the variance along each eigenvector of a noisy covariance.
-
-    In spiked models an eigenvalue l shows as w = l + s**2 / l, with an edge of the noise of 2 s,
-    and the noisy eigenvector explains l (1 - s**2 / l**2) = sqrt(w**2 - edge**2) (Gavish &
-    Donoho 2017). An eigenvector below the edge is noise: it explains the average of what the
-    others leave.
-    """
-    strong = noisy > edge
-    # sqrt(w**2 - edge**2), of which the squares would overflow under the largest norm bounds.
-    root = np.sqrt(np.maximum(noisy - edge, 0.0)) * np.sqrt(np.maximum(noisy + edge, 0.0))
-    variances = np.where(strong, root, 0.0)
-    rest = max(total - float(variances.sum()), 0.0) / max(noisy.size - int(strong.sum()), 1)
-    # The average may exceed a variance just above the edge; decreasing order is the contract.
-    return np.sort(np.where(strong, variances, rest))[::-1]
-
-
-def _spectrum(
-    second_moment: Floats, mean: Floats, n: float, std: float, radius: float
-) -> _Spectrum:
-    """Return the spectrum of M / n - mean mean' (with n - 1 degrees of freedom), never negative.
-
-    Parameters
-    ----------
-    second_moment : ndarray of shape (d, d)
-        Released sum of (x - c)(x - c)'.
-    mean : ndarray of shape (d,)
-        Of x - c.
-    n : float
-        At least 1.
-    std : float
-        Of an off-diagonal entry of ``second_moment``.
-    radius : float
-        Bound on ||x - c||: no covariance has a trace above radius**2 n / (n - 1).
-    """
-    d = mean.size
-    unbiased = n / (n - 1) if n >= 2 else 1.0
-    # The division comes first: a sum of squares close to the largest float must not overflow.
-    covariance = (second_moment / n - np.outer(mean, mean)) * unbiased
-    noisy, vectors = linalg.eigh((covariance + covariance.T) / 2)
-    noisy, vectors = noisy[::-1], vectors[:, ::-1]
-    edge = 2 * std / n * math.sqrt(d) * unbiased
-    largest = radius**2 * unbiased
-    total = float(np.clip(noisy.sum(), 0.0, largest))
-    variances = _explained_by_noisy_vectors(noisy, total, edge)
-    if variances.sum() > largest:
-        variances = variances * (largest / variances.sum())
-    total = max(total, float(variances.sum()))
-    return _Spectrum(_flip_signs(vectors.T), variances, noisy, total, edge)
-
 
 # --- parameters -------------------------------------------------------------------------------
 
 
-def _check_norm_bound(value: Any) -> float | None:
-    """Return the stated bound, or None for ``"private"``."""
-    if isinstance(value, str) and value == _PRIVATE:
-        return None
-    # Squares of what is allowed stay far inside the range of float64.
-    allowed = "norm_bound must be 'private' or a number from 1e-100 to 1e100"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, str | numbers.Real):
-        raise TypeError(f"{allowed}, got {type(value).__name__}")
-    # Compared as it is: float() of a huge int overflows.
-    if not isinstance(value, int | float | np.number) or not 1e-100 <= value <= 1e100:
-        raise ValueError(f"{allowed}, got {value!r}")
-    return float(value)
-
-
 def _check_center(value: Any, n_features: int) -> Floats | None:
     """Return the stated centre, or None for ``"private"``."""
-    if isinstance(value, str) and value == _PRIVATE:
+    if isinstance(value, str) and value == PRIVATE:
         return None
     allowed = f"center must be 'private', one finite number, or one per feature ({n_features})"
     try:
@@ -319,7 +54,13 @@ def _check_center(value: Any, n_features: int) -> Floats | None:
     return np.broadcast_to(center, (n_features,)).copy()
 
 
-class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, BaseEstimator):
+class DPPCA(
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ExpectedErrorMixin,
+    PrivateMixin,
+    BaseEstimator,
+):
     """Principal component analysis with differential privacy.
 
     The rows are clipped to a ball; their second moment and their sum leave it in one noisy
@@ -350,17 +91,14 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         spectral noise of ``"gaussian"`` and ``"wishart"`` for ``delta > 0``, ``"wishart"`` for
         ``delta = 0``.
     epsilon : float, default=1.0
-        Privacy loss of one fit.
+        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        Probability that the loss exceeds epsilon, in the usual sense. Zero: pure epsilon-DP.
-        With few features and a large epsilon a pure fit may have less noise; compare
-        `expected_error` at both.
-    budget : PrivacyBudget, default=None
-        Shared budget that is charged; it also sets the neighbouring relation. None: the fit
-        stands alone, and one row is replaced between neighbours.
-    random_state : int, RandomState instance or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        In [0, 1). Zero: pure epsilon-DP. With few features and a large epsilon a pure fit may have
+        less noise; compare `expected_error` at both.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -397,11 +135,9 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         Number of rows: exact where it is public (replace-one), noisy otherwise.
     n_components_ : int
         Number of components.
-    n_features_in_ : int
-        Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -440,6 +176,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
 
     The output of ``transform`` on private rows is as private as these rows are.
 
+    **Expected error.** About the smallest variance that a component needs to stand out of the
+    noise, in units of the square of ``norm_bound_``: the largest eigenvalue of the noise on the
+    covariance (``noise_level_ / norm_bound_**2`` of a fit). It needs no rows; for a private centre
+    it counts all that a centre may cost.
+
     References
     ----------
     Dwork, Talwar, Thakurta & Zhang 2014, "Analyze Gauss: optimal bounds for privacy-preserving
@@ -447,7 +188,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
 
     Gavish & Donoho 2017, "Optimal shrinkage of singular values", section 3 (Frobenius loss).
 
-    ``skdp/kernel/README.md``, "Gram matrix" (sensitivities, the symmetrised Wishart mechanism).
+    ``skdp/core/PROOFS.md``, "Gram matrix" (sensitivities, the symmetrised Wishart mechanism).
 
     Examples
     --------
@@ -461,6 +202,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
     'gaussian'
     >>> pca.privacy_.epsilon
     1.0
+    >>> round(DPPCA(norm_bound=36.0, center=0, delta=1e-6).expected_error(1797, 64), 3)
+    0.039
     """
 
     def __init__(
@@ -488,24 +231,23 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
 
     # --- fitting ------------------------------------------------------------------------------
 
+    _parameter_table: ClassVar[Table] = {
+        "n_components": (None, Integers(1)),
+        "whiten": FLAG,
+        "noise": ("auto", "gaussian", "wishart", "laplace"),
+        "norm_bound": (PRIVATE, Reals(1e-100, 1e100)),  # whose squares stay far inside float64
+    }
+
     def _check_parameters(self) -> None:
-        """Refuse parameters that no X makes valid."""
-        self._check_privacy_parameters()
-        if self.n_components is not None:
-            check_integer(self.n_components, "n_components", low=1)
-        if not isinstance(self.whiten, bool | np.bool_):
-            raise TypeError(f"whiten must be a bool, got {type(self.whiten).__name__}")
-        if self.noise not in _NOISES:
-            raise ValueError(f"noise must be one of {_NOISES}, got {self.noise!r}")
+        super()._check_parameters()
         if self.noise == "gaussian" and self.delta == 0:
             raise ValueError(
                 "noise='gaussian' needs delta above 0; for delta=0 noise may be 'auto', 'wishart' "
                 "or 'laplace'"
             )
-        _check_norm_bound(self.norm_bound)
 
-    def _check_without_rows(self) -> None:
-        self._check_parameters()
+    def _stated_radius(self) -> float | None:
+        return None if isinstance(self.norm_bound, str) else float(self.norm_bound)
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Charge the budget and fit the components.
@@ -514,38 +256,30 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
         self : DPPCA
         """
         with self._all_or_nothing():
-            self._check_parameters()
             rows = self._open(X)
             d = rows.n_features
-            k = d
-            if self.n_components is not None:
-                k = check_integer(self.n_components, "n_components", low=1, high=d)
+            k = check_parameter(self.n_components, "n_components", None, Integers(1, d)) or d
             stated_center = _check_center(self.center, d)
-            stated_bound = _check_norm_bound(self.norm_bound)
+            stated_bound = self._stated_radius()
             with self._session(rows) as session:
-                n = max(1.0, float(session.row_count(_COUNT_SHARE).value))
-                replace = session.adjacency == "replace_one"
-                plan = _Plan(session.level(1.0), session.pure, replace, d, n, self.noise)
+                n = row_count(session, COUNT_SHARE)
+                plan = Plan(Allowance.left(session, 1.0), d, n, self.noise)
                 center, radius, known = _ball(session, plan, stated_center, stated_bound)
-                level = session.level(session.rest)
-                noise = _choose_noise(self.noise, level, session.pure, replace, d + 1)
-                gram = session.answer(
-                    kernel.SecondMoment(session.ball(center, radius), _TAU, noise)
-                )
+                noise = Allowance.left(session).gram_noise(self.noise, d + 1)
+                gram = session.answer(SecondMoment(Ball(center, radius), TAU, noise))
                 self.privacy_ = session.certificate()
             shift_std = gram.total_std / n
-            shift = _shrink_to_zero(gram.total / n, shift_std)
+            shift = shrink_to_zero(gram.total / n, shift_std)
             # The mean of rows in a ball is in the ball.
             shift = shift * min(1.0, radius / max(float(np.linalg.norm(shift)), radius))
-            spectrum = _spectrum(gram.second_moment, shift, n, gram.std, radius)
+            spectrum = spectrum_of(gram.second_moment, shift, n, gram.std, radius)
             self.center_, self.norm_bound_ = center, radius
             self.noise_ = gram.noise
             self.n_samples_ = n
@@ -556,7 +290,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
                 self.noise_level_, self.n_resolved_ = math.nan, 0
         return self
 
-    def _keep(self, spectrum: _Spectrum, k: int, n: float) -> None:
+    def _keep(self, spectrum: Spectrum, k: int, n: float) -> None:
         """Set the attributes that depend on the number of components."""
         d = spectrum.variances.size
         kept = spectrum.variances[:k]
@@ -568,7 +302,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         self.singular_values_ = np.sqrt(kept * max(n - 1, 0.0))
         self.noise_variance_ = max(total - float(kept.sum()), 0.0) / (d - k) if k < d else 0.0
         # The spectrum of Wishart noise has longer tails than a semicircle of its variance.
-        tails = _WISHART_EDGE / _SEMICIRCLE_EDGE if self.noise_ == "wishart" else 1.0
+        tails = WISHART_EDGE / SEMICIRCLE_EDGE if self.noise_ == "wishart" else 1.0
         self.noise_level_ = spectrum.edge * tails
         self.n_resolved_ = int(np.sum(spectrum.eigenvalues[:k] > self.noise_level_))
 
@@ -617,9 +351,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        values = kernel.check_public_array(
-            X, estimator=type(self).__name__, allow_empty=self._allow_empty
-        )
+        values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
         if values.shape[1] != self.n_components_:
             raise ValueError(
                 f"X must have {self.n_components_} columns, one per component, got "
@@ -653,62 +385,14 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateMixin, Bas
         precision: Floats = linalg.pinvh(self.get_covariance())
         return precision
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return about the smallest variance that a component needs to stand out of the noise.
-
-        Unit: the square of ``norm_bound_``, the radius in use (which is learned, or lowered inside
-        a stated bound). It is the largest eigenvalue of the noise on the covariance
-        (``noise_level_ / norm_bound_**2`` of a fit) and needs no rows. Nothing is fitted, read or
-        charged: it answers whether epsilon is enough. For a private centre it counts all that a
-        centre may cost.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Needed before `fit`, unless `like` has it; ``n_features_in_`` afterwards.
-        like : array-like of shape (n, n_features) or fitted DPPCA, default=None
-            Public rows or an earlier fit, of which the number of columns is taken.
-
-        Returns
-        -------
-        error : float
-
-        Examples
-        --------
-        >>> from skdp import DPPCA
-        >>> round(DPPCA(norm_bound=36.0, center=0, delta=1e-6).expected_error(1797, 64), 3)
-        0.039
-        """
-        self._check_parameters()
-        n, d = self._sizes(n_samples, n_features, like=like)
-        replace = self._adjacency == "replace_one"
-        cost = self.privacy_cost(n, d)
-        pure = cost.mu is None
-        full = float(self.epsilon) if pure else float(cost.mu or 0.0)
-        plan = _Plan(full, pure, replace, d, float(n), self.noise)
-        share = 1.0 if replace else 1 - _COUNT_SHARE
-        if _check_center(self.center, d) is None and plan.mean_share:
-            share -= plan.mean_share + plan.radius_share
-        stated = _check_norm_bound(self.norm_bound) is not None
-        if not (stated or plan.sees_rows):
-            raise ValueError(
-                f"norm_bound must be stated for n_samples = {n} at epsilon = {self.epsilon:g}: "
-                "noise would hide where so few rows are, and the error is in units of what is "
-                "learned"
-            )
-        share -= plan.tighten_share if stated else plan.radius_share
-        level = full * (share if pure else math.sqrt(share))
-        noise = _choose_noise(self.noise, level, pure, replace, d + 1)
-        edge = _matrix_noise_edge(level, pure, replace, d + 1, noise) * (1 + _TAU**2)
-        return edge / n
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        plan = Plan(self._allowance(), d, float(n), self.noise)
+        share = plan.left(_check_center(self.center, d), self._stated_radius())
+        return plan.edge(plan.allowance.part(share)) * (1 + TAU**2)
 
 
 def _ball(
-    session: kernel.Session, plan: _Plan, center: Floats | None, bound: float | None
+    session: Session, plan: Plan, center: Floats | None, bound: float | None
 ) -> tuple[Floats, float, bool]:
     """Return centre and radius of the rows' ball, stated or learned, and whether it is known.
 
@@ -718,32 +402,30 @@ def _ball(
     first = np.zeros(plan.dims) if center is None else center
     known = True
     if bound is None:
-        outer = session.answer(kernel.NormBound(first), plan.radius_share)
+        outer = session.answer(NormBound(first), plan.radius_share)
         known = math.isfinite(outer)
         outer = outer if known else math.sqrt(plan.dims)
     else:
         outer = _tightened(session, plan, first, bound)
     if center is not None or not plan.mean_share:
         return first, plan.radius(outer), known
-    view = session.ball(first, outer)
-    mean, std = _center(session.answer(kernel.Mean(view), plan.probe_share or plan.mean_share))
+    view = Ball(first, outer)
+    mean, std = _center(session.answer(Mean(view), plan.probe_share or plan.mean_share))
     if plan.probe_share:
         if not _is_clear(mean, std, session.pure):
             return first, plan.radius(outer), known
-        again, again_std = _center(
-            session.answer(kernel.Mean(view), plan.mean_share - plan.probe_share)
-        )
+        again, again_std = _center(session.answer(Mean(view), plan.mean_share - plan.probe_share))
         part = std**2 / (std**2 + again_std**2)
         mean, std = mean + part * (again - mean), std * again_std / math.hypot(std, again_std)
-    mean = _shrink_to_zero(mean, std)
+    mean = shrink_to_zero(mean, std)
     # Rows about a mean close to the origin are hardly shorter than about the origin.
     if np.linalg.norm(mean) > outer / 2:
-        nearer = session.answer(kernel.NormBound(mean), plan.radius_share)
+        nearer = session.answer(NormBound(mean), plan.radius_share)
         outer = min(outer, nearer) if math.isfinite(nearer) else outer
     return mean, plan.radius(outer), known
 
 
-def _center(release: kernel.Release) -> tuple[Floats, float]:
+def _center(release: Release) -> tuple[Floats, float]:
     """Return a released mean and the standard deviation of its noise."""
     return np.array(release.value), float(np.mean(release.std))
 
@@ -758,7 +440,7 @@ def _is_clear(mean: Floats, std: float, pure: bool) -> bool:
     return float(mean @ mean) > d * std**2 * (1 + 2 * scatter)
 
 
-def _tightened(session: kernel.Session, plan: _Plan, center: Floats, bound: float) -> float:
+def _tightened(session: Session, plan: Plan, center: Floats, bound: float) -> float:
     """Return a radius within the stated bound, lower where hardly a row is near the bound.
 
     Steps down by quarter octaves as long as the rows further out are no more than those that a
@@ -770,7 +452,7 @@ def _tightened(session: kernel.Session, plan: _Plan, center: Floats, bound: floa
     share = plan.tighten_share
     if not share:
         return bound
-    counts = session.answer(kernel.NormsBelow(center, bound), share)
+    counts = session.answer(NormsBelow(center, bound), share)
     beyond = np.cumsum(counts.value)[:-1]
     noise = 2 * float(counts.std) * np.sqrt(np.arange(1, beyond.size + 1))
     allowed = beyond <= np.maximum(plan.tail, noise)

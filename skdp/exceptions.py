@@ -41,7 +41,7 @@ class LedgerError(RuntimeError):
 
 
 class PrivacyLeakError(RuntimeError):
-    """Code asked the kernel for something that no release pays for.
+    """Code asked a session for something that no release pays for.
 
     Examples are the number of rows where the neighbouring relation makes it private, or a
     release beyond the session's allowance. It marks a bug in the caller; nothing was released.

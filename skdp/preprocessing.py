@@ -9,32 +9,34 @@ otherwise two extreme quantiles a column. Everything else is post-processing. Bo
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from fractions import Fraction
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp import kernel
+from skdp._parameters import FLAG, Reals, Table
 from skdp._rehearsal import check_like, unanswered
 from skdp._scalers import (
     N_CELLS,
     Floats,
     Scaler,
     auto_q,
-    check_flag,
     check_means,
-    column_epsilon,
     error_of_fits,
     finite,
     moment_errors,
     root_error,
 )
-from skdp.base import check_bounds
+from skdp.base import names_of
 from skdp.budget import PrivacyBudget
+from skdp.core import Box, Moments, Session
+from skdp.planning import Allowance, bounds_in, row_count
+from skdp.queries import CellQuantile, LearnedBox
 
 __all__ = ["DPMinMaxScaler", "DPStandardScaler"]
 
-# Rounding values and squares to the kernel's steps moves a variance, in units of the squared half
+# Rounding values and squares to the steps of sums moves a variance, in units of the squared half
 # width, by less than this; below it a variance means nothing.
 _RESOLUTION = 2.0**-28
 # Variance of a uniform column, in the same units: what a column counts as that noise hides.
@@ -55,22 +57,19 @@ class DPStandardScaler(Scaler):
     with_std : bool, default=True
         Divide by the standard deviation.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
-        name to (low, high), in the units of X, from public knowledge; values beyond them count as
-        the nearest bound. ``"private"`` learns them, for as much of the allowance as n epsilon over
-        the number of columns demands: 16 to 18% at 50,000, 73% at 1,000 (without delta, rows
-        replaced).
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
+        them, for as much of the allowance as n epsilon over the number of columns demands: 16 to
+        18% at 50,000, 73% at 1,000 (without delta, rows replaced).
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by K-norm noise. Above: Gaussian noise, which is smaller
         where there are several columns.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -96,11 +95,9 @@ class DPStandardScaler(Scaler):
     n_samples_ : float or None
         Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy; None if
         nothing was released. There is no ``n_samples_seen_``.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -128,11 +125,17 @@ class DPStandardScaler(Scaler):
     **Small variances.** Nothing raises because of what the rows hold, and no column is divided by
     noise: `scale_` squared is at least the standard error of the variance (`var_std_error_`; at
     most a third of the squared half width, the variance of a uniform column), and never below
-    2**-28 of the squared half width, which is what rounding to the kernel's steps can resolve. A
+    2**-28 of the squared half width, which is what rounding to the steps of sums can resolve. A
     constant column thus becomes one that is small throughout, where scikit-learn's becomes zero.
     Tight bounds help: noise is a part of their width.
 
     The output of ``transform`` on private rows is as private as these rows are.
+
+    **Expected error.** The standard error of `mean_`, as a part of the width of a column's bounds,
+    stated or as a fit learns them; the root mean square over columns and fits. With stated bounds
+    about the mean of the clipped rows; with learned ones, which are rehearsed on `like`, about the
+    mean of all rows, so that what is clipped counts. Where the number of rows is private it depends
+    on where means lie in their bounds: there an earlier fit will do for `like`.
 
     References
     ----------
@@ -140,7 +143,7 @@ class DPStandardScaler(Scaler):
 
     Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy", Theorem 8.
 
-    ``skdp/kernel/README.md``, "Moments" (sensitivities in integers).
+    ``skdp/core/PROOFS.md``, "Moments" (sensitivities in integers).
 
     Examples
     --------
@@ -152,6 +155,8 @@ class DPStandardScaler(Scaler):
     array([ True,  True])
     >>> np.abs(scaler.transform(X).std(axis=0) - 1) < 0.1
     array([ True,  True])
+    >>> round(DPStandardScaler(epsilon=0.1, bounds=(0, 1)).expected_error(10_000, 1), 4)
+    0.0017
     """
 
     mean_: Floats | None
@@ -180,14 +185,10 @@ class DPStandardScaler(Scaler):
         self.budget = budget
         self.random_state = random_state
 
-    def _is_free(self) -> bool:
-        with_mean = check_flag(self.with_mean, "with_mean")
-        return not (check_flag(self.with_std, "with_std") or with_mean)
+    _parameter_table: ClassVar[Table] = {"with_mean": FLAG, "with_std": FLAG}
 
-    def _check_without_rows(self) -> None:
-        super()._check_without_rows()
-        self._is_free()
-        self._check_bounds_without_rows()
+    def _is_free(self) -> bool:
+        return not (self.with_std or self.with_mean)
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Charge the budget and release means and variances.
@@ -196,29 +197,27 @@ class DPStandardScaler(Scaler):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
         self : DPStandardScaler
         """
         with self._all_or_nothing():
-            free = self._is_free()
             rows = self._open(X)
-            stated = check_bounds(self.bounds, rows.n_features, self._names())
+            stated = self._stated_bounds(rows.n_features)
             self.mean_ = self.var_ = self.scale_ = None
             self.mean_std_error_ = self.var_std_error_ = self.scale_std_error_ = None
-            if free:
+            if self._is_free():
                 self.bounds_, self.n_samples_ = stated, None
-                self.privacy_ = self._nothing_released()
+                self.privacy_ = self._context().nothing_released()
                 return self
             with self._session(rows) as session:
-                self.bounds_ = self._bounds_in(session, stated, errors=True)
-                box = session.box(*self.bounds_, per_feature=True)
-                mean, square, self.n_samples_ = session.answer(kernel.Moments(*self.bounds_))
+                self.bounds_, learned = bounds_in(session, stated, errors=True)
+                box = Box(*self.bounds_, per_feature=True)
+                mean, square, self.n_samples_ = session.answer(Moments(*self.bounds_))
                 replace = session.adjacency == "replace_one"
-                self.privacy_, learned = session.certificate(), session.learned
+                self.privacy_ = session.certificate()
             half_width = box.half_width
             mean_error, variance_error = moment_errors(
                 mean.value, square.value, float(mean.std), replace=replace
@@ -244,100 +243,29 @@ class DPStandardScaler(Scaler):
                     self.scale_std_error_ = finite(error)
         return self
 
-    def transform(self, X: ArrayLike) -> Floats:
-        """Standardise the caller's rows; values beyond the bounds are not clipped.
+    def _forward(self, values: Floats) -> Floats:
+        if self.with_mean and self.mean_ is not None:
+            values -= self.mean_
+        if self.with_std and self.scale_ is not None:
+            values /= self.scale_
+        return values
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Finite numbers; left as they are.
+    def _backward(self, values: Floats) -> Floats:
+        if self.with_std and self.scale_ is not None:
+            values *= self.scale_
+        if self.with_mean and self.mean_ is not None:
+            values += self.mean_
+        return values
 
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
-        values = self._public_array(X).copy()
-        with np.errstate(over="ignore", under="ignore"):
-            if self.with_mean and self.mean_ is not None:
-                values -= self.mean_
-            if self.with_std and self.scale_ is not None:
-                values /= self.scale_
-        return finite(values)  # or the next step's error would tell of a huge row
-
-    def inverse_transform(self, X: ArrayLike) -> Floats:
-        """Return standardised rows to the units of X.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-        """
-        values = self._scaled_array(X).copy()
-        with np.errstate(over="ignore", under="ignore"):
-            if self.with_std and self.scale_ is not None:
-                values *= self.scale_
-            if self.with_mean and self.mean_ is not None:
-                values += self.mean_
-        return finite(values)
-
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return the standard error of `mean_`, as a part of the width of its bounds.
-
-        Nothing is fitted to private rows, read or charged: it answers whether epsilon is enough.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns; if None, as many as stated bounds or `like` have, or
-            ``n_features_in_`` after `fit`.
-        like : array-like of shape (n, n_features) or fitted DPStandardScaler, default=None
-            Public rows that resemble the private ones (made-up ones will do), **never the private
-            rows themselves**. Needed with learned bounds, which are rehearsed on them; and where
-            the number of rows is private, as the error then depends on where the means lie in
-            their bounds: there an earlier fit will do.
-
-        Returns
-        -------
-        error : float
-            Unit: the width of a column's bounds, stated or as a fit learns them; the root mean
-            square over columns and fits. With stated bounds of the noise, about the mean of the
-            clipped rows; with learned ones about the mean of all rows, so that what is clipped
-            counts. Zero if nothing is released.
-
-        Raises
-        ------
-        ValueError
-            If the answer depends on the rows and `like` is not given.
-
-        Examples
-        --------
-        >>> from skdp.preprocessing import DPStandardScaler
-        >>> round(DPStandardScaler(epsilon=0.1, bounds=(0, 1)).expected_error(10_000, 1), 4)
-        0.0017
-        """
-        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
-        bounds = check_bounds(self._by_position(like).bounds, d)
-        cost = self.privacy_cost()
-        if cost is None:
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        bounds = self._stated_bounds(d, names_of(like))
+        if self._is_free():
             return 0.0
         if bounds is None:
             return self._rehearsed_error(n, d, like)
-        replace = self._adjacency == "replace_one"
-        sensitivity = 2.0 * math.sqrt(d) if replace else math.sqrt(1.25 * d + 1.0)
-        if cost.mu is not None:
-            noise = sensitivity / cost.mu
-        else:
-            entries = 2 * d if replace else 2 * d + 1
-            noise = sensitivity / cost.epsilon * math.sqrt(entries + 1)
-        off = np.zeros(d) if replace else self._off_middle(bounds, like, d)
-        return float(noise / n / 2.0 * np.sqrt(np.mean(1.0 + off**2)))
+        allowance = self._allowance()
+        off = np.zeros(d) if allowance.replace else self._off_middle(bounds, like, d)
+        return float(allowance.moments_std(d) / n / 2.0 * np.sqrt(np.mean(1.0 + off**2)))
 
     def _rehearsed_error(self, n: int, d: int, like: Any) -> float:
         """Return the error with learned bounds, of fits to public rows."""
@@ -374,26 +302,15 @@ class DPStandardScaler(Scaler):
 # --- scaling to a range -----------------------------------------------------------------------
 
 
-def _check_range(feature_range: Any) -> tuple[float, float]:
+def _range(feature_range: Any, name: str = "feature_range") -> tuple[float, float]:
     """Return the range as two floats, or raise."""
     try:
         low, high = (float(side) for side in feature_range)
     except (TypeError, ValueError):
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError("feature_range must be a pair (low, high) of finite numbers, low < high")
+        raise ValueError(f"{name} must be a pair (low, high) of finite numbers, low < high")
     return low, high
-
-
-def _check_q(q: Any) -> float | None:
-    """Return the level of the lower quantile, or None for ``"auto"``."""
-    if isinstance(q, str) and q == "auto":
-        return None
-    if isinstance(q, bool | np.bool_) or not isinstance(q, int | float | np.number):
-        raise TypeError(f"q must be 'auto' or a number in (0, 0.5), got {type(q).__name__}")
-    if not 0.0 < q < 0.5:
-        raise ValueError(f"q must be 'auto' or a number in (0, 0.5), got {float(q)!r}")
-    return float(q)
 
 
 class DPMinMaxScaler(Scaler):
@@ -411,22 +328,20 @@ class DPMinMaxScaler(Scaler):
         Clip the output to the range. Without it, rows beyond `data_min_` and `data_max_` leave
         it.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
-        name to (low, high), in the units of X, from public knowledge: they become `data_min_` and
-        `data_max_`. ``"private"`` releases quantiles instead.
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high): they become `data_min_` and `data_max_`. ``"private"`` releases
+        quantiles instead.
     q : "auto" or float, default="auto"
         For private bounds: level of the lower quantile, in (0, 0.5); the upper one has 1 - q.
         ``"auto"`` takes the most extreme level that noise does not push beyond the rows.
     epsilon : float, default=1.0
-        Privacy loss of a fit that releases something; finite, above 0.
+        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -442,11 +357,9 @@ class DPMinMaxScaler(Scaler):
         The bounds, stated or learned; the quantiles lie within them.
     q_ : float or None
         Level of the lower quantile; None with stated bounds.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price; with stated bounds it says that
         nothing was: no releases, epsilon 0.
 
@@ -479,6 +392,11 @@ class DPMinMaxScaler(Scaler):
     single rows give a range that is at least one cell wide.
 
     The output of ``transform`` on private rows is as private as these rows are.
+
+    **Expected error.** A part of the rows: the mean over columns and fits of the rows below
+    `data_min_` or above `data_max_` by more than 1/4096 of `bounds_`, about two times `q_` where
+    values differ. 0.5 and more: epsilon is not enough for any range. Zero with stated bounds. For
+    private ones it needs public rows: where values repeat, a range may hold all of them.
 
     References
     ----------
@@ -523,15 +441,14 @@ class DPMinMaxScaler(Scaler):
         self.budget = budget
         self.random_state = random_state
 
+    _parameter_table: ClassVar[Table] = {
+        "feature_range": _range,
+        "clip": FLAG,
+        "q": ("auto", Reals(0, 0.5, "()")),
+    }
+
     def _is_free(self) -> bool:
         return not isinstance(self.bounds, str)
-
-    def _check_without_rows(self) -> None:
-        super()._check_without_rows()
-        _check_range(self.feature_range)
-        check_flag(self.clip, "clip")
-        _check_q(self.q)
-        self._check_bounds_without_rows()
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Take the stated bounds, or charge the budget and release quantiles.
@@ -540,26 +457,23 @@ class DPMinMaxScaler(Scaler):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
         self : DPMinMaxScaler
         """
         with self._all_or_nothing():
-            low, high = _check_range(self.feature_range)
-            check_flag(self.clip, "clip")
-            q = _check_q(self.q)
             rows = self._open(X)
-            stated = check_bounds(self.bounds, rows.n_features, self._names())
+            low, high = _range(self.feature_range)
+            stated = self._stated_bounds(rows.n_features)
             if stated is not None:
                 self.bounds_, self.q_ = stated, None
                 self.data_min_, self.data_max_ = stated[0].copy(), stated[1].copy()
-                self.privacy_ = self._nothing_released()
+                self.privacy_ = self._context().nothing_released()
             else:
                 with self._session(rows) as session:
-                    self._release_quantiles(session, q)
+                    self._release_quantiles(session)
                     self.privacy_ = session.certificate()
             # Halves first, because the width of huge bounds may overflow.
             half_range = self.data_max_ / 2 - self.data_min_ / 2
@@ -570,109 +484,45 @@ class DPMinMaxScaler(Scaler):
                 self.min_ = finite(low - self.data_min_ * self.scale_)
         return self
 
-    def _release_quantiles(self, session: kernel.Session, q: float | None) -> None:
+    def _release_quantiles(self, session: Session) -> None:
         """Set bounds_, q_, data_min_ and data_max_ from releases of the session."""
-        self.bounds_ = self._bounds_in(session, None)
-        if q is None:
-            replace = session.adjacency == "replace_one"
-            assert session.learned is not None
-            n = float(session.n_rows) if replace else session.learned.n
-            level = session.level(session.rest / 2)
-            epsilon = column_epsilon(level, session.n_features, pure=session.pure)
-            q = auto_q(max(n, 1.0), epsilon)
+        self.bounds_, learned = bounds_in(session, None)
+        q = float(self.q) if self.q != "auto" else self._auto_q(session, learned)
         self.q_ = q
-        box = session.box(*self.bounds_, per_feature=True)
-        each = session.rest / 2
-        lower = kernel.CellQuantile(box, q, N_CELLS)
+        box = Box(*self.bounds_, per_feature=True)
+        each = session.remaining / 2
+        lower = CellQuantile(box, q, N_CELLS)
         first = session.answer(lower, each, name="lower quantile").value
-        # Rounded, because the kernel's integer scores are as long as the level's decimals.
+        # Rounded, because integer scores are as long as the level's decimals.
         p = round(1.0 - q, 12)
-        upper = kernel.CellQuantile(box, p, N_CELLS)
+        upper = CellQuantile(box, p, N_CELLS)
         last = session.answer(upper, each, name="upper quantile").value
         # From the middles of the cells to their outer edges. Noise may exchange the two.
         half_cell = (self.bounds_[1] - self.bounds_[0]) / N_CELLS / 2
         self.data_min_ = np.minimum(first, last) - half_cell
         self.data_max_ = np.maximum(first, last) + half_cell
 
-    def transform(self, X: ArrayLike) -> Floats:
-        """Scale the caller's rows.
+    @staticmethod
+    def _auto_q(session: Session, learned: LearnedBox | None) -> float:
+        """Return the q that the rows and what remains of the allowance allow."""
+        column = Allowance.left(session, session.remaining / 2).part(
+            Fraction(1, session.n_features)
+        )
+        return auto_q(row_count(session, None, learned), column.pure_epsilon)
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Finite numbers; left as they are.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
-        low, high = _check_range(self.feature_range)
+    def _forward(self, values: Floats) -> Floats:
+        low, high = _range(self.feature_range)
         # X * scale_ + min_, in an order that neither cancels digits nor makes inf - inf.
-        with np.errstate(over="ignore", under="ignore"):
-            values = (self._public_array(X) - self.data_min_) * self.scale_ + low
-        # Without clip: the largest float, or the next step's error would tell of a huge row.
-        return np.clip(values, low, high) if self.clip else finite(values)
+        values = (values - self.data_min_) * self.scale_ + low
+        return np.clip(values, low, high) if self.clip else values
 
-    def inverse_transform(self, X: ArrayLike) -> Floats:
-        """Return scaled rows to the units of X.
+    def _backward(self, values: Floats) -> Floats:
+        low, _ = _range(self.feature_range)
+        return np.asarray((values - low) / self.scale_ + self.data_min_)
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-        """
-        low, _ = _check_range(self.feature_range)
-        with np.errstate(over="ignore", under="ignore"):
-            return finite((self._scaled_array(X) - low) / self.scale_ + self.data_min_)
-
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return which part of the rows a column's range will leave out, on average.
-
-        Nothing is fitted to private rows, read or charged: it answers whether epsilon is enough.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns; if None, as many as stated bounds or `like` have, or
-            ``n_features_in_`` after `fit`.
-        like : array-like of shape (n, n_features), default=None
-            Public rows that resemble the private ones (made-up ones will do), **never the private
-            rows themselves**, on which the fit is rehearsed. Needed for private bounds: where
-            values repeat, a range may hold all of them.
-
-        Returns
-        -------
-        error : float
-            Unit: a part of the rows. The mean over columns and fits of the rows below `data_min_`
-            or above `data_max_` by more than 1/4096 of `bounds_`: about two times `q_` where values
-            differ. 0.5 and more mean that epsilon is not enough for any range. Zero with stated
-            bounds, which are what you say.
-
-        Raises
-        ------
-        ValueError
-            If bounds are private and `like` is not given.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdp.preprocessing import DPMinMaxScaler
-        >>> public = np.random.default_rng(0).normal(size=(500, 4))
-        >>> DPMinMaxScaler(epsilon=1.0).expected_error(100_000, like=public) < 0.01
-        True
-        """
-        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
-        _check_q(self.q)
-        if check_bounds(self._by_position(like).bounds, d) is not None:
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        if self._stated_bounds(d, names_of(like)) is not None:
             return 0.0
-        self._check_privacy_parameters()
         if like is None:
             raise unanswered(
                 self, "the rows: on how often values repeat at the ends of a column", fit=False

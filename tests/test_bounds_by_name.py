@@ -18,6 +18,7 @@ from skdp import (
 )
 from skdp.base import check_bounds
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
+from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import Bins, Domain, DPEmpiricalCDF
@@ -40,7 +41,11 @@ ESTIMATORS = [
     DPHistogramDensity(),
     DPLogisticRatio(),
     DPuLSIF("noisy", n_centers=5),
+    DPRidge(),
+    DPLinearRegression(),
+    DPLogisticRegression(classes=[0, 1]),
 ]
+SUPERVISED = DPLogisticRatio | DPuLSIF | DPRidge | DPLinearRegression | DPLogisticRegression
 FUNCTIONS = [
     statistics.mean,
     statistics.sum,
@@ -53,7 +58,7 @@ FUNCTIONS = [
 
 
 def fit(estimator, X):
-    if isinstance(estimator, DPLogisticRatio | DPuLSIF):
+    if isinstance(estimator, SUPERVISED):
         return estimator.fit(X, np.arange(len(X)) % 2)
     return estimator.fit(X)
 
@@ -148,7 +153,10 @@ def test_a_pair_of_numbers_is_no_column_of_a_domain():
 LIKE = [
     e
     for e in ESTIMATORS
-    if not isinstance(e, DPMinMaxScaler | DPLogisticRatio | DPuLSIF | DPKMeans)
+    if not isinstance(
+        e,
+        DPMinMaxScaler | DPKMeans | SUPERVISED,
+    )
 ]
 
 

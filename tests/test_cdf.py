@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from skdp import PrivacyBudget, kernel
+from skdp import PrivacyBudget
+from skdp.queries import largest_threshold_size
 from skdp.synthetic import DPEmpiricalCDF
 from skdp.synthetic._cdf import grid_between, tuned_size
 
@@ -156,17 +157,21 @@ def test_sizes():
     assert tuned_size(1e12, 0.5, 1000) == 1000
     assert tuned_size(-50.0, 0.5, 1000) == 1
     assert tuned_size(4, 1e9, 1000) == 4
-    assert tuned_size(1e9, 0.5, 2**20) == kernel.largest_threshold_size(2**20)
+    assert tuned_size(1e9, 0.5, 2**20) == largest_threshold_size(2**20)
 
 
 REFUSED = [
     ({"n_cells": 0}, ValueError, "n_cells must be an integer of at least 1"),
     ({"n_cells": 2.5}, TypeError, "n_cells must be an integer"),
     ({"n_cells": 2**21}, ValueError, "at most 1048576"),
-    ({"size": 0}, ValueError, "size must be an integer of at least 1 and at most 1000"),
-    ({"size": 10_000}, ValueError, "size must be an integer of at least 1 and at most 1000"),
+    ({"size": 0}, ValueError, "size must be None or an integer of at least 1, got 0"),
+    (
+        {"size": 10_000},
+        ValueError,
+        "size must be None or an integer of at least 1 and at most 1000, got 10000",
+    ),
     ({"size": 300, "n_cells": 2**20}, ValueError, "size must be .* at most 214"),
-    ({"size": "auto"}, TypeError, "size must be an integer"),
+    ({"size": "auto"}, TypeError, "size must be None or an integer"),
     ({"grid": [1.0, 1.0], "bounds": "private"}, ValueError, "grid must be .* increasing"),
     ({"grid": [], "bounds": "private"}, ValueError, "grid must be"),
     ({"grid": [0.0, math.nan], "bounds": "private"}, ValueError, "grid must be"),
@@ -197,7 +202,7 @@ def test_refused_arguments():
     with pytest.raises(TypeError, match="q must be"):
         fitted.quantile("half")
     for beta in (0.0, 1.0, -1.0, math.nan):
-        with pytest.raises(ValueError, match="beta must be in"):
+        with pytest.raises(ValueError, match="beta must be a number in"):
             fitted.error_bound(10, beta=beta)
     with pytest.raises(TypeError, match="beta must be"):
         fitted.error_bound(10, beta="small")

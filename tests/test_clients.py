@@ -26,9 +26,9 @@ from skdp import (
     DPSubsampleAggregate,
     PrivacyBudget,
     check_pipeline,
-    kernel,
     statistics,
 )
+from skdp.core import untracked
 
 X = np.random.default_rng(0).normal(size=(300, 2))
 Y = (X[:, 0] > 0).astype(int)
@@ -153,14 +153,14 @@ def test_two_threads_switch_it_off_for_as_long_as_either_needs(logged):
     inside, leave = threading.Event(), threading.Event()
 
     def first():
-        with kernel.untracked():
+        with untracked():
             inside.set()
             leave.wait(10)
 
     thread = threading.Thread(target=first)
     thread.start()
     inside.wait(10)
-    with kernel.untracked():
+    with untracked():
         leave.set()
         thread.join()
         assert module._AUTOLOGGING_GLOBALLY_DISABLED

@@ -20,7 +20,7 @@ from sklearn.exceptions import NotFittedError
 from skdp import BudgetExceededError, PrivacyBudget, _clustering
 from skdp._coreset import NodeCounts, shrinkage, sphere_packing
 from skdp.cluster import DPKMeans
-from skdp.kernel.tape import record, replay
+from skdp.core.transcript import record, replay
 
 A, R = "add_or_remove_one", "replace_one"
 DELTAS = (0.0, 1e-6)
@@ -268,9 +268,9 @@ def test_everything_comes_from_releases(params, delta, d):
     rng = np.random.default_rng(0)
     X, other = rng.normal(0, 0.5, size=(300, d)), rng.uniform(size=(417, d))
     make = lambda: dpkmeans(3, adjacency=A, epsilon=2.0, delta=delta, **params)  # noqa: E731
-    with record() as tape:
+    with record() as transcript:
         first = make().fit(X)
-    with replay(tape):
+    with replay(transcript):
         second = make().fit(other)
     for name in FITTED:
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
@@ -300,19 +300,19 @@ def test_charge_and_shares(adjacency, delta, params, d):
 def test_every_cluster_gets_noise_in_every_iteration():
     """Empty clusters too: a rival skips them, and so tells which are empty."""
     X = np.full((500, 2), 0.3)
-    with record() as tape:
+    with record() as transcript:
         dpkmeans(6, algorithm="lloyd", max_iter=3).fit(X)
-    assert [entry.released.shape for entry in tape.entries] == [(6, 3)] * 3
-    for entry in tape.entries:
+    assert [entry.released.shape for entry in transcript.entries] == [(6, 3)] * 3
+    for entry in transcript.entries:
         assert (entry.exact[:, 0] == 0).sum() == 5
         assert np.all((entry.released != entry.exact).any(axis=1))
 
 
 def test_nodes_of_the_tree_get_noise_empty_or_not():
     X = np.repeat([[-0.9, -0.9], [0.9, 0.9]], 500, axis=0)
-    with record() as tape:
+    with record() as transcript:
         dpkmeans(2, epsilon=2.0, delta=1e-6).fit(X)
-    rounds = [entry for entry in tape.entries if entry.name == "node counts"]
+    rounds = [entry for entry in transcript.entries if entry.name == "node counts"]
     assert len(rounds) > 2
     for entry in rounds:
         assert entry.exact.sum() == 1000  # the whole frontier, once
@@ -457,7 +457,7 @@ def test_odd_bounds(bounds, n_clusters, algorithm):
         ({"max_iter": 0}, ValueError, "max_iter"),
         ({"max_iter": 1001}, ValueError, "max_iter"),
         ({"algorithm": "elkan"}, ValueError, "algorithm must be 'tree' or 'lloyd'"),
-        ({"algorithm": None}, TypeError, "algorithm must be 'tree' or 'lloyd'"),
+        ({"algorithm": None}, ValueError, "algorithm must be 'tree' or 'lloyd'"),
         ({"bounds": (1, -1)}, ValueError, "bounds: low must not exceed high"),
         ({"bounds": ([0, 0, 0], 1)}, ValueError, "bounds"),
         ({"bounds": (0, np.inf)}, ValueError, "bounds: high must be finite"),

@@ -21,16 +21,11 @@ from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 
 import skdp
-from skdp import (
-    DPKMeans,
-    DPStandardScaler,
-    PrivacyBudget,
-    SeededNoiseWarning,
-    kernel,
-    statistics,
-)
-from skdp.kernel.tape import record, replay
+from skdp import DPKMeans, DPStandardScaler, PrivacyBudget, SeededNoiseWarning, statistics
+from skdp.core import open_session
+from skdp.core.transcript import record, replay
 from skdp.model_selection import private_scorer
+from skdp.tabular import check_rows
 
 X = np.random.default_rng(0).normal(size=(200, 2))
 Y = np.arange(200) % 2
@@ -93,16 +88,16 @@ class TestOutside:
         assert not any(issubclass(w.category, SeededNoiseWarning) for w in recwarn)
 
     def test_post_processing_is_seeded(self):
-        with record() as tape:
+        with record() as transcript:
             DPKMeans(4, bounds=(-5, 5)).fit(X)
-        with replay(tape):  # the same releases
+        with replay(transcript):  # the same releases
             first = DPKMeans(4, bounds=(-5, 5), random_state=3).fit(X)
-        with replay(tape):
+        with replay(transcript):
             second = DPKMeans(4, bounds=(-5, 5), random_state=3).fit(X)
         np.testing.assert_array_equal(first.cluster_centers_, second.cluster_centers_)
-        rows = kernel.check_rows(X, estimator="test")
+        rows = check_rows(X, estimator="test")
         draws = [
-            kernel.open_session(rows, estimator="test", epsilon=1.0, random_state=state)
+            open_session(rows, estimator="test", epsilon=1.0, random_state=state)
             .post_processing_rng()
             .integers(2**62)
             for state in (1, 1, 2, None, None)

@@ -21,9 +21,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdp import BudgetExceededError, PrivacyBudget, decomposition
+from skdp import BudgetExceededError, PrivacyBudget, _pca, planning
+from skdp.core.transcript import record, replay
 from skdp.decomposition import DPPCA
-from skdp.kernel.tape import record, replay
+from skdp.planning import Allowance
 
 A, R = "add_or_remove_one", "replace_one"
 FITTED = (
@@ -267,9 +268,9 @@ def test_replay_on_other_rows_gives_the_same_model(table, adjacency, delta, para
         second = clone(first).set_params(budget=PrivacyBudget(1.0, delta, adjacency=A))
     else:
         second = clone(first)
-    with record() as tape:
+    with record() as transcript:
         first.fit(table)
-    with replay(tape):
+    with replay(transcript):
         second.fit(other)
     for name in FITTED:
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
@@ -289,11 +290,11 @@ def test_worst_pair_of_the_second_moment(adjacency, noise, delta, tight):
     params = {"noise": noise, "delta": delta, "center": 0.0, "norm_bound": 8.0}
     # A large epsilon: the radius is the stated one only where noise does not dominate.
     params |= {"adjacency": adjacency, "epsilon": 100.0}
-    with record() as tape:
+    with record() as transcript:
         dppca(2, **params).fit(X)
-    with replay(tape) as other:
+    with replay(transcript) as other:
         dppca(2, **params).fit(X2)
-    entry, entry2 = tape.entries[-1], other.entries[-1]
+    entry, entry2 = transcript.entries[-1], other.entries[-1]
     assert entry.name == "second moment"
     assert entry.sensitivity == entry2.sensitivity
     moved = entry.distance(entry.exact, entry2.exact)
@@ -311,9 +312,9 @@ def test_noise_level_is_the_edge_of_the_noise(adjacency, noise, delta):
     params |= {"adjacency": adjacency, "epsilon": 1.0}
     ratios = []
     for seed in range(16):
-        with record() as tape:
+        with record() as transcript:
             model = dppca(60, random_state=seed, **params).fit(X)
-        entry = tape.entries[-1]
+        entry = transcript.entries[-1]
         noise_matrix = (entry.released - entry.exact)[:60, :60].astype(float)
         unit = model.privacy_.releases[-1].sensitivity / entry.sensitivity
         top = np.linalg.eigvalsh(noise_matrix)[-1] * unit / model.n_samples_
@@ -334,24 +335,27 @@ def test_wishart_edge_is_the_minimum_of_its_transform():
     oracle = minimize_scalar(
         lambda z: (1 + z**2) / (z - z**3), bounds=(0.01, 0.99), method="bounded"
     )
-    assert oracle.fun == pytest.approx(decomposition._WISHART_EDGE, rel=1e-6)
+    assert oracle.fun == pytest.approx(planning.WISHART_EDGE, rel=1e-6)
     rng = np.random.default_rng(0)
     G, H = rng.normal(size=(2, 300, 301))
     top = np.linalg.eigvalsh(G @ G.T - H @ H.T)[-1] / 300
-    assert 0.97 < top / decomposition._WISHART_EDGE < 1.03
+    assert 0.97 < top / planning.WISHART_EDGE < 1.03
 
 
 def test_auto_takes_the_smaller_spectral_noise():
-    choose = decomposition._choose_noise
-    assert choose("auto", 1.0, True, True, 5) == "wishart"
-    assert choose("auto", 0.2, False, True, 5) == "gaussian"
+    pure, gaussian = Allowance(1.0), Allowance(1.0, mu=0.2)
+    assert pure.gram_noise("auto", 5) == "wishart"
+    assert gaussian.gram_noise("auto", 5) == "gaussian"
     # mu = 40 implies a pure epsilon of 204, and 1.67 * 5 / 204 < sqrt(10) / 40.
-    assert choose("auto", 40.0, False, False, 5) == "wishart"
-    assert choose("laplace", 40.0, False, False, 5) == "laplace"
+    sharp = Allowance(1.0, mu=40.0, adjacency="add_or_remove_one")
+    assert sharp.gram_noise("auto", 5) == "wishart"
+    assert sharp.gram_noise("laplace", 5) == "laplace"
 
 
 def plan(level, n, *, pure=False, replace=False, dims=64, noise="auto"):
-    return decomposition._Plan(level, pure, replace, dims, n, noise)
+    relation = "replace_one" if replace else "add_or_remove_one"
+    allowance = Allowance(level, None if pure else level, relation)
+    return _pca.Plan(allowance, dims, n, noise)
 
 
 def test_private_centre_takes_more_where_noise_is_larger():
@@ -379,7 +383,7 @@ def test_working_radius_is_lower_where_noise_dominates():
 
 
 def test_james_stein_shrinks_noise_and_keeps_signal():
-    shrink = decomposition._shrink_to_zero
+    shrink = _pca.shrink_to_zero
     rng = np.random.default_rng(0)
     noise = rng.normal(size=100)
     assert np.linalg.norm(shrink(noise, 1.0)) < 0.4 * np.linalg.norm(noise)
@@ -399,7 +403,7 @@ def test_explained_variance_of_a_spiked_matrix():
         G = rng.normal(size=(d, d))
         noisy, vectors = np.linalg.eigh(truth + sigma * (G + G.T) / np.sqrt(2))
         noisy, vectors = noisy[::-1], vectors[:, ::-1]
-        estimate = decomposition._explained_by_noisy_vectors(noisy, np.trace(truth), edge)
+        estimate = _pca.explained_by_noisy_vectors(noisy, np.trace(truth), edge)
         corrected.append(estimate[:2])
         explained.append(np.diag(vectors.T @ truth @ vectors)[:2])
         raw.append(noisy[:2])
@@ -488,8 +492,12 @@ def test_constant_column_has_no_weight(table):
         ({"n_components": 0.5}, TypeError, "n_components"),
         ({"n_components": True}, TypeError, "n_components"),
         ({"whiten": "yes"}, TypeError, "whiten"),
-        ({"noise": "cauchy"}, ValueError, "noise must be one of"),
-        ({"noise": None}, ValueError, "noise must be one of"),
+        (
+            {"noise": "cauchy"},
+            ValueError,
+            "noise must be 'auto', .* or 'laplace'",
+        ),
+        ({"noise": None}, ValueError, "noise must be 'auto', .* or 'laplace'"),
         ({"noise": "gaussian"}, ValueError, "needs delta above 0"),
         ({"norm_bound": 0.0}, ValueError, "norm_bound"),
         ({"norm_bound": -1}, ValueError, "norm_bound"),
@@ -587,12 +595,12 @@ def test_clone_and_pickle(table):
 def test_fits_on_other_rows_do_not_share_noise(table):
     first = dppca(2, center=0, norm_bound=40.0)
     second = clone(first).set_params(budget=None)
-    with record() as tape:
+    with record() as transcript:
         first.fit(table)
-    with record() as tape2:
+    with record() as transcript2:
         second.fit(table[::-1])
-    noise = tape.entries[-1].released - tape.entries[-1].exact
-    noise2 = tape2.entries[-1].released - tape2.entries[-1].exact
+    noise = transcript.entries[-1].released - transcript.entries[-1].exact
+    noise2 = transcript2.entries[-1].released - transcript2.entries[-1].exact
     assert not np.any(noise == noise2)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import pkgutil
+import re
 from importlib import import_module
 
 import pytest
@@ -13,7 +14,7 @@ from numpydoc.validate import validate
 import skdp
 
 # For authors of estimators: their docstrings say what holds, not all that numpydoc asks for.
-INNER = {"skdp.base", "skdp.kernel"}
+INNER = {f"skdp.{x}" for x in ("base", "core", "planning", "queries", "tabular", "user_code")}
 MODULES = [
     "skdp",
     *(
@@ -84,3 +85,55 @@ def test_the_check_finds_what_is_missing(monkeypatch):
     monkeypatch.setattr(skdp, "undocumented", undocumented, raising=False)
     codes = {code for code, _ in validate("skdp.undocumented")["errors"]}
     assert {"PR01", "RT01"} <= codes & CHECKS
+
+
+# What every estimator and function says of a parameter that they share; more may follow.
+WORDING = {
+    "epsilon": "Privacy loss of a fit; finite, above 0.",
+    "epsilon, delta": "What the call may lose",
+    "delta": "In [0, 1).",
+    "budget": "Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.",
+    "random_state": "Seeds post-processing, and noise only inside "
+    '``skdp.config_context(noise="seeded")``.',
+    "nan_policy": '``"omit"``: leave out rows with missing cells',
+    "n_rows": '``"private"``: X may be a selection of rows by private values. ``"public"``: anyone '
+    'may know how many rows it has; less noise. Private under "add_or_remove_one".',
+}
+LEARNED = (
+    "Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column name "
+    "to (low, high)"
+)
+
+
+def shared() -> list[tuple[str, str, str]]:
+    """Return (name of estimator or function, parameter, what its docstring says of it)."""
+    found = []
+    for name in public_objects():
+        module, _, attribute = name.rpartition(".")
+        value = getattr(import_module(module), attribute) if module in MODULES else None
+        if not callable(value) or (inspect.isclass(value) and issubclass(value, Exception)):
+            continue
+        known = inspect.signature(value).parameters
+        if not {"epsilon", "budget", "random_state"} <= set(known) or "fit" in known:
+            continue
+        for entry in re.finditer(r"^([\w, ]+) : (.*)\n((?: +.*\n)+)", inspect.getdoc(value), re.M):
+            first = entry[1].partition(",")[0]
+            if first in known:
+                found.append((name, entry[1], " ".join(entry[3].split())))
+    return found
+
+
+@pytest.mark.parametrize(("name", "parameter", "text"), shared())
+def test_shared_parameters_have_one_wording(name, parameter, text):
+    private = name.endswith(("private_scorer", "PrivateScorer"))
+    if parameter in WORDING and not (private and parameter == "epsilon"):  # of a call, not a fit
+        assert text.startswith(WORDING[parameter])
+    module, _, attribute = name.rpartition(".")
+    known = inspect.signature(getattr(import_module(module), attribute)).parameters
+    if parameter == "bounds" and known["bounds"].default == "private":
+        assert text.startswith(LEARNED)
+
+
+def test_shared_parameters_are_found():
+    names = {parameter for _, parameter, _ in shared()}
+    assert names >= {*WORDING, "bounds"}

@@ -15,7 +15,13 @@ from sklearn.pipeline import make_pipeline
 
 from skdp import DPKMeans, DPMinMaxScaler, PrivacyBudget, inspection
 from skdp.budget import Cost
-from skdp.inspection import BudgetDisplay, CentersDisplay, ClusterDisplay
+from skdp.inspection import (
+    BudgetDisplay,
+    CentersDisplay,
+    ClusterDisplay,
+    PrivacyCurveDisplay,
+    SpentDisplay,
+)
 
 CENTERS = np.array([[0.25, 0.25], [0.75, 0.5], [0.5, 0.75]])
 
@@ -91,6 +97,39 @@ def test_segments_sum_to_what_is_spent_under_other_accountants():
 def test_budget_display_refuses_other_things():
     with pytest.raises(TypeError, match="budget must be a PrivacyBudget, got float"):
         BudgetDisplay.from_budget(1.0)
+
+
+def test_the_curve_is_what_was_spent_at_every_delta():
+    budget = PrivacyBudget(5.0, 1e-6, accountant="gdp")
+    budget.charge(20 * Cost(0.1), estimator="A")
+    display = PrivacyCurveDisplay.from_budget(budget, n_points=13)
+    assert display.epsilons.tolist() == budget.curve(display.deltas.tolist())
+    (curve, point) = display.ax_.get_lines()
+    assert curve.get_ydata().tolist() == display.epsilons.tolist()
+    assert (point.get_xdata()[0], point.get_ydata()[0]) == (1e-6, 5.0)
+    basic = PrivacyBudget(1.0, 1e-6)
+    basic.charge(Cost(0.5, 1e-7), estimator="A")
+    shown = PrivacyCurveDisplay.from_budget(basic).ax_.get_lines()[0].get_ydata()
+    assert set(shown.tolist()) == {0.5}  # deltas that are too small have no epsilon
+
+
+@pytest.mark.parametrize("accountant", ["basic", "gdp", "pld"])
+def test_what_was_spent_over_time(accountant):
+    budget = PrivacyBudget(5.0, 1e-6, accountant=accountant)
+    with budget.reserve(4 * Cost(0.1)):
+        for _ in range(4):
+            budget.charge(Cost(0.1), estimator="A")
+    display = SpentDisplay.from_budget(budget)
+    assert display.epsilons[-1] == budget.spent.epsilon
+    assert len(display.times) == 4
+    assert len(budget.charges) == 4
+    SpentDisplay.from_budget(PrivacyBudget(1.0))  # nothing was spent
+
+
+@pytest.mark.parametrize("display", [PrivacyCurveDisplay, SpentDisplay])
+def test_displays_of_a_budget_refuse_other_things(display):
+    with pytest.raises(TypeError, match="budget must be a PrivacyBudget"):
+        display.from_budget(3.0)
 
 
 def test_cluster_regions_are_the_predictions():
@@ -191,9 +230,11 @@ def test_plot_draws_on_given_axes_and_returns_itself(display):
 
 
 def test_no_display_takes_rows():
-    tree = ast.parse(Path(inspection.__file__).read_text(encoding="utf-8"))
+    files = Path(inspection.__file__).parent.glob("*.py")
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     arguments = {
         argument.arg
+        for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
         for argument in (*node.args.args, *node.args.kwonlyargs)

@@ -29,8 +29,8 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from skdp import DPPCA, BudgetExceededError, DPKMeans, DPStandardScaler, PrivacyBudget
 from skdp.budget import Cost
+from skdp.core import privacy_filter as release
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
-from skdp.kernel import release
 from skdp.model_selection import cross_val_cost, search_cost
 
 X = np.random.default_rng(0).random((60, 3))

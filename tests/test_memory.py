@@ -1,4 +1,4 @@
-"""A memory-mapped table is read in blocks: no fit holds a second copy, whatever its algorithm."""
+"""A table is read in blocks: no fit holds a second copy, whatever its algorithm."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from skdp import DPPCA, DPKMeans, DPMinMaxScaler, DPStandardScaler
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
+from skdp.quantile import DPQuantile
+from tests.contract.estimators import CASES, make, rows
 
 ROWS, COLUMNS = 150_000, 50  # 60 MB
 LIMIT = 32 * 2**20  # the promise is 128 MB at any size; blocks do not grow with the table
@@ -77,3 +79,36 @@ def test_a_fit_on_two_samples_needs_blocks_and_the_public_rows(table, estimator,
     finally:
         tracemalloc.stop()
     assert peak < LIMIT // 3 + 17 * PART + 4 * public
+
+
+MANY = 100_000
+# Where bounds are learned, a part of the rows is held that does not grow with them without end.
+EVERY = [case for case in CASES if case.sklearn]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_every_estimator_fits_many_rows_in_little_memory(case):
+    """What a fit holds of rows beside blocks (marks, places, a random part) stays small."""
+    X, y = case.table(rows(MANY, case.n_features, 3))
+    estimator = make(case, 0.0)
+    tracemalloc.start()
+    try:
+        estimator.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < LIMIT
+
+
+@pytest.mark.parametrize("levels", [0.5, (0.1, 0.25, 0.5, 0.75, 0.9)])
+def test_quantiles_of_stated_bounds_hold_counts_only(levels):
+    X = rows(500_000, 2, 3)
+    estimator = DPQuantile(levels, bounds=(-5, 5))
+    tracemalloc.start()
+    try:
+        estimator.fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < LIMIT // 2  # with all rows of one column it was 80 MB and more

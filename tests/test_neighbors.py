@@ -16,7 +16,7 @@ from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 
 from skdp import DPHistogramDensity, DPKernelDensity, DPMinMaxScaler, PrivacyBudget
-from skdp.kernel import gdp_mu
+from skdp.budget import gdp_mu
 from skdp.neighbors import _grid, _kde
 from skdp.neighbors._grid import Lattice, axis_kernel
 from skdp.neighbors._histogram import auto_bins

@@ -83,6 +83,25 @@ def test_get_started():
     assert names["budget"].spent.epsilon == 2.7
 
 
+@pytest.mark.slow
+def test_accountants(capsys):
+    names = run("doc/accountants.md", 3, {})
+    said = capsys.readouterr().out.splitlines()
+    page = (ROOT / "doc/accountants.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| 100 pure, ε = 0.1 |"))
+    for line in said[:5]:  # the page shows what its code prints
+        assert f" {line.split()[1]} " in row
+    assert "epsilon=2.77" in said[5]
+    assert "# 102 more fits" in page
+    assert said[6] == "102"
+    assert names["budget"].accountant == "gdp_residue"
+
+
+def test_predict():
+    names = run("doc/predict.md", 3, {})
+    assert names["budget"].spent.epsilon == 2.0
+
+
 def test_density_ratio():
     names = run("doc/density_ratio.md", 1, {})
     assert names["weights"].shape == (2000,)
@@ -93,10 +112,12 @@ def test_density_ratio():
 
 @pytest.mark.slow
 def test_add_an_estimator():
-    names = run("doc/add_an_estimator.md", 2, {"__name__": "doc.add_an_estimator"})
+    names = run("doc/add_an_estimator.md", 4, {"__name__": "doc.add_an_estimator"})
     result = names["result"]  # seeded, so the same in every run
     assert result.passed
     assert 0 < result.epsilon_lower <= result.epsilon == 1.0
+    # Standard errors of about 0.002 at epsilon = 1.
+    np.testing.assert_allclose(names["model"].coef_, [0.5, -0.1], atol=0.05)
 
 
 def test_set_up_is_two_commands():

@@ -1,8 +1,8 @@
 """Rounding is no part of an error that anybody sees, and stated errors cover what they say.
 
-Without noise (a replayed tape whose releases are the exact statistics) what is left of the error is
-rounding: it must be at most a tenth of the stated error at n epsilon = 10**8, for columns on which
-it does not average out. Nothing is random, so there are no false alarms.
+Without noise (a replayed transcript whose releases are the exact statistics) what is left of the
+error is rounding: it must be at most a tenth of the stated error at n epsilon = 10**8, for columns
+on which it does not average out. Nothing is random, so there are no false alarms.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import pytest
 from skdp import DPStandardScaler, PrivacyBudget
 from skdp import statistics as dp
 from skdp._scalers import moment_errors, root_error
-from skdp.kernel import protect, sums
-from skdp.kernel.tape import record, replay
+from skdp.core import clipping as protect
+from skdp.core import sums
+from skdp.core.transcript import record, replay
 from skdp.statistics import _moments
 
 N = 200
@@ -100,10 +101,12 @@ def worst_part(name, column, delta, adjacency):
     clipped = np.clip(X, low, high).astype(float)
     options = {"epsilon": EPSILON, "delta": delta, "bounds": (low, high)}
     options["budget"] = PrivacyBudget(1e12, 0.9, adjacency=adjacency)
-    with record() as tape:
+    with record() as transcript:
         FUNCTIONS[name](X, **options)
-    tape.entries[:] = [replace(entry, released=entry.exact.copy()) for entry in tape.entries]
-    with replay(tape):
+    transcript.entries[:] = [
+        replace(entry, released=entry.exact.copy()) for entry in transcript.entries
+    ]
+    with replay(transcript):
         found = FUNCTIONS[name](X, **options)
     worst = 0.0
     for (value, std), truth in zip(found, exact(name, clipped), strict=True):
@@ -126,7 +129,7 @@ def test_truncation_is_found(monkeypatch, name):
     """The same with steps of 2**-17 of the half width, cut off towards zero."""
     monkeypatch.setattr(sums, "SUM_BITS", 17)
     monkeypatch.setattr(sums, "NORM_BITS", 17)
-    monkeypatch.setattr("skdp.kernel.queries.SUM_BITS", 17)
+    monkeypatch.setattr("skdp.core.clipping.SUM_BITS", 17)
     correct = protect.ScaledBox.__init__
     monkeypatch.setattr(
         protect.ScaledBox, "__init__", lambda self, low, high, bits=17: correct(self, low, high, 17)

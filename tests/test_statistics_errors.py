@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skdp import PrivacyBudget, kernel, statistics
+from skdp import PrivacyBudget, statistics
 from skdp.budget.stand_in import StandInBudget
-from skdp.kernel import statistics as exact
-from skdp.kernel.rows import Rows
-from skdp.statistics import _moments
+from skdp.core import GramRelease
+from skdp.core import sums as exact
+from skdp.statistics import _call, _moments
+from skdp.tabular.rows import Rows
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 N_CALLS = 120
@@ -62,7 +63,7 @@ def case(request, monkeypatch):
 
         return kept
 
-    for place, name in [*places, (kernel, "check_table"), (Rows, "digest")]:
+    for place, name in [*places, (_call, "check_table"), (Rows, "digest")]:
         monkeypatch.setattr(place, name, once(name, getattr(place, name)))
     return X, {"bounds": (-4 - below, 4), "epsilon": epsilon}
 
@@ -98,7 +99,7 @@ def test_errors_are_the_derivatives():
     u = rng.normal(size=(40, d)) @ rng.normal(size=(d, d)) / 4 + [0.6, -0.3, 0.1]
     moment, total = n * u.T @ u / 40, n * u.mean(axis=0)
     stds = {"std": 0.7, "diagonal_std": 1.1, "total_std": 0.4, "n_std": 0.9}
-    gram = kernel.GramRelease(moment, total, n, noise="wishart", **stds)
+    gram = GramRelease(moment, total, n, noise="wishart", **stds)
 
     def functions(moment, total, n):
         covariance = moment / n - np.outer(total, total) / n**2

@@ -20,10 +20,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpydoc.validate import validate
 
-from skdp import BudgetExceededError, PrivacyBudget, PublicRowCountWarning, kernel, statistics
+from skdp import BudgetExceededError, PrivacyBudget, PublicRowCountWarning, statistics
 from skdp.budget.stand_in import StandInBudget
-from skdp.kernel import queries
-from skdp.kernel.tape import record, replay
+from skdp.core import PrivacyCertificate, ScaledBox
+from skdp.core.transcript import record, replay
+from skdp.queries import column_sums, histograms
+from skdp.tabular import label_codes
 
 ADJACENCIES = ("replace_one", "add_or_remove_one")
 NOISELESS = 1e12
@@ -246,13 +248,16 @@ def test_labels_may_be_dates():
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_a_replaced_row_pays_two_steps_where_rows_are_left_out(delta):
+def test_a_replaced_row_moves_what_a_filter_leaves_by_its_worst(delta):
+    """A count by one row, in or out; a quantile, whose bound is for one step, by two steps."""
     x, options = [1.0, np.nan, 0.5] * 10, {"nan_policy": "omit", "delta": delta}
-    one = statistics.count(x, budget=UNMETERED["add_or_remove_one"], **options)
-    two = statistics.count(x, budget=UNMETERED["replace_one"], **options)
-    (scale_one,), (scale_two,) = ([r.scale for r in a.privacy.releases] for a in (one, two))
-    assert scale_two == pytest.approx(2 * scale_one, rel=1e-9)
-    for answer in (one, two):
+    budgets = [UNMETERED["add_or_remove_one"], UNMETERED["replace_one"]]
+    counts = one, two = [statistics.count(x, budget=b, **options) for b in budgets]
+    medians = [statistics.median(x, bounds=(0, 1), budget=b, **options) for b in budgets]
+    for pair, factor in ((counts, 1.0), (medians, 2.0)):
+        (scale_one,), (scale_two,) = ([r.scale for r in a.privacy.releases] for a in pair)
+        assert scale_two == pytest.approx(factor * scale_one, rel=1e-9 if factor == 1 else 1e-2)
+    for answer in (*counts, *medians):
         (made,) = answer.privacy.releases
         level = answer.privacy.epsilon if delta == 0 else answer.privacy.mu
         assert (made.mu if delta else made.epsilon) == pytest.approx(level)
@@ -352,14 +357,14 @@ def test_a_replay_on_a_neighbour_ends_the_same(X, name, call, more, kind, adjace
     if adjacency == "replace_one":
         options["n_rows"] = "public"
     X, other = neighbour(X[:60], adjacency, kind)
-    with record() as tape:
+    with record() as transcript:
         first = call(X, **options)
-    with replay(tape) as again:
+    with replay(transcript) as again:
         second = call(other, **options)
     assert_array_equal(first.value, second.value)
     assert_array_equal(first.std, second.std)
-    assert len(tape.entries) == len(again.entries)
-    for a, b in zip(tape.entries, again.entries, strict=True):
+    assert len(transcript.entries) == len(again.entries)
+    for a, b in zip(transcript.entries, again.entries, strict=True):
         assert a.sensitivity == b.sensitivity
         assert a.distance(a.exact, b.exact) <= a.sensitivity * (1 + 1e-12)
 
@@ -373,14 +378,14 @@ def test_a_replay_on_a_neighbour_with_a_gap(X, name, call, more, adjacency):
     for row in ([np.nan] * 3, LOW, HIGH):
         other = X.copy()
         other[3] = row
-        with record() as tape:
+        with record() as transcript:
             first = call(X, **options)
-        with replay(tape) as again:
+        with replay(transcript) as again:
             second = call(other, **options)
         assert_array_equal(first.value, second.value)
         # Of the rows that are left, one is gone or one is new: a step of the other relation each.
         steps = 1 if np.isnan(row).any() else 2
-        for a, b in zip(tape.entries, again.entries, strict=True):
+        for a, b in zip(transcript.entries, again.entries, strict=True):
             assert a.distance(a.exact, b.exact) <= steps * a.sensitivity * (1 + 1e-12)
 
 
@@ -393,17 +398,17 @@ def test_a_replay_on_a_neighbour_of_a_filtered_table(X, name, call, more, delta)
     X[4] = HIGH
     other = X.copy()
     other[4] = LOW
-    with record() as tape:
+    with record() as transcript:
         first = call(X, delta=delta, budget=budget, **more)
     assert budget.spent.epsilon == 1.0  # the count too
     assert first.privacy.adjacency == "replace_one"
     for neighbour, steps in ((other, 2), (np.delete(X, 4, axis=0), 1), (X, 0)):
-        with replay(tape) as again:
+        with replay(transcript) as again:
             second = call(neighbour, delta=delta, budget=UNMETERED["replace_one"], **more)
         assert_array_equal(first.value, second.value)
         assert_array_equal(first.std, second.std)
-        assert len(tape.entries) == len(again.entries) > 0
-        for a, b in zip(tape.entries, again.entries, strict=True):
+        assert len(transcript.entries) == len(again.entries) > 0
+        for a, b in zip(transcript.entries, again.entries, strict=True):
             assert a.sensitivity == b.sensitivity
             assert a.distance(a.exact, b.exact) <= steps * a.sensitivity * (1 + 1e-12)
     # The records say what both steps lose, and together it is within the claim.
@@ -448,7 +453,7 @@ def test_the_count_of_a_filtered_table_is_noisy_and_charged(X):
     answers = [statistics.count(kept, epsilon=0.1, budget=budget) for _ in range(5)]
     assert len({float(a) for a in answers}) > 1
     assert budget.spent.epsilon == pytest.approx(0.5)
-    assert all(a.std == pytest.approx(math.sqrt(2) / 0.05, rel=0.01) for a in answers)
+    assert all(a.std == pytest.approx(math.sqrt(2) / 0.1, rel=0.01) for a in answers)
     free = statistics.count(X, n_rows="public", epsilon=0.1, budget=budget)
     assert (float(free), float(free.std)) == (len(X), 0.0)
     assert budget.spent.epsilon == pytest.approx(0.5)
@@ -461,13 +466,13 @@ def test_the_sensitivities_of_sums_are_attained(adjacency):
         options["n_rows"] = "public"
     pairs = {"replace_one": ([5.0, 3.0], [2.0, 3.0]), "add_or_remove_one": ([5.0, 3.0], [3.0])}
     for call in (statistics.sum, statistics.count_nonzero):
-        with record() as tape:
+        with record() as transcript:
             free = {name: value for name, value in options.items() if name != "bounds"}
             more = options if call is statistics.sum else free
             a, b = pairs[adjacency]
             call(a if call is statistics.sum else [1.0, 1.0], **more)
             call(b if call is statistics.sum else [0.0, 1.0][2 - len(b) :], **more)
-        a, b = tape.entries
+        a, b = transcript.entries
         assert a.distance(a.exact, b.exact) == pytest.approx(a.sensitivity, rel=1e-4)
 
 
@@ -475,8 +480,8 @@ def test_the_sensitivities_of_sums_are_attained(adjacency):
 def test_label_sums_of_all_pairs_of_corners(adjacency):
     # Every corner of the box in every class, against every other: the bounds hold and one is met.
     for low, high in (((-1.0, -2.0), (1.0, 2.0)), ((3.0, 1.0), (4.0, 2.0))):
-        view = queries.AboutZero(low, high, per_feature=True)
-        l1, l2_squared = queries.label_sensitivities(view, adjacency)
+        view = column_sums.AboutZero(low, high, per_feature=True)
+        l1, l2_squared = histograms.label_sensitivities(view, adjacency)
         corners = view.map(np.array(list(itertools.product(*zip(low, high, strict=True)))))
         images = [np.concatenate([q, 0 * q]) for q in corners]
         images += [np.concatenate([0 * q, q]) for q in corners]
@@ -496,9 +501,9 @@ def test_views_map_each_row_alone_and_within_their_bounds(d):
     rng = np.random.default_rng(d)
     rows = rng.choice(DELICATE, size=(300, d)) * rng.choice([1.0, 1.0, 1 / 7], size=(300, 1))
     low, high = np.full(d, -3.0), np.linspace(1, 20, d)
-    boxes = [queries.AboutZero(low, high, per_feature=p) for p in (True, False)]
-    views = [*boxes, queries.NonZero(boxes[0]), queries.Total(boxes[1])]
-    views += [kernel.ScaledBox(low, high), kernel.ScaledBox(low, high).at(6)]
+    boxes = [column_sums.AboutZero(low, high, per_feature=p) for p in (True, False)]
+    views = [*boxes, column_sums.NonZero(boxes[0]), column_sums.Total(boxes[1])]
+    views += [ScaledBox(low, high), ScaledBox(low, high).at(6)]
     for view in views:
         q = view.map(rows)
         assert_array_equal(q, np.vstack([view.map(row[None]) for row in rows]))
@@ -514,16 +519,6 @@ def test_little_epsilon_gives_answers(X, name, call, more, epsilon):
     budget = UNMETERED["add_or_remove_one"]
     found = call(X[:50], epsilon=epsilon, budget=budget, random_state=0, **more)
     assert np.isfinite(found.value).all()
-
-
-def test_a_session_with_gaps_has_no_delta_apart():
-    rows, _ = kernel.check_table([1.0, np.nan], estimator="T", omit=True)
-    budget = PrivacyBudget(2.0, 0.1)
-    with pytest.raises(ValueError, match="delta_apart"):
-        kernel.open_session_with_gaps(
-            rows, estimator="T", epsilon=1.0, delta_apart=0.01, budget=budget
-        )
-    assert budget.spent.epsilon == 0
 
 
 # --- the ledger, seeds, bad input ----------------------------------------------------------------
@@ -766,7 +761,7 @@ def test_an_answer_is_an_array_with_its_error(X):
     assert "value" in repr(answer) and "std" in repr(answer)
     one = statistics.mean(X[:, 0], bounds=(-60, 300))
     assert isinstance(float(one), float) and one.value.shape == ()
-    assert isinstance(one.privacy, kernel.PrivacyCertificate)
+    assert isinstance(one.privacy, PrivacyCertificate)
 
 
 def test_a_covariance_is_positive_semidefinite(X):
@@ -894,7 +889,7 @@ def test_dates_are_labels_whatever_holds_them(hold):
 def test_long_integers_are_labels_of_their_own():
     labels = np.array([2**53 + 1, 2**53])
     for dtype in (np.uint64, np.int64, object):
-        codes = kernel.label_codes(labels, np.array([2**53, 2**53 + 1], dtype=dtype))
+        codes = label_codes(labels, np.array([2**53, 2**53 + 1], dtype=dtype))
         assert codes.tolist() == [1, 0]
 
 

@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
 
-from skdp import DPuLSIF, kernel
+from skdp import DPuLSIF
 from skdp.density_ratio import stack_samples
+from skdp.queries import KernelMap, LinearImage
+from skdp.tabular import check_rows
 
 N_CENTERS = 200
 N_FEATURES = 10
@@ -37,7 +39,7 @@ def one_pass(X: np.ndarray, centers: np.ndarray, spans: Sequence[tuple[int, int]
     return total / len(X)
 
 
-def whitening(k: kernel.KernelMap) -> np.ndarray:
+def whitening(k: KernelMap) -> np.ndarray:
     """Return the stacked inverse roots of the Gram matrices, over the root of their number."""
     blocks = []
     for j, gram in enumerate(k.gram()):
@@ -52,8 +54,8 @@ def whitening(k: kernel.KernelMap) -> np.ndarray:
 
 def exact(rows: Any, gammas: Sequence[float], centers: np.ndarray) -> np.ndarray:
     """Return the whitened statistic: kernel, certified whitening and the pass over all rows."""
-    k = kernel.KernelMap(centers, gammas)
-    return kernel.LinearImage(k, whitening(k)).apply(k.total(rows))
+    k = KernelMap(centers, gammas)
+    return LinearImage(k, whitening(k)).apply(k.total(rows))
 
 
 def best_times(runs: Sequence[Callable[[], Any]], repeats: int = 5) -> list[float]:
@@ -72,7 +74,7 @@ def time_table(n: int) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, N_FEATURES))
     centers = rng.normal(size=(N_CENTERS, N_FEATURES))
-    rows = kernel.check_rows(X, estimator="benchmark")
+    rows = check_rows(X, estimator="benchmark")
     spans = rows.spans(width=N_CENTERS, least=2048)  # as `KernelMap.total`
     scales = {"one scale": [GAMMA], "two scales": [GAMMA, 4 * GAMMA]}
     runs = [partial(exact, rows, gammas, centers) for gammas in scales.values()]

@@ -31,7 +31,8 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 import skdp
-from skdp import PrivacyBudget, kernel, statistics
+from skdp import PrivacyBudget, statistics
+from skdp.budget import gdp_mu
 
 RARE = ("0/1, 1%", "0/1, 2%", "0/1, 99%", "constant 7", "constant 0")
 
@@ -141,7 +142,7 @@ def redrawn(x, answer, level, replace):
 def cell(x, epsilon, relation, delta, runs):
     """Return what many answers for one column are like."""
     budget = PrivacyBudget(1e9, 0.5, adjacency=relation)
-    level = kernel.gdp_mu(epsilon, delta) if delta else epsilon
+    level = gdp_mu(epsilon, delta) if delta else epsilon
     known = "public" if relation == "replace_one" else "private"
     found = [
         statistics.mean(x, epsilon=epsilon, delta=delta, budget=budget, n_rows=known)

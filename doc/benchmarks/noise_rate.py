@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from skdp.kernel import sampling
+from skdp.core import noise as sampling
 
 GOAL = 1 / 8
 SCALES: list[tuple[str, int | float | Fraction]] = [

@@ -36,10 +36,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp import kernel
-from skdp.kernel.protect import Box
-from skdp.kernel.sampling import OSEntropy
-from skdp.kernel.smooth import STEPS, Ladder, choose_noise, quantile_log_smooth
+from skdp.core import open_session
+from skdp.core.clipping import Box
+from skdp.core.noise import OSEntropy
+from skdp.queries import Quantiles
+from skdp.queries.smooth_sensitivity.ladders import STEPS, Ladder, choose_noise
+from skdp.queries.smooth_sensitivity.medians import quantile_log_smooth
+from skdp.tabular import check_rows
+from tests.views import box_of
 
 Floats = NDArray[np.float64]
 GOAL = 1.15
@@ -108,12 +112,12 @@ def ours(
     **options: object,
 ) -> float:
     """Return the median by the door that DPMedian asks."""
-    rows = kernel.check_rows(x[:, None], estimator="benchmark")
-    session = kernel.open_session(rows, estimator="benchmark", epsilon=epsilon)
+    rows = check_rows(x[:, None], estimator="benchmark")
+    session = open_session(rows, estimator="benchmark", epsilon=epsilon)
     session.adjacency = adjacency  # as a budget of that relation says; nothing is charged here
     session._entropy = Seen(rng)
-    view = session.box(low, high, per_feature=True)
-    return float(session.answer(kernel.Quantiles(view, 0.5), **options).value[0, 0])
+    view = box_of(session, low, high, per_feature=True)
+    return float(session.answer(Quantiles(view, 0.5), **options).value[0, 0])
 
 
 def interval(a: Floats, b: Floats, rng: np.random.Generator) -> tuple[float, float, float]:

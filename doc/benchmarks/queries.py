@@ -35,9 +35,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp import config_context, kernel
+from skdp import config_context
 from skdp.budget import PrivacyBudget
+from skdp.core import open_session
 from skdp.exceptions import BudgetExceededError
+from skdp.queries import Marginal
 from skdp.synthetic import (
     Domain,
     DPMarginalSynthesizer,
@@ -47,6 +49,7 @@ from skdp.synthetic import (
     conjunctions,
     linear_queries,
 )
+from skdp.tabular import check_coded
 
 Floats = NDArray[np.float64]
 Method = Callable[[float, float, str, int], Floats]
@@ -90,8 +93,8 @@ def uniform(epsilon: float, delta: float, adjacency: str, seed: int) -> Floats:
 
 def noise(epsilon: float, delta: float, adjacency: str, seed: int) -> Floats:
     """Answer all queries with independent noise on each of their tables."""
-    rows = kernel.check_coded(X, DOMAIN, estimator="noise")
-    with kernel.open_session(
+    rows = check_coded(X, DOMAIN, estimator="noise")
+    with open_session(
         rows,
         estimator="noise",
         epsilon=epsilon,
@@ -100,7 +103,7 @@ def noise(epsilon: float, delta: float, adjacency: str, seed: int) -> Floats:
         random_state=seed,
     ) as session:
         share = Fraction(1, len(WORK.groups))
-        tables = [kernel.Marginal(WORK.sizes, s) for s in WORK.attribute_sets]
+        tables = [Marginal(WORK.sizes, s) for s in WORK.attribute_sets]
         return np.concatenate([session.answer(t, share).value.reshape(-1) for t in tables]) / N
 
 

@@ -3,7 +3,7 @@
 Nothing is released under a guarantee here. The first two audits read *exact* statistics of the
 rows that they are given, so they are for made-up rows, never for private ones:
 
-* `replay_check` finds whatever reached a fitted estimator without passing the kernel's door;
+* `replay_check` finds whatever reached a fitted estimator without passing a session;
 * `neighbour_check` compares each exact statistic on two neighbouring tables with the sensitivity
   that its noise was calibrated to;
 * `audit` fits many times on two neighbouring tables and looks at outputs only: a lower bound on
@@ -23,6 +23,6 @@ Dong, Roth & Su 2022, "Gaussian differential privacy", Definition 2.1 (trade-off
 from __future__ import annotations
 
 from skdp.audit._statistical import AuditResult, audit
-from skdp.audit._tapes import ReleaseDistance, neighbour_check, replay_check
+from skdp.audit._transcripts import ReleaseDistance, neighbour_check, replay_check
 
 __all__ = ["AuditResult", "ReleaseDistance", "audit", "neighbour_check", "replay_check"]

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["difference"]
-
 # Pairs under comparison, for objects that contain themselves. Both are kept alive: a number that
 # a new object took over would make it pass unseen.
 Seen = dict[tuple[int, int], tuple[Any, Any]]

@@ -18,8 +18,6 @@ from skdp.audit._subject import Subject, subject_of
 from skdp.base import check_integer
 from skdp.budget import Cost, gdp_mu
 
-__all__ = ["AuditResult", "audit"]
-
 Floats = NDArray[np.float64]
 
 _N_THRESHOLDS = 400  # of each audit, to choose from

@@ -13,8 +13,6 @@ from skdp.budget import PrivacyBudget
 from skdp.budget.stand_in import StandInBudget
 from skdp.exceptions import UncountedFitWarning
 
-__all__ = ["Subject", "fitted_clone", "subject_of"]
-
 
 @cache
 def _stand_in(adjacency: str) -> StandInBudget:

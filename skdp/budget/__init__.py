@@ -6,21 +6,28 @@ before any data is touched; the accountants decide how prices add up.
 
 from __future__ import annotations
 
-from skdp.budget.accountants import gdp_delta, gdp_mu, pure_mu, zcdp_delta
+from skdp.budget.account import Reservation
+from skdp.budget.accountants import gdp_delta, gdp_mu, plan_epsilon, pure_mu, zcdp_delta
 from skdp.budget.amounts import exact
-from skdp.budget.budget import PrivacyBudget, Reservation
+from skdp.budget.budget import PrivacyBudget
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.budget.comparison import Conversion, compare_accountants
+from skdp.budget.parallel import parallel_cost
 
 __all__ = [
     "Charge",
+    "Conversion",
     "Cost",
     "PrivacyBudget",
     "PrivacyLoss",
     "Reservation",
     "ReservationRecord",
+    "compare_accountants",
     "exact",
     "gdp_delta",
     "gdp_mu",
+    "parallel_cost",
+    "plan_epsilon",
     "pure_mu",
     "zcdp_delta",
 ]

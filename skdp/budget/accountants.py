@@ -1,8 +1,8 @@
-"""How charges add up: the accountants "basic", "gdp" and "zcdp".
+"""How charges add up: the filters "basic", "gdp", "gdp_residue", "zcdp", and "pld" for fixed plans.
 
-Nothing is released here. Every accountant is a *filter*: it fixes two caps when the budget is
-made and grants a charge if and only if the exact sum of all charges stays within both. The whole
-history is then (epsilon, delta)-DP even though every fit may be chosen after looking at
+Nothing is released here. Every accountant but "pld" is a *filter*: it fixes two caps when the
+budget is made and grants a charge if and only if the exact sum of all charges stays within both.
+The whole history is then (epsilon, delta)-DP even though every fit may be chosen after looking at
 everything released before.
 
 ==========  ==================  =============================  ===============================
@@ -10,8 +10,11 @@ accountant  first sum (capped)  second sum (capped)            why it is a filte
 ==========  ==================  =============================  ===============================
 "basic"     epsilon             delta                          Rogers et al. 2016, Thm 3.6 [1]_
 "gdp"       mu squared          delta of non-Gaussian charges  Smith & Thakurta 2022 [2]_
+"gdp_..."   the same            the same                       `skdp.budget.residue`
 "zcdp"      rho                 delta of non-Gaussian charges  Whitehouse et al. 2023 [3]_
 ==========  ==================  =============================  ===============================
+
+Under "gdp_residue" a pure release takes only what it needs inside the allowance that is left.
 
 Why two *fixed* caps under "gdp" and "zcdp", instead of converting with whatever delta is left:
 let D be the delta spent apart and M the Gaussian sum. The rule "grant while
@@ -23,6 +26,9 @@ in advance, write each charge as (1 - d) P + d P' with P Gaussian-private (Kairo
 Viswanath 2015, Thm 3.3 [4]_): the P form a GDP or zCDP filter of their own, and the P' happen
 with probability at most the cap on the sum of d. So delta is split by `delta_apart` when the
 budget is made.
+
+"pld" adds up whole privacy loss distributions (`skdp.budget.pld`), which is tighter and no filter:
+it grants only what plans hold that were fixed before anything of them was drawn.
 
 All conversions are rounded towards privacy (less granted, more reported), and the line that
 does so says it.
@@ -48,182 +54,33 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from fractions import Fraction
-
-import numpy as np
-from scipy.special import erfcx, erfinv, ndtr, ndtri_exp
+from functools import lru_cache
 
 from skdp.budget.amounts import Amount, exact, round_down, round_up
 from skdp.budget.charge import Cost, PrivacyLoss
+from skdp.budget.conversions import (
+    down,
+    gdp_delta,
+    gdp_mu,
+    largest,
+    pure_mu,
+    smallest,
+    up,
+    zcdp_delta,
+)
+from skdp.budget.pld import PlanLoss, plan_loss
+from skdp.budget.residue import pure_price
 
-__all__ = ["ACCOUNTANTS", "Accountant", "gdp_delta", "gdp_mu", "pure_mu", "zcdp_delta"]
-
-# Relative error granted to one call of erfcx, erfinv, ndtr or ndtri_exp and the arithmetic round
-# it. Their authors state 1e-13 or better; the tests compare them with 50-digit arithmetic.
-_REL = 1e-12
-
-
-def _up(value: float) -> float:
-    return math.nextafter(value, math.inf)
-
-
-def _down(value: float) -> float:
-    return math.nextafter(value, 0.0)
-
-
-def gdp_delta(epsilon: float, mu: float) -> float:
-    """Return an upper bound on the smallest delta for which mu-GDP gives (epsilon, delta)-DP.
-
-    delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2) ([5]_, Theorem 8).
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    mu : float
-        At least 0.
-
-    Returns
-    -------
-    delta : float
-        In [0, 1], never below the exact value, and above it by 1e-11 (1 + b/mu) b of it or
-        less, b = 1 + mu + epsilon/mu.
-    """
-    if mu == 0:
-        return 0.0
-    ratio = epsilon / mu
-    if math.isinf(ratio):  # mu so small that the exact value is below exp(-1e300)
-        return math.ulp(0.0)
-    a, b = mu / 2 - ratio, -mu / 2 - ratio
-    # exp(epsilon) Phi(b) = exp(-a^2/2) erfcx(-b/sqrt 2)/2, because b^2 = a^2 + 2 epsilon: the
-    # exponentials of the two terms are equal, so none is subtracted from another.
-    scale = math.exp(-a * a / 2) / 2
-    second = float(erfcx(-b / math.sqrt(2)))
-    # The rounding of a, at most ulp(ratio + |a|), moves the exponent by |a| times that and erfcx
-    # by less than twice that, relatively.
-    slack = _REL + 1e-15 * (a * a + (abs(a) + 1) * ratio)
-    if a < 0:
-        first = float(erfcx(-a / math.sqrt(2)))
-        bound = scale * ((first - second) + slack * (first + second))  # upwards
-    else:
-        bound = float(ndtr(a)) * (1 + slack) - scale * second * (1 - slack)  # upwards
-    return min(1.0, max(bound, 0.0) + math.ulp(0.0))
-
-
-def _bisect(holds: Callable[[float], bool], start: float) -> tuple[float, float]:
-    """Return (low, high), next to each other: `holds` at low and not at high.
-
-    Low is 0.0, where `holds` is not asked, if it holds nowhere; high is infinity if it holds
-    everywhere.
-    """
-    low, high = 0.0, start
-    while holds(high):
-        low, high = high, 2 * high
-        if math.isinf(high):
-            return low, high
-    while low < (mid := low + (high - low) / 2) < high:
-        low, high = (mid, high) if holds(mid) else (low, mid)
-    return low, high
-
-
-def _largest(holds: Callable[[float], bool], start: float) -> float:
-    return _bisect(holds, start)[0]
-
-
-def _smallest(holds: Callable[[float], bool], start: float) -> float:
-    return 0.0 if holds(0.0) else _bisect(lambda x: not holds(x), start)[1]
-
-
-def gdp_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu such that mu-GDP gives (epsilon, delta)-DP, rounded down.
-
-    Parameters
-    ----------
-    epsilon : float
-        Finite, above 0. Read as the decimal of its `repr`, as everywhere in this package.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    mu : float
-        ``gdp_delta(epsilon, mu) <= delta`` holds, also after the calibration's own rounding.
-
-    Examples
-    --------
-    >>> from skdp.budget import gdp_mu
-    >>> round(gdp_mu(1.0, 1e-6), 4)
-    0.2367
-    """
-    # The decimal that repr shows may lie half an ulp below the float: one ulp down covers it.
-    epsilon, delta = _down(epsilon), _down(delta)
-    return _largest(lambda mu: gdp_delta(epsilon, mu) <= delta, 1.0)
-
-
-def pure_mu(epsilon: float) -> float:
-    """Return the smallest mu such that every epsilon-DP release is mu-GDP, rounded up.
-
-    mu = -2 Phi^-1(1/(1 + exp(epsilon))): the trade-off curve of epsilon-DP has its corner at
-    alpha = beta = 1/(1 + exp(epsilon)) and is linear on both sides, so the convex curve of mu-GDP
-    lies below it if and only if it does so at the corner ([7]_, Proposition 3 and equation 2).
-
-    Parameters
-    ----------
-    epsilon : float
-        Finite, above 0.
-
-    Returns
-    -------
-    mu : float
-    """
-    epsilon = _up(epsilon)  # the decimal of repr may lie above the float
-    if epsilon < 1:
-        # Phi^-1(1/2 + h) = sqrt 2 erfinv(2 h), h = tanh(epsilon/2)/2: no cancellation near 1/2.
-        mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2)))
-    else:
-        mu = -2 * float(ndtri_exp(-(epsilon + math.log1p(math.exp(-epsilon)))))
-    return _up(mu * (1 + _REL))  # upwards
-
-
-def zcdp_delta(epsilon: float, rho: float) -> float:
-    """Return an upper bound on the delta for which rho-zCDP gives (epsilon, delta)-DP.
-
-    delta <= exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1) for every
-    alpha > 1 ([6]_, Proposition 12); a good alpha is searched, and any alpha is valid.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    rho : float
-        At least 0.
-
-    Returns
-    -------
-    delta : float
-        In [0, 1].
-    """
-    if rho == 0:
-        return 0.0
-
-    def log_delta(alpha_1: np.ndarray) -> np.ndarray:  # alpha - 1 > 0
-        alpha = 1 + alpha_1
-        one, two = alpha_1 * alpha * rho, alpha_1 * epsilon
-        # alpha log(1 - 1/alpha) - log(alpha - 1), without 1 - 1/alpha
-        three, four = alpha_1 * np.log(alpha_1), alpha * np.log1p(alpha_1)
-        error = 1e-14 * (one + two + np.abs(three) + four + 1)
-        return one - two + three - four + error  # upwards: error covers the rounding of the sum
-
-    center = max((epsilon / rho - 1) / 2, 1.0)  # minimises the exponent
-    grid = np.geomspace(1e-3, 1e3 * center, 129)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for _ in range(6):
-            values = np.nan_to_num(log_delta(grid), nan=np.inf)
-            best = int(np.argmin(values))
-            grid = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, 128)], 129)
-    exponent = min(float(values[best]), 1.0)  # above 0 the bound is 1 anyway
-    return min(1.0, math.exp(exponent) * (1 + _REL) + math.ulp(0.0))  # upwards
+__all__ = [
+    "ACCOUNTANTS",
+    "Accountant",
+    "gdp_delta",
+    "gdp_mu",
+    "plan_epsilon",
+    "pure_mu",
+    "zcdp_delta",
+]
 
 
 class Accountant(ABC):
@@ -238,6 +95,8 @@ class Accountant(ABC):
     """
 
     name: str
+    planned = False  # whether it grants what a plan holds, and nothing else
+    stateful = False  # whether a price depends on what was charged before
 
     def __init__(self, epsilon: float, delta: float, delta_apart: float = 0.0) -> None:
         self.epsilon, self.delta, self.delta_apart = epsilon, delta, delta_apart
@@ -264,6 +123,10 @@ class Accountant(ABC):
     def room(self, amount: Amount) -> PrivacyLoss:
         """Return the (epsilon, delta) of one more fit that this much room allows, rounded down."""
 
+    @abstractmethod
+    def epsilon_at(self, amount: Amount, delta: float) -> float:
+        """Return the epsilon of charges of this sum at another delta, rounded up."""
+
     def price(self, cost: Cost) -> Amount:
         """Return what `cost`, single or a sum, adds to the sums."""
         (first, often), *others = cost.components
@@ -271,6 +134,10 @@ class Accountant(ABC):
         for single, times in others:
             total = total + times * self.price_one(single)
         return total
+
+    def price_at(self, cost: Cost, charged: Amount) -> Amount:
+        """Return the same after charges of this sum; never more than :meth:`price`."""
+        return self.price(cost)
 
 
 class BasicAccountant(Accountant):
@@ -297,9 +164,12 @@ class BasicAccountant(Accountant):
     def room(self, amount: Amount) -> PrivacyLoss:
         return PrivacyLoss(round_down(amount.main), round_down(amount.apart))
 
+    def epsilon_at(self, amount: Amount, delta: float) -> float:
+        return round_up(amount.main) if amount.apart <= exact(delta) else math.inf
+
 
 class _GaussianAccountant(Accountant):
-    """What "gdp" and "zcdp" share: a Gaussian sum and a delta apart, each with its own cap."""
+    """What "gdp" and "zcdp" share: a Gaussian sum and a separate delta, each with its own cap."""
 
     def check(self) -> None:
         if self.delta == 0:
@@ -342,9 +212,17 @@ class _GaussianAccountant(Accountant):
         epsilon = self.epsilon  # the caps were made for it, so it always bounds the loss
         if amount.main < self.cap.main:
             main = round_up(amount.main)
-            found = _smallest(lambda e: self.main_delta(e, main) <= _down(self.delta_gaussian), 1.0)
-            epsilon = min(epsilon, _up(found))
+            found = smallest(lambda e: self.main_delta(e, main) <= down(self.delta_gaussian), 1.0)
+            epsilon = min(epsilon, up(found))
         return PrivacyLoss(epsilon, round_up(exact(self.delta_gaussian) + amount.apart))
+
+    def epsilon_at(self, amount: Amount, delta: float) -> float:
+        # exact difference, rounded down: what the separate deltas leave
+        left = down(round_down(exact(delta) - amount.apart))
+        if amount.main == 0 or left <= 0:
+            return 0.0 if amount.main == 0 and exact(delta) >= amount.apart else math.inf
+        main = round_up(amount.main)
+        return up(smallest(lambda e: self.main_delta(e, main) <= left, 1.0))
 
     def room(self, amount: Amount) -> PrivacyLoss:
         if amount.main <= 0:
@@ -352,7 +230,7 @@ class _GaussianAccountant(Accountant):
         epsilon, delta = self.epsilon, self.delta_gaussian
         if self.mu_main(gdp_mu(epsilon, delta)) > amount.main:
             mu = math.sqrt(amount.main / self.mu_main(1.0))
-            epsilon = min(epsilon, _smallest(lambda e: gdp_delta(e, mu) <= delta, 1.0))
+            epsilon = min(epsilon, smallest(lambda e: gdp_delta(e, mu) <= delta, 1.0))
         # Go down until a Gaussian fit calibrated to it from scratch, with all the rounding of
         # that calibration, fits into what remains.
         factor = 1e-15
@@ -375,10 +253,33 @@ class GDPAccountant(_GaussianAccountant):
         return exact(mu) ** 2
 
     def main_delta(self, epsilon: float, main: float) -> float:
-        return gdp_delta(epsilon, _up(math.sqrt(_up(main))))  # upwards
+        return gdp_delta(epsilon, up(math.sqrt(up(main))))  # upwards
 
     def main_one(self, cost: Cost) -> Fraction:
         return exact(pure_mu(cost.epsilon) if cost.mu is None else cost.mu) ** 2
+
+
+class GDPResidueAccountant(GDPAccountant):
+    """The same sum, but pure releases take only what they need inside what is left of it.
+
+    What a release takes depends on what is left (`skdp.budget.residue` has the proof), so its price
+    is known when it is charged; that of "gdp" is an upper bound, which reservations set aside.
+    """
+
+    name = "gdp_residue"
+    stateful = True
+
+    def price_at(self, cost: Cost, charged: Amount) -> Amount:
+        left = self.cap.main - charged.main
+        total = Amount()
+        for single, times in cost.components:
+            one = self.price_one(single)
+            if single.mu is None:
+                main = pure_price(single.epsilon, times, max(left - total.main, Fraction(0)))
+                total = total + Amount(main, times * one.apart)
+            else:
+                total = total + times * one
+        return total
 
 
 class ZCDPAccountant(_GaussianAccountant):
@@ -392,14 +293,14 @@ class ZCDPAccountant(_GaussianAccountant):
 
     def largest_main(self, epsilon: float) -> Fraction:
         # one ulp down covers the decimals that repr shows, and that of the result
-        epsilon, delta = _down(epsilon), _down(self.delta_gaussian)
-        return exact(_down(_largest(lambda rho: zcdp_delta(epsilon, rho) <= delta, 1.0)))
+        epsilon, delta = down(epsilon), down(self.delta_gaussian)
+        return exact(down(largest(lambda rho: zcdp_delta(epsilon, rho) <= delta, 1.0)))
 
     def mu_main(self, mu: float) -> Fraction:
         return exact(mu) ** 2 / 2
 
     def main_delta(self, epsilon: float, main: float) -> float:
-        return zcdp_delta(epsilon, _up(main))
+        return zcdp_delta(epsilon, up(main))
 
     def main_one(self, cost: Cost) -> Fraction:
         if cost.mu is not None:
@@ -408,6 +309,80 @@ class ZCDPAccountant(_GaussianAccountant):
         return min(epsilon**2 / 2, epsilon)
 
 
+class PLDAccountant(BasicAccountant):
+    """Plans that are fixed before anything of them is drawn, each within a part of its own.
+
+    This is no filter: what a plan holds must not depend on what was released. Each plan has an
+    (epsilon, delta) of its own, fixed when the budget is made; its first draw pays for all of it.
+
+    Why these add up as under "basic", even where draws from several plans alternate and a later
+    plan is fixed in view of an earlier one: a plan within (epsilon, delta) is a function of one
+    draw of the four-valued pair that dominates all (epsilon, delta)-private releases
+    ([4]_, Theorem 3.3). These pairs are fixed in advance, one for each plan, and their product is
+    bounded by the sums.
+    """
+
+    name = "pld"
+    planned = True
+
+    def check(self) -> None:
+        if self.delta == 0:
+            raise ValueError(
+                'delta must be above 0 under accountant="pld", which converts with it; for '
+                'delta=0 use accountant="basic".'
+            )
+        if self.delta_apart:
+            raise ValueError(
+                'delta_apart must be 0 under accountant="pld": every delta is part of its plan.'
+            )
+
+    def price(self, cost: Cost) -> Amount:
+        return self.plan_price(cost, self.delta)
+
+    def plan_price(self, cost: Cost, delta: float) -> Amount:
+        """Return the (epsilon, delta) of a plan of this price at this delta, rounded up."""
+        epsilon = plan_epsilon(cost, delta)
+        return Amount(_INFINITE if math.isinf(epsilon) else exact(epsilon), exact(delta))
+
+
+_INFINITE = Fraction(10) ** 400  # more than any budget
+
+
+@lru_cache(maxsize=16)
+def _plan_loss(cost: Cost) -> PlanLoss:
+    return plan_loss(cost)
+
+
+def plan_epsilon(cost: Cost, delta: float) -> float:
+    """Return the smallest epsilon of a plan at this delta, rounded up; infinity if there is none.
+
+    Parameters
+    ----------
+    cost : Cost
+        The sum of the prices that are planned.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    epsilon : float
+
+    Examples
+    --------
+    >>> from skdp.budget import Cost, plan_epsilon
+    >>> round(plan_epsilon(100 * Cost(0.1), 1e-6), 2)
+    4.77
+    """
+    return _plan_loss(cost).epsilon(down(delta))  # the decimal of repr may lie below the float
+
+
 ACCOUNTANTS: dict[str, type[Accountant]] = {
-    cls.name: cls for cls in (BasicAccountant, GDPAccountant, ZCDPAccountant)
+    cls.name: cls
+    for cls in (
+        BasicAccountant,
+        GDPAccountant,
+        GDPResidueAccountant,
+        ZCDPAccountant,
+        PLDAccountant,
+    )
 }

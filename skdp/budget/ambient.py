@@ -18,7 +18,7 @@ import warnings
 import weakref
 from contextvars import ContextVar
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skdp.exceptions import UncountedFitWarning
 
@@ -29,7 +29,6 @@ __all__ = [
     "Block",
     "ambient_budget",
     "enter",
-    "in_force",
     "leave",
     "ledger_of",
     "live",
@@ -164,26 +163,6 @@ def _shown_before(text: str, frame: FrameType) -> bool:
     known = key in _SHOWN
     _SHOWN.add(key)
     return known
-
-
-def in_force(budget: Any, name: str) -> Any:
-    """Return the budget that counts a fit: the one it names, or the ambient one, or None.
-
-    Warns where there is none although this process has a budget.
-
-    Parameters
-    ----------
-    budget : PrivacyBudget or None
-        As the fit names it.
-    name : str
-        Of the estimator or function.
-    """
-    if budget is not None:
-        return budget
-    budget = ambient_budget()
-    if budget is None:
-        warn_uncounted(name)
-    return budget
 
 
 def warn_uncounted(name: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import numbers
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from skdp._version import __version__
 from skdp.budget.amounts import check_delta, check_positive, exact, round_up
 
-__all__ = ["Charge", "Cost", "PrivacyLoss", "ReservationRecord"]
+__all__ = ["Charge", "Cost", "PrivacyLoss", "ReservationRecord", "total"]
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,7 @@ class Cost:
     def __add__(self, other: object) -> Cost:
         if not isinstance(other, Cost):
             return NotImplemented
-        terms: Counter[Cost] = Counter()
-        for single, times in self.components + other.components:
-            terms[single] += times
-        return _total(terms)
+        return total(((self, 1), (other, 1)))
 
     def __radd__(self, other: object) -> Cost:
         return self if other == 0 else NotImplemented  # the start value of sum()
@@ -120,7 +117,7 @@ class Cost:
             return NotImplemented
         if times < 1:
             raise ValueError("A Cost can be multiplied by a whole number >= 1 only.")
-        return _total(Counter({single: n * int(times) for single, n in self.components}))
+        return total(((self, int(times)),))
 
     __rmul__ = __mul__
 
@@ -129,6 +126,15 @@ def _kind(cost: Cost) -> str:
     if cost.delta == 0:
         return "pure"
     return "approximate" if cost.mu is None else "gaussian"
+
+
+def total(parts: Iterable[tuple[Cost, int]]) -> Cost:
+    """Return the sum of prices, each as often as said; thousands are added in one go."""
+    terms: Counter[Cost] = Counter()
+    for cost, times in parts:
+        for single, n in cost.components:
+            terms[single] += n * times
+    return _total(terms)
 
 
 def _total(terms: Counter[Cost]) -> Cost:

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from html import escape
-from typing import TYPE_CHECKING
 
 from skdp.budget.charge import Charge
-from skdp.exceptions import LedgerError, SealedBudgetError
-
-if TYPE_CHECKING:
-    from skdp.budget.budget import PrivacyBudget
+from skdp.budget.schema import Terms
+from skdp.budget.statement import Statement
 
 __all__ = ["budget_html"]
 
@@ -24,8 +21,10 @@ _SHOWN = 50  # charges in the table; older ones are counted
 
 _LABELS = {
     "basic": ("epsilon", "delta"),
-    "gdp": ("Gaussian allowance (mu squared)", "delta apart"),
-    "zcdp": ("Gaussian allowance (rho)", "delta apart"),
+    "gdp": ("Gaussian allowance (mu squared)", "separate delta"),
+    "gdp_residue": ("Gaussian allowance (mu squared)", "separate delta"),
+    "pld": ("epsilon of the plans", "delta of the plans"),
+    "zcdp": ("Gaussian allowance (rho)", "separate delta"),
 }
 
 # Two blues that keep a contrast of 3:1 or more against both white and near-black.
@@ -107,12 +106,19 @@ def _table(charges: Sequence[Charge]) -> str:
     )
 
 
-def budget_html(budget: PrivacyBudget) -> str:
+def budget_html(
+    terms: Terms, found: Statement | str, dataset: str | None, ledger: str | None
+) -> str:
     """Return the HTML view of a budget; where the ledger cannot be read, the view says so.
 
     Parameters
     ----------
-    budget : PrivacyBudget
+    terms : Terms
+        Of the budget.
+    found : Statement or str
+        What its ledger says, or why that cannot be read.
+    dataset, ledger : str or None
+        The name of the table, and the path of the ledger.
 
     Returns
     -------
@@ -120,32 +126,29 @@ def budget_html(budget: PrivacyBudget) -> str:
         A self-contained fragment without scripts or links.
     """
     title = (
-        f"<div><strong>PrivacyBudget</strong> epsilon={budget.epsilon!r}, "
-        f"delta={budget.delta!r}, accountant {escape(budget.accountant)}, "
-        f"adjacency {escape(budget.adjacency)}"
-        + (f", data set {escape(budget.dataset)}" if budget.dataset else "")
-        + (f", ledger {escape(budget.ledger)}" if budget.ledger else "")
+        f"<div><strong>PrivacyBudget</strong> epsilon={terms.epsilon!r}, "
+        f"delta={terms.delta!r}, accountant {escape(terms.accountant)}, "
+        f"adjacency {escape(terms.adjacency)}"
+        + (f", data set {escape(dataset)}" if dataset else "")
+        + (f", ledger {escape(ledger)}" if ledger else "")
         + "</div>"
     )
-    try:
-        charges = budget.charges
-        spent, left = budget.spent, budget.remaining
-        charged, aside, cap = budget._state()
-        notes = [r.note for r in budget.reservations if r.note]
-    except (SealedBudgetError, LedgerError) as error:
-        body = f"<div>{escape(str(error))}</div>"
-    else:
-        bars = "".join(
-            _bar(label, getattr(charged, part), getattr(aside, part), getattr(cap, part))
-            for label, part in zip(_LABELS[budget.accountant], ("main", "apart"), strict=True)
-            if getattr(cap, part) > 0
-        )
-        words = (
-            f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
-            f"remaining: epsilon={left.epsilon!r}, delta={left.delta!r}</div>"
-        )
-        remarks = "".join(
-            f"<div>Reservation: {escape(note)}</div>" for note in dict.fromkeys(notes)
-        )
-        body = words + bars + _table(charges) + remarks
+    body = f"<div>{escape(found)}</div>" if isinstance(found, str) else _body(terms, found)
     return f'<div style="font-family:inherit;color:inherit;line-height:1.4">{title}{body}</div>'
+
+
+def _body(terms: Terms, found: Statement) -> str:
+    totals, cap = found.contents.totals, found.accountant.cap
+    spent, left = found.spent, found.remaining
+    bars = "".join(
+        _bar(label, getattr(totals.charged, part), getattr(totals.aside, part), getattr(cap, part))
+        for label, part in zip(_LABELS[terms.accountant], ("main", "apart"), strict=True)
+        if getattr(cap, part) > 0
+    )
+    words = (
+        f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
+        f"remaining: epsilon={left.epsilon!r}, delta={left.delta!r}</div>"
+    )
+    notes = dict.fromkeys(one.note for one in found.contents.reservations if one.note)
+    remarks = "".join(f"<div>Reservation: {escape(note)}</div>" for note in notes)
+    return words + bars + _table(found.contents.charges) + remarks

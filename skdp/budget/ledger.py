@@ -32,15 +32,16 @@ import os
 import sqlite3
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from skdp._version import __version__
-from skdp.budget import locks, schema, temporary
+from skdp.budget import locks, plans, schema, temporary
 from skdp.budget.amounts import Amount, decimal_text
 from skdp.budget.charge import Charge, Cost, ReservationRecord
-from skdp.budget.schema import Terms, Totals
+from skdp.budget.files import errors, may_be_ledger, other_file, publish, remove
+from skdp.budget.schema import Contents, Terms, Totals
 from skdp.exceptions import LedgerError, SealedBudgetError
 
 __all__ = ["Ledger", "Terms", "releases_json"]
@@ -91,13 +92,6 @@ def _hidden(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _remove(path: str) -> None:
-    """Remove a file, its sidecar, and the journal that a killed process may have left."""
-    for name in (path, path + "-journal", locks.sidecar(path)):
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-
-
 class Ledger:
     """An SQLite file that holds the terms of one budget and all its charges.
 
@@ -134,10 +128,10 @@ class Ledger:
         ledger.shown = path
         ledger._check_file_system(path)
         try:
-            with _errors(ledger), contextlib.closing(ledger._connect("rwc")) as connection:
+            with ledger._errors(), contextlib.closing(ledger._connect("rwc")) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
                 ledger._write_new(connection, terms, facts)
-            _publish(draft, path)
+            publish(draft, path)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(draft)
@@ -152,7 +146,7 @@ class Ledger:
         # Threads take turns by the lock of the process.
         memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         memory.row_factory = sqlite3.Row
-        with _errors(ledger):
+        with ledger._errors():
             ledger._write_new(memory, terms, facts)
         ledger._memory, ledger._pid = memory, os.getpid()
         _CHECKED.add((ledger.path, ledger.id))
@@ -175,7 +169,7 @@ class Ledger:
             memory = self._memory
             if memory is None or os.getpid() != self._pid or memory.in_transaction:
                 return
-            with _errors(self):
+            with self._errors():
                 try:
                     temporary.claim(self.path)
                     os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -185,7 +179,7 @@ class Ledger:
                 except OSError:
                     raise LedgerError(f"The ledger {self.path} cannot be made.") from None
                 except BaseException:
-                    _remove(self.path)
+                    remove(self.path)
                     raise
             self._memory = None
             memory.close()
@@ -195,8 +189,8 @@ class Ledger:
     def open(cls, path: str) -> tuple[Ledger, dict[str, Any]]:
         """Open the ledger at `path`; return it and what it says of itself. It must be writable."""
         ledger = cls(path, "")  # any identity will do
-        if not _may_be_ledger(path):
-            raise _other_file(ledger)  # before a sidecar is put beside it
+        if not may_be_ledger(path):
+            raise other_file(ledger.path, ledger.id)  # before a sidecar is put beside it
         with ledger._transaction(write=True) as connection:
             row = connection.execute("SELECT * FROM ledger").fetchone()
             # A write that is rolled back finds read-only files and directories now, not later.
@@ -243,6 +237,21 @@ class Ledger:
         mine = sum((unused for _, unused in held), Amount())
         return cap - totals.charged - totals.aside + mine.overlap(price)
 
+    def contents(self) -> Contents:
+        """Return all that the ledger holds, as of one moment."""
+        with self._transaction(write=False) as connection:
+            return Contents.read(connection)
+
+    def taken(self) -> set[int]:
+        """Return the parts of the budget that plans have taken."""
+        with self._transaction(write=False) as connection:
+            return plans.taken(connection)
+
+    def planned(self, cost: Cost, tokens: Sequence[str]) -> int:
+        """Return how many charges of this price the plans still hold for these tokens."""
+        with self._transaction(write=False) as connection:
+            return plans.fits(connection, cost, [_hidden(token) for token in tokens])
+
     def charges(self, adjacency: str) -> list[Charge]:
         """Return every charge, oldest first."""
         with self._transaction(write=False) as connection:
@@ -266,7 +275,7 @@ class Ledger:
         if replaces and os.path.samefile(path, self.path):
             raise LedgerError(f"A ledger cannot be its own backup: {path}.")
         try:
-            with _errors(copy), contextlib.closing(copy._connect("rwc")) as file:
+            with copy._errors(), contextlib.closing(copy._connect("rwc")) as file:
                 with self._transaction(write=False) as connection:
                     connection.backup(file)
                 file.execute("PRAGMA synchronous = EXTRA")
@@ -274,7 +283,7 @@ class Ledger:
             if replaces:
                 os.replace(draft, path)
             else:
-                _publish(draft, path)
+                publish(draft, path)
         except FileExistsError:
             raise LedgerError(f"A backup never replaces another file, and {path} is one.") from None
         finally:
@@ -286,7 +295,7 @@ class Ledger:
     def record(
         self,
         cost: Cost,
-        price: Amount,
+        price_after: Callable[[Amount], Amount] | None,
         cap: Amount,
         *,
         adjacency: str,
@@ -299,20 +308,26 @@ class Ledger:
         """Write a charge if it fits, and return it, or None and the room there is.
 
         The charge draws from the open reservations whose token it has, newest first, then from
-        what is free.
+        what is free. `price_after` says what it adds to what was charged. Without one, it draws
+        from the plans: the first draw from one pays for all of it.
         """
         with self._transaction(write=True) as connection:
             totals = Totals.read(connection)
             free = cap - totals.charged - totals.aside
-            drawn = Amount()
-            for which, unused in self._held(connection, tokens):
-                part = unused.overlap(price - drawn)
-                drawn = drawn + part
-                self._set_unused(connection, which, unused - part)
-            if not (price - drawn).fits(free):
+            number, plan, drawn = totals.charges + 1, None, Amount()
+            if price_after is None:
+                plan, price = self._draw(connection, cost, tokens, number)
+                drawn, granted = price, plan is not None
+            else:
+                price = price_after(totals.charged)
+                for which, unused in self._held(connection, tokens):
+                    part = unused.overlap(price - drawn)
+                    drawn = drawn + part
+                    self._set_unused(connection, which, unused - part)
+                granted = (price - drawn).fits(free)
+            if not granted:
                 connection.execute("ROLLBACK")
                 return None, free + drawn
-            number = totals.charges + 1
             row: dict[str, Any] = {
                 "number": number,
                 "at": _now(),
@@ -343,13 +358,27 @@ class Ledger:
             self._commit(connection)
 
     def reserve(
-        self, cost: Cost, price: Amount, cap: Amount, note: str, token: str
+        self,
+        cost: Cost,
+        prices: Sequence[Amount | None],
+        cap: Amount,
+        note: str,
+        token: str,
+        *,
+        planned: bool = False,
     ) -> tuple[int, Amount]:
-        """Set a price aside if it fits into what is free; return its number or 0, and the room."""
+        """Set a price aside if it fits into what is free; return its number or 0, and the room.
+
+        There is one price, or one for each part of a budget of plans, None where the plan does
+        not fit into the part: the first free part that it fits into is taken.
+        """
         with self._transaction(write=True) as connection:
             totals = Totals.read(connection)
             free = cap - totals.charged - totals.aside
-            if not price.fits(free):
+            parts = set(range(len(prices))) - plans.taken(connection)
+            part = min((one for one in parts if prices[one] is not None), default=None)
+            price = None if part is None else prices[part]
+            if part is None or price is None or not price.fits(free):
                 connection.execute("ROLLBACK")
                 return 0, free
             row = {
@@ -362,6 +391,8 @@ class Ledger:
                 "token": _hidden(token),
             }
             number = self._insert(connection, "reservations", row)
+            if planned:
+                plans.write(connection, number, part, cost)
             Totals(totals.charges, totals.charged, totals.aside + price).write(connection)
             self._commit(connection)
         return number, free
@@ -405,12 +436,31 @@ class Ledger:
         ).fetchall()
         return [(number, schema.amount_of(main, apart)) for number, main, apart in rows]
 
+    def _draw(
+        self, connection: sqlite3.Connection, cost: Cost, tokens: Sequence[str], charge: int
+    ) -> tuple[int | None, Amount]:
+        """Take a price out of one plan; return its number and what that costs, if one holds it."""
+        found = plans.draw(connection, cost, [_hidden(token) for token in tokens], charge)
+        if found is None:
+            return None, Amount()
+        plan, first = found
+        if not first:
+            return plan, Amount()
+        row = connection.execute(
+            "SELECT unused_main, unused_apart FROM reservations WHERE number = ?", (plan,)
+        ).fetchone()
+        self._set_unused(connection, plan, Amount())
+        return plan, schema.amount_of(*row)
+
     @staticmethod
     def _set_unused(connection: sqlite3.Connection, number: int, unused: Amount) -> None:
         connection.execute(
             "UPDATE reservations SET unused_main = ?, unused_apart = ? WHERE number = ?",
             (decimal_text(unused.main), decimal_text(unused.apart), number),
         )
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return errors(self.path, self.shown, self.id, self.timeout)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         uri = f"{Path(self.path).as_uri()}?mode={mode}"
@@ -444,14 +494,14 @@ class Ledger:
                 self._check_file_system(self.path)
             with (
                 locks.FileLock(self.path, self.timeout) as lock,
-                _errors(self),
+                self._errors(),
                 contextlib.closing(self._connect("rw")) as connection,
             ):
                 connection.execute(f"PRAGMA synchronous = {'OFF' if self.temporary else 'EXTRA'}")
                 self._lock = lock
                 begin = "BEGIN IMMEDIATE" if write else "BEGIN"
                 connection.execute(begin)
-                if self._check(connection) == 1:  # a ledger of 0.1
+                if self._check(connection) < schema.FORMAT:  # an earlier one
                     schema.upgrade(connection)
                     self._commit(connection)
                     connection.execute(begin)
@@ -468,7 +518,7 @@ class Ledger:
                 "could not share it before it forked, so nothing can be charged to it here. Give "
                 "the budget a path: PrivacyBudget(..., ledger=...)."
             )
-        with _errors(self):
+        with self._errors():
             memory.execute("BEGIN")
             try:
                 yield memory
@@ -489,9 +539,9 @@ class Ledger:
     def _check(self, connection: sqlite3.Connection) -> int:
         """Return the format, or raise unless this is a ledger and, if an id is known, this one."""
         if connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
-            raise _other_file(self)
+            raise other_file(self.path, self.id)
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (1, schema.FORMAT):
+        if not 1 <= version <= schema.FORMAT:
             raise LedgerError(
                 f"The ledger {self.path} has format {version}; this skdp reads {schema.FORMAT}."
             )
@@ -499,7 +549,7 @@ class Ledger:
         if len(ids) != 1:
             raise LedgerError(f"The ledger {self.path} is damaged.")
         if self.id and ids != [self.id]:
-            raise _other_file(self)
+            raise other_file(self.path, self.id)
         return version
 
     def _look(self) -> dict[str, Any]:
@@ -530,71 +580,9 @@ class Ledger:
                 with contextlib.suppress(OSError):
                     if os.path.exists(path) and os.path.samefile(entry.path, path):
                         continue  # a second name of the same file
-                    if not _may_be_ledger(entry.path):
+                    if not may_be_ledger(entry.path):
                         continue
                     stated = cls(entry.path, "")._look()
                     if stated.get("dataset") == dataset and not stated["backup_of"]:
                         found.append(entry.path)
         return sorted(found)
-
-
-def _may_be_ledger(path: str) -> bool:
-    """Whether the head of a file is that of a ledger; also where it cannot be read."""
-    with locks.one_at_a_time(), contextlib.suppress(OSError), open(path, "rb") as file:
-        return file.read(72)[68:] == schema.APPLICATION_ID.to_bytes(4, "big")
-    return True
-
-
-def _publish(draft: str, path: str) -> None:
-    """Give the finished file its name, without ever replacing a file."""
-    try:
-        os.link(draft, path)
-        return
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        pass
-    # Whoever creates the empty file owns the name; anyone else who sees it is told that it is
-    # not a ledger, which refuses a charge and never forgets one.
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    os.replace(draft, path)
-
-
-_REASONS = {
-    sqlite3.SQLITE_BUSY: "is locked by another process (waited {timeout:g} s)",
-    sqlite3.SQLITE_LOCKED: "is locked by another process (waited {timeout:g} s)",
-    sqlite3.SQLITE_READONLY: "cannot be written; the file and its directory must be writable",
-    sqlite3.SQLITE_PERM: "cannot be written; the file and its directory must be writable",
-    sqlite3.SQLITE_AUTH: "cannot be written; the file and its directory must be writable",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened; the file and its directory must be writable",
-    sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
-    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error or is full",
-    sqlite3.SQLITE_CORRUPT: "is damaged",
-    sqlite3.SQLITE_CONSTRAINT: "is damaged",
-}
-
-
-def _other_file(ledger: Ledger) -> LedgerError | SealedBudgetError:
-    """Return the error for a file that is not this ledger (or, without an id, no ledger)."""
-    if ledger.id:
-        return SealedBudgetError(
-            "The ledger file of this budget was replaced by another one, so nothing can be "
-            f"charged to it here: {ledger.path}"
-        )
-    return LedgerError(
-        f"ledger must be an skdp ledger or a path where no file is yet; {ledger.path} is "
-        "another kind of file."
-    )
-
-
-@contextlib.contextmanager
-def _errors(ledger: Ledger) -> Iterator[None]:
-    """Turn errors of SQLite and of the file into LedgerError, with a text that says what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
-        if code == sqlite3.SQLITE_NOTADB:
-            raise _other_file(ledger) from None
-        reason = _REASONS.get(code, "is not a usable skdp ledger").format(timeout=ledger.timeout)
-        raise LedgerError(f"The ledger {ledger.shown} {reason}. Nothing was released.") from None

@@ -10,8 +10,12 @@ number that is expected.
 from __future__ import annotations
 
 import os
+import warnings
 
-__all__ = ["RowCounts", "is_part"]
+from skdp.budget import ambient
+from skdp.exceptions import PublicRowCountWarning
+
+__all__ = ["RowCounts", "is_part", "warn_unexpected"]
 
 _PARTS = sorted(
     {(j, k) for k in range(2, 11) for j in (1, k - 1)} | {(j, 10) for j in range(1, 10)}
@@ -76,3 +80,16 @@ class RowCounts:
             )
         self._last, self.warned = n_rows, not expected
         return expected
+
+
+def warn_unexpected(name: str) -> None:
+    """Warn that an estimator or function of this name shows a number of rows not yet public."""
+    warnings.warn(
+        f"{name} shows a number of rows that is not that of the table of this budget, nor "
+        'of a part of it in a cross-validation. Under adjacency="replace_one" the number '
+        "of rows counts as public; that of a table filtered by private values is not. If "
+        "it is public, state it: PrivacyBudget(..., n_rows=[...]); else use "
+        'adjacency="add_or_remove_one".',
+        PublicRowCountWarning,
+        stacklevel=ambient.outside_level(),
+    )

@@ -19,19 +19,22 @@ from fractions import Fraction
 from typing import Any
 
 from skdp._version import __version__
+from skdp.budget import plans
 from skdp.budget.amounts import Amount, decimal_text
-from skdp.budget.charge import Charge, Cost, ReservationRecord
+from skdp.budget.charge import Charge, Cost, ReservationRecord, total
 from skdp.exceptions import LedgerError
 
 __all__ = [
     "APPLICATION_ID",
     "FORMAT",
     "SCHEMA",
+    "Contents",
     "Terms",
     "Totals",
     "amount_of",
     "charge_of",
     "components_json",
+    "cost_of",
     "insert",
     "new_row",
     "reservation_of",
@@ -40,7 +43,7 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x736B6470  # "skdp", in the header of the file
-FORMAT = 2  # user_version of the file; 0.1 wrote 1
+FORMAT = 3  # user_version of the file; 0.1 wrote 1, and 2 has no plans
 
 _TOTALS = """
 CREATE TABLE totals (
@@ -54,7 +57,8 @@ SCHEMA = (
 CREATE TABLE ledger (
     id TEXT NOT NULL, created TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
     adjacency TEXT NOT NULL, accountant TEXT NOT NULL, delta_apart TEXT NOT NULL,
-    skdp_version TEXT NOT NULL, dataset TEXT, n_rows TEXT, backup_of TEXT);
+    skdp_version TEXT NOT NULL, dataset TEXT, n_rows TEXT, backup_of TEXT,
+    plans TEXT);
 CREATE TABLE charges (
     number INTEGER PRIMARY KEY, at TEXT NOT NULL, pid INTEGER NOT NULL, estimator TEXT NOT NULL,
     components TEXT NOT NULL, seeded INTEGER NOT NULL, releases TEXT NOT NULL, note TEXT NOT NULL,
@@ -65,6 +69,7 @@ CREATE TABLE reservations (
     unused_main TEXT NOT NULL, unused_apart TEXT NOT NULL, closed TEXT, token TEXT NOT NULL);
 """
     + _TOTALS
+    + plans.TABLES
     + "INSERT INTO totals VALUES (0, '0', '0', '0', '0');"
 )
 
@@ -80,6 +85,8 @@ ALTER TABLE reservations ADD COLUMN token TEXT NOT NULL DEFAULT '';
 """
     + _TOTALS
 )
+
+_FROM_2 = "ALTER TABLE ledger ADD COLUMN plans TEXT;" + plans.TABLES
 
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 # Sums of decimals in this context are exact, or raise.
@@ -98,8 +105,9 @@ class Terms:
     adjacency: str
     accountant: str
     delta_apart: float
+    plans: tuple[tuple[float, float], ...] = ()
 
-    def texts(self) -> dict[str, str]:
+    def texts(self) -> dict[str, str | None]:
         """Return the terms as the ledger stores them."""
         return {
             "epsilon": repr(self.epsilon),
@@ -107,7 +115,21 @@ class Terms:
             "adjacency": self.adjacency,
             "accountant": self.accountant,
             "delta_apart": repr(self.delta_apart),
+            "plans": json.dumps(self.plans) if self.plans else None,
         }
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Terms:
+        """Return the terms that a ledger states."""
+        parts = json.loads(row["plans"]) if row["plans"] else ()
+        return cls(
+            float(row["epsilon"]),
+            float(row["delta"]),
+            row["adjacency"],
+            row["accountant"],
+            float(row["delta_apart"]),
+            tuple((epsilon, delta) for epsilon, delta in parts),
+        )
 
 
 def _damaged(what: str) -> LedgerError:
@@ -200,6 +222,35 @@ class Totals:
         )
 
 
+@dataclass(frozen=True)
+class Contents:
+    """All that a ledger holds, as of one moment."""
+
+    facts: Mapping[str, Any]
+    terms: Terms
+    totals: Totals
+    charges: tuple[Charge, ...]
+    paid: tuple[Amount, ...]  # what each charge added to the sums
+    reservations: tuple[ReservationRecord, ...]
+    plans: tuple[plans.Plan, ...]
+
+    @classmethod
+    def read(cls, connection: sqlite3.Connection) -> Contents:
+        """Read it, inside the caller's transaction."""
+        facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
+        charges = connection.execute("SELECT * FROM charges ORDER BY number").fetchall()
+        reservations = connection.execute("SELECT * FROM reservations ORDER BY number").fetchall()
+        return cls(
+            facts,
+            Terms.of(facts),
+            Totals.read(connection),
+            tuple(charge_of(row, facts["adjacency"]) for row in charges),
+            tuple(amount_of(row["main"], row["apart"]) for row in charges),
+            tuple(reservation_of(row) for row in reservations),
+            plans.read(connection, cost_of),
+        )
+
+
 def verify(connection: sqlite3.Connection) -> None:
     """Raise LedgerError unless the totals are the sums of the charges and open reservations."""
     if Totals.read(connection) != Totals.counted(connection):
@@ -207,19 +258,28 @@ def verify(connection: sqlite3.Connection) -> None:
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring a ledger of skdp 0.1 to this format, inside the caller's transaction.
+    """Bring a ledger of an earlier format to this one, inside the caller's transaction.
 
-    Its version is raised, so that 0.1, which knows no totals, refuses it from then on.
+    Its version is raised, so that a skdp that knows no totals, or no plans, refuses it from then
+    on.
     """
-    for statement in _FROM_1.split(";"):
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found == 1:
+        _run(connection, _FROM_1)
+        counted = Totals.counted(connection)
+        (last,) = connection.execute("SELECT MAX(number) FROM charges").fetchone()
+        if counted.charges != (last or 0):
+            raise _damaged("charges are missing in it")
+        counted.insert(connection)
+    _run(connection, _FROM_2)
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def _run(connection: sqlite3.Connection, script: str) -> None:
+    """Run a script inside a transaction, which `executescript` would commit."""
+    for statement in script.split(";"):
         if statement.strip():
             connection.execute(statement)
-    counted = Totals.counted(connection)
-    (last,) = connection.execute("SELECT MAX(number) FROM charges").fetchone()
-    if counted.charges != (last or 0):
-        raise _damaged("charges are missing in it")
-    counted.insert(connection)
-    connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
@@ -238,15 +298,16 @@ def components_json(cost: Cost) -> str:
     )  # json writes a float as its repr
 
 
-def _components_cost(text: str) -> Cost:
-    return sum(n * Cost(*numbers) for n, *numbers in json.loads(text))
+def cost_of(text: str) -> Cost:
+    """Return the price that `components_json` wrote."""
+    return total((Cost(*numbers), n) for n, *numbers in json.loads(text))
 
 
 def charge_of(
     row: Mapping[str, Any] | sqlite3.Row, adjacency: str, cost: Cost | None = None
 ) -> Charge:
     """Return a row of the ledger as a charge; whoever has its price need not read it again."""
-    cost = _components_cost(row["components"]) if cost is None else cost
+    cost = cost_of(row["components"]) if cost is None else cost
     return Charge(
         number=row["number"],
         when=datetime.datetime.fromisoformat(row["at"]),
@@ -267,7 +328,7 @@ def charge_of(
 
 def reservation_of(row: sqlite3.Row) -> ReservationRecord:
     """Return a row of the ledger as a reservation; its token is nobody's business."""
-    cost = _components_cost(row["components"])
+    cost = cost_of(row["components"])
     return ReservationRecord(
         when=datetime.datetime.fromisoformat(row["at"]),
         epsilon=cost.epsilon,

@@ -7,10 +7,7 @@ result exactly. Weights are computed from what a fit released and from the calle
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import math
-import numbers
 from fractions import Fraction
 from typing import Any
 
@@ -19,48 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from skdp import kernel
 from skdp.base import PrivateMixin
 from skdp.budget import exact
-
-__all__ = [
-    "DensityRatio",
-    "check_candidates",
-    "check_choice",
-    "check_rate",
-    "check_real",
-    "effective_sample_size",
-]
+from skdp.tabular import Rows, check_marks, check_samples
 
 Floats = NDArray[np.float64]
 LARGEST_WEIGHT = 1e100  # finite, and so are squares and their sums
 
 
-def check_choice(value: Any, name: str, allowed: tuple[str, ...]) -> str:
-    """Return one of the allowed words, or raise with the name and what it may be."""
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
-    return value
-
-
-def check_real(value: Any, name: str, low: float, high: float) -> float:
-    """Return a number of a closed range, or raise."""
-    text = f"{name} must be a number of at least {low:g} and at most {high:g}"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{text}, got {type(value).__name__}")
-    number = math.nan
-    with contextlib.suppress(OverflowError):
-        number = float(value)
-    if not low <= number <= high:  # False for NaN too
-        raise ValueError(f"{text}, got {number!r}")
-    return number
-
-
 def check_candidates(
-    value: Any, name: str, low: float = 1e-300, high: float = 1e300
+    value: Any, name: str, low: float = 1e-300, high: float = 1e300, most: int = 100
 ) -> Floats | None:
     """Return positive numbers to choose from, or None for ``"private"``."""
-    text = f"{name} must be 'private', a number from {low:g} to {high:g} or a sequence of such"
+    text = f"{name} must be 'private', a number in [{low:g}, {high:g}] or at most {most} of them"
     if isinstance(value, str):
         if value == "private":
             return None
@@ -73,20 +41,15 @@ def check_candidates(
         raise ValueError(text) from None
     except (TypeError, ValueError):
         raise TypeError(f"{text}, got {type(value).__name__}") from None
-    good = candidates.ndim == 1 and 0 < candidates.size <= 100
+    good = candidates.ndim == 1 and 0 < candidates.size <= most
     if not (good and np.all((candidates >= low) & (candidates <= high))):  # False for NaN
         raise ValueError(text)
     return candidates
 
 
-def check_rate(value: Any, name: str) -> Fraction | None:
+def rate_of(value: Any) -> Fraction | None:
     """Return a public sampling rate as the fraction of its decimal, or None."""
-    if value is None:
-        return None
-    rate = check_real(value, name, 0.0, 1.0)
-    if rate < 2.0**-32:
-        raise ValueError(f"{name} must be None or a number from 2**-32 to 1, got {rate!r}")
-    return exact(rate)
+    return None if value is None else exact(float(value))
 
 
 def effective_sample_size(weights: Floats) -> float:
@@ -108,7 +71,7 @@ class DensityRatio(PrivateMixin):
         tags.target_tags.required = True
         return tags
 
-    def _open_samples(self, X: Any, y: Any) -> tuple[kernel.Rows, Floats, NDArray[np.bool_]]:
+    def _open_samples(self, X: Any, y: Any) -> tuple[Rows, Floats, NDArray[np.bool_]]:
         """Check privacy parameters and both samples; record the schema. Charges nothing.
 
         Returns
@@ -120,10 +83,10 @@ class DensityRatio(PrivateMixin):
             The marks. Public under "replace_one" only, and never needed for more than what they say
             of the public rows.
         """
-        self._check_privacy_parameters()
+        self._check_parameters()
         options: Any = {"estimator": type(self).__name__, "allow_empty": self._allow_empty}
-        rows, public = kernel.check_samples(X, y, **options)
-        private = kernel.check_marks(y, X.shape[0] if hasattr(X, "shape") else len(X), **options)
+        rows, public = check_samples(X, y, **options)
+        private = check_marks(y, X.shape[0] if hasattr(X, "shape") else len(X), **options)
         validate_data(self, X, reset=True, skip_check_array=True)
         return rows, public, private
 
@@ -138,20 +101,33 @@ class DensityRatio(PrivateMixin):
         """Return the weights of the caller's rows."""
         raise NotImplementedError
 
-    def predict(self, X: ArrayLike) -> Floats:
+    def _weights_std(self, values: Floats, weights: Floats) -> Floats:
+        """Return the standard deviation that noise gives these weights of the caller's rows."""
+        raise NotImplementedError
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Return the density ratio p_private / p_public at the caller's rows.
 
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Usually the public sample, whose weights these are.
+        return_std : bool, default=False
+            Return how much of the weights is noise as well.
 
         Returns
         -------
         weights : ndarray of shape (n_samples,)
             Finite and at least 0; their mean over the public sample is about 1 where noise is weak.
+        std : ndarray of shape (n_samples,)
+            With ``return_std=True``: the standard deviation that the noise of what was released
+            gives a weight, to first order and before it is cut off at 0, for the parameters of this
+            fit. What noise does to the choice of these is not in it, nor are the errors of sampling
+            and of the model.
         """
-        return self._weights(self._public_array(X))
+        values = self._public_array(X)
+        weights = self._weights(values)
+        return (weights, self._weights_std(values, weights)) if return_std else weights
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return -J: the mean weight of the private rows minus half the mean square of the public.
@@ -171,7 +147,7 @@ class DensityRatio(PrivateMixin):
         score : float
         """
         values = self._public_array(X)
-        private = kernel.check_marks(
+        private = check_marks(
             y,
             len(values),
             estimator=type(self).__name__,

@@ -28,18 +28,10 @@ from sklearn.preprocessing import (
     SplineTransformer,
 )
 
-from skdp import kernel
 from skdp.base import check_bounds
 from skdp.budget import PrivacyBudget
-
-__all__ = [
-    "BasisValues",
-    "KernelValues",
-    "PublicMoments",
-    "fit_basis",
-    "is_elementwise",
-    "public_moments",
-]
+from skdp.core import quiet
+from skdp.queries import KernelMap
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +46,7 @@ _BLOCK_VALUES = 2**20
 class KernelValues:
     """Kernel values at public (or released) centres, scale by scale."""
 
-    map: kernel.KernelMap
+    map: KernelMap
     gammas: Floats
 
     @property
@@ -122,7 +114,7 @@ class BasisValues:
         """Yield the features of the caller's rows; as private rows are mapped, so are these."""
         transform = self.transforming()
         step = max(1, _BLOCK_VALUES // max(len(self.low), values.shape[1]))
-        with kernel.quiet():
+        with quiet():
             for start in range(0, len(values), step):
                 part = slice(start, start + step)
                 yield part, self._outputs(transform, values[part])
@@ -204,7 +196,7 @@ def fit_basis(basis: Any, bounds: Any, X: Any, public: Floats) -> BasisValues | 
     if _spends(basis):
         raise ValueError("basis must be a transformer that spends no privacy budget")
     columns = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else None
-    with kernel.quiet():
+    with quiet():
         fitted = clone(basis).fit(as_table(public, columns))
         outputs = dense(copier(fitted)().transform(as_table(public, columns)))
     if outputs.ndim != 2 or len(outputs) != len(public) or outputs.shape[1] == 0:

@@ -8,24 +8,25 @@ from public rows.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
-from skdp import kernel
-from skdp.base import check_bounds, check_integer
+from skdp._parameters import Reals, Table, check_parameter
+from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
+from skdp.core import Box, Release
 from skdp.density_ratio._base import (
     LARGEST_WEIGHT,
     DensityRatio,
-    check_real,
     effective_sample_size,
 )
-
-__all__ = ["DPLogisticRatio"]
+from skdp.planning import Allowance, row_count
+from skdp.queries import LogisticMinimiser, UnitBall
+from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
 
@@ -33,15 +34,6 @@ _ALPHAS = (1e-6, 1e12)  # what the kernel's solver takes
 _COUNT_SHARE = 0.05  # where the number of private rows is private: both samples weigh the same
 _MOST_ROWS = 2.0**32
 _LARGEST_EXPONENT = math.log(LARGEST_WEIGHT)
-
-
-def _check_alpha(value: Any) -> float | None:
-    """Return the ridge, or None for ``"auto"``."""
-    if isinstance(value, str):
-        if value == "auto":
-            return None
-        raise ValueError(f"alpha must be 'auto' or a number, got {value!r}")
-    return check_real(value, "alpha", *_ALPHAS)
 
 
 def ridge_rule(n: float, variance: float, n_dims: int, noise: float) -> float:
@@ -97,11 +89,9 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -118,11 +108,9 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     noise_std_ : float
         Root mean square over public rows of the standard deviation that noise gives a weight, to
         first order. Of the order of 1 or more: the weights are noise.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -170,7 +158,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> public, private = rng.normal(0, 1, (500, 2)), rng.normal(0.7, 1, (5000, 2))
     >>> X, y = stack_samples(private=private, public=public)
-    >>> ratio = DPLogisticRatio(epsilon=1.0).fit(X, y)
+    >>> ratio = DPLogisticRatio(epsilon=3.0).fit(X, y)
     >>> weights = ratio.predict(public)
     >>> bool(np.all(np.abs(np.average(public, axis=0, weights=weights) - 0.7) < 0.3))
     True
@@ -193,6 +181,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
+    _parameter_table: ClassVar[Table] = {"alpha": ("auto", Reals(*_ALPHAS))}
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Charge the budget, release a logistic regression of the samples, and set the weights.
 
@@ -208,62 +198,48 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         self : DPLogisticRatio
         """
         with self._all_or_nothing():
-            self._check_privacy_parameters()
-            stated = _check_alpha(self.alpha)
             rows, public, _ = self._open_samples(X, y)
             view = self._view(public)
             with (
                 self._session(rows, context=self._context_of(public)) as session,
                 np.errstate(all="ignore"),
             ):
-                if session.adjacency == "replace_one":
-                    n = float(session.n_rows)
-                else:
-                    n = float(session.row_count(_COUNT_SHARE).value)
-                n = min(max(n, 1.0), _MOST_ROWS)
-                replace = session.adjacency == "replace_one"
-                alpha = self._ridge(n, view, public, session.level(), session.pure, replace)
-                self.alpha_ = alpha if stated is None else stated
+                n = min(row_count(session, _COUNT_SHARE), _MOST_ROWS)
+                alpha, _ = self._plan(n, view, public, Allowance.left(session))
+                self.alpha_ = alpha
                 release = session.answer(
-                    kernel.LogisticMinimiser(
-                        view, public, self.alpha_, public_weight=n / len(public)
-                    )
+                    LogisticMinimiser(view, public, self.alpha_, public_weight=n / len(public))
                 )
                 self.privacy_ = session.certificate()
             with np.errstate(all="ignore"):
                 self._set(view, public, release)
         return self
 
-    def _view(self, public: Floats) -> kernel.Box:
+    def _view(self, public: Floats) -> Box:
         """Return the public box, with a scale of its own for each column."""
         if isinstance(self.bounds, str):
-            if self.bounds != "public":
-                raise ValueError(
-                    f"bounds must be 'public' or a pair (low, high), got {self.bounds!r}"
-                )
-            return kernel.Box(public.min(axis=0), public.max(axis=0), per_feature=True)
-        stated = check_bounds(self.bounds, public.shape[1], self._names())
+            check_parameter(self.bounds, "bounds", "public")
+            return Box(public.min(axis=0), public.max(axis=0), per_feature=True)
+        stated = self._stated_bounds(public.shape[1])
         assert stated is not None
-        return kernel.Box(*stated, per_feature=True)
+        return Box(*stated, per_feature=True)
 
-    def _ridge(
-        self,
-        n: float,
-        view: kernel.Box,
-        public: Floats,
-        level: float,
-        pure: bool,
-        replace: bool,
-    ) -> float:
-        """Return what ``alpha="auto"`` stands for."""
-        features = kernel.UnitBall(view).features(public)
-        noise = _noise_of_ridge_one(features.shape[1], level, pure=pure, replace=replace)
-        variance = float(features[:, :-1].var(axis=0).mean())
-        return ridge_rule(n, variance, features.shape[1], noise)
+    def _plan(
+        self, n: float, view: Box, public: Floats, allowance: Allowance
+    ) -> tuple[float, float]:
+        """Return the ridge, and how far its noise moves the logarithms of public weights."""
+        features = UnitBall(view).features(public)
+        noise = allowance.minimiser_std(features.shape[1])
+        alpha = self.alpha
+        if alpha == "auto":
+            variance = float(features[:, :-1].var(axis=0).mean())
+            alpha = ridge_rule(n, variance, features.shape[1], noise)
+        spread = math.sqrt(float(features.var(axis=0).sum()))
+        return float(alpha), noise / alpha * spread
 
-    def _set(self, view: kernel.Box, public: Floats, release: kernel.Release) -> None:
+    def _set(self, view: Box, public: Floats, release: Release) -> None:
         """Set the fitted attributes from the release and the public rows."""
-        self._ball = kernel.UnitBall(view)
+        self._ball = UnitBall(view)
         self._theta = release.value
         features = self._ball.features(public)
         linear = features @ self._theta
@@ -300,29 +276,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
             weights: Floats = np.exp(np.minimum(exponents, _LARGEST_EXPONENT))
         return weights
 
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
-        """Return the density ratio p_private / p_public at the caller's rows.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Usually the public sample, whose weights these are.
-        return_std : bool, default=False
-            Return how much of the weights is noise as well.
-
-        Returns
-        -------
-        weights : ndarray of shape (n_samples,)
-            Finite and at least 0; their mean over the public sample is 1.
-        std : ndarray of shape (n_samples,)
-            With ``return_std=True``: the standard deviation that the noise of theta gives a weight,
-            to first order. The errors of sampling and of the model are not in it.
-        """
-        values = self._public_array(X)
-        weights = self._weights(values)
-        if not return_std:
-            return weights
-        return weights, self._noise(weights, self._ball.features(values))
+    def _weights_std(self, values: Floats, weights: Floats) -> Floats:
+        return self._noise(weights, self._ball.features(values))
 
     def expected_error(self, n_samples: int, X_public: ArrayLike) -> float:
         """Return the standard error that noise will give the logarithm of a weight.
@@ -351,23 +306,10 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         >>> round(DPLogisticRatio(epsilon=1.0).expected_error(10_000, public), 3)
         0.014
         """
+        self._check_parameters()
         n = check_integer(n_samples, "n_samples", low=1)
-        stated = _check_alpha(self.alpha)
-        cost = self.privacy_cost()
-        public = kernel.check_public_array(X_public, estimator=type(self).__name__)
-        view = self._view(public)
-        pure, replace = cost.mu is None, self._adjacency == "replace_one"
-        level = cost.epsilon if cost.mu is None else cost.mu
-        if not replace:
-            level *= (1 - _COUNT_SHARE) if pure else math.sqrt(1 - _COUNT_SHARE)
-        alpha = self._ridge(float(n), view, public, level, pure, replace)
-        features = kernel.UnitBall(view).features(public)
-        noise = _noise_of_ridge_one(features.shape[1], level, pure=pure, replace=replace)
-        spread = math.sqrt(float(features.var(axis=0).sum()))
-        return noise / (alpha if stated is None else stated) * spread
-
-
-def _noise_of_ridge_one(n_dims: int, level: float, *, pure: bool, replace: bool) -> float:
-    """Return the standard deviation of a coordinate of theta for alpha = 1."""
-    sensitivity = math.sqrt(2) if replace else 1.0
-    return sensitivity * (math.sqrt(n_dims + 1) if pure else 1.0) / level
+        public = check_public_array(X_public, estimator=type(self).__name__)
+        allowance = self._allowance()
+        if not allowance.replace:
+            allowance = allowance.part(1 - _COUNT_SHARE)
+        return self._plan(float(n), self._view(public), public, allowance)[1]

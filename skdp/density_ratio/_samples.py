@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skdp import kernel
-
-__all__ = ["stack_samples"]
+from skdp.tabular import array_of_rows
 
 
 def _library(table: Any) -> str:
@@ -45,7 +43,7 @@ def _as_array(sample: Any, name: str, width: int | None = None) -> NDArray:
     array: NDArray | None = None
     try:
         # Cell by cell: one cell of text would turn all others into text.
-        array = kernel.array_of_rows(sample) if _is_list(sample) else np.asarray(sample)
+        array = array_of_rows(sample) if _is_list(sample) else np.asarray(sample)
     except Exception:  # noqa: BLE001  the text of an error may quote a cell
         array = None
     if array is not None and array.shape == (0,) and width is not None:

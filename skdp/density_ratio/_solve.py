@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from skdp._nystroem import LEAST_SIGNAL
 
-__all__ = ["Moments", "choose", "criterion", "median_distance", "solve"]
-
 Floats = NDArray[np.float64]
 
 # A ridge is judged by J plus so many standard deviations of what noise makes of J, lest a small

@@ -11,27 +11,27 @@ from __future__ import annotations
 import math
 import warnings
 from fractions import Fraction
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from skdp import kernel
-from skdp._nystroem import Features, independent_features, noise_std, nystroem_features
+from skdp._nystroem import Features, independent_features, nystroem_features
+from skdp._parameters import Integers, Reals, Table, check_parameter
 from skdp._rehearsal import NOISELESS, check_like, mean_error, rehearsal, resampled
-from skdp.base import check_bounds, check_integer
+from skdp.base import check_integer
 from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.amounts import round_up
+from skdp.core import Box, Release, Session, UserFunction
 from skdp.density_ratio._base import (
     LARGEST_WEIGHT,
     DensityRatio,
     check_candidates,
-    check_choice,
-    check_rate,
-    check_real,
     effective_sample_size,
+    rate_of,
 )
+from skdp.density_ratio._centers import PUBLISHED, published_delta, rates_of, stated_centers
 from skdp.density_ratio._features import (
     BasisValues,
     KernelValues,
@@ -40,22 +40,19 @@ from skdp.density_ratio._features import (
     is_elementwise,
     public_moments,
 )
-from skdp.density_ratio._solve import Moments, choose, median_distance, solve
+from skdp.density_ratio._solve import Moments, choose, solve
 from skdp.exceptions import PublishedRowsWarning
-
-__all__ = ["DPuLSIF"]
+from skdp.planning import Allowance, row_count
+from skdp.queries import BasisMean, FeatureMeans, KernelMap, KernelMean, NoisySample, PublishedRows
+from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
 
-PUBLISHED = "published_private_rows"
-_SCALES = (1.0, 0.5)  # private choice of the bandwidth: these times the median public distance
 _RIDGES = (1e-8, 1e8)
 _ALPHAS = np.logspace(-4, 2, 13)  # private choice of the ridge
 _COUNT_SHARE = 0.02  # where the number of private rows is private: what planning needs of it
 _CENTERS_SHARE = 0.5  # as the source: half for the noisy centres, half for the means
 _MAX_CENTERS = 2000
-
-# --- the estimator ----------------------------------------------------------------------------
 
 
 class DPuLSIF(DensityRatio, BaseEstimator):
@@ -95,17 +92,15 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         clone is fitted on the public rows only, and every use of it is one of a fresh copy, so
         that it cannot remember rows; itself it must not know private rows nor spend a budget. It
         gets arrays of float64 (with names: pandas tables of float64), private rows one at a time
-        (a millisecond each; those named here, pipelines and column transformers of them, in
-        blocks). A row that it fails on, or gives something that is not finite, counts as the middle
-        of the bounds.
+        (a millisecond each; those named here, and pipelines of them, in blocks). A row that it
+        fails on, or gives something that is not finite, counts as the middle of the bounds.
     basis_bounds : tuple (low, high) or None, default=None
         Bounds of the outputs of `basis`, within 1e9 of 0, from public knowledge, as numbers or
         arrays of one number for each output. Outputs beyond are clipped; the noise is scaled to
         them.
     noise : {"correlated", "independent"}, default="correlated"
-        ``"correlated"``: noise of the covariance of the kernel, whose size does not depend on the
-        number of centres. ``"independent"``: the same noise on each mean, as in the source, which
-        grows with the number of centres.
+        ``"correlated"``: noise of the covariance of the kernel, however many centres there are.
+        ``"independent"``: the same on each mean, as in the source; it grows with their number.
     baseline : float, default=1.0
         The weight of every row that a large ridge ends in: if there is nothing but noise, rows
         weigh the same. 0 is the source's model, and what ``nonnegative="coefficients"`` needs.
@@ -125,11 +120,9 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         In [0, 1). Above zero, noise is Gaussian. Where private rows are published: the most that
         may be charged for that.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -148,11 +141,9 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Root mean square over public rows of the standard deviation that noise gives a weight, as
         `predict` returns it (for the chosen `gamma_` and `alpha_`). Of the order of 1 or more: the
         weights are noise.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -260,28 +251,23 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
-    # --- checks, before anything is charged -----------------------------------------------------
-
-    def _check_without_rows(self) -> None:
-        super()._check_without_rows()
-        self._check_parameters()
+    _parameter_table: ClassVar[Table] = {
+        "n_centers": Integers(1, _MAX_CENTERS),
+        "kernel": ("rbf", "laplacian"),
+        "noise": ("correlated", "independent"),
+        "nonnegative": ("weights", "coefficients"),
+        "baseline": Reals(0, 1e6),
+        "gamma": partial(check_candidates, most=8),
+        "alpha": partial(check_candidates, low=_RIDGES[0], high=_RIDGES[1]),
+        "sampling_rate": (None, Reals(2.0**-32, 1)),
+    }
 
     def _check_parameters(self) -> None:
-        """Raise for a bad parameter that can be judged without the data."""
-        check_integer(self.n_centers, "n_centers", low=1, high=_MAX_CENTERS)
-        check_choice(self.kernel, "kernel", ("rbf", "laplacian"))
-        check_choice(self.noise, "noise", ("correlated", "independent"))
-        check_choice(self.nonnegative, "nonnegative", ("weights", "coefficients"))
-        check_real(self.baseline, "baseline", 0.0, 1e6)
-        gammas = check_candidates(self.gamma, "gamma")
-        check_candidates(self.alpha, "alpha", *_RIDGES)
-        if gammas is not None and gammas.size > 8:
-            raise ValueError("gamma must be at most 8 numbers to choose from")
-        rate = check_rate(self.sampling_rate, "sampling_rate")
+        super()._check_parameters()
         if isinstance(self.centers, str):
-            check_choice(self.centers, "centers", ("public", "noisy", PUBLISHED))
-        if isinstance(self.bounds, str) and self.bounds != "public":
-            raise ValueError(f"bounds must be 'public' or a pair (low, high), got {self.bounds!r}")
+            check_parameter(self.centers, "centers", "public", "noisy", PUBLISHED)
+        if isinstance(self.bounds, str):
+            check_parameter(self.bounds, "bounds", "public")
         if self.nonnegative == "coefficients" and self.baseline != 0:
             raise ValueError(
                 "baseline must be 0 with nonnegative='coefficients': no weight could be below it"
@@ -296,7 +282,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 "None without a basis: the noise is scaled to it"
             )
         private = self._adjacency == "add_or_remove_one"
-        if self._publishes and private and rate is None:
+        if self._publishes and private and self.sampling_rate is None:
             raise ValueError(
                 f"sampling_rate must be given for centers={PUBLISHED!r} under "
                 "'add_or_remove_one': delta = n_centers / n would publish the number of rows"
@@ -306,39 +292,15 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     def _publishes(self) -> bool:
         return self.basis is None and isinstance(self.centers, str) and self.centers == PUBLISHED
 
-    def _published_delta(self, n_private: int) -> float:
-        """Return the delta that publishing rows costs, rounded up; refuse if delta is smaller."""
+    def _published(self, n_private: int) -> float:
+        """Return the delta that publishing rows costs; refuse if delta is smaller."""
         if not self._publishes:
             return 0.0
-        rate = check_rate(self.sampling_rate, "sampling_rate")
+        rate = rate_of(self.sampling_rate)
         if self._adjacency == "replace_one":
             rate = Fraction(min(self.n_centers, n_private), n_private)
         assert rate is not None
-        # The nearest float to the share is enough; what is charged is rounded up all the same.
-        if float(self.delta) < float(rate):
-            raise ValueError(
-                f"delta must be at least {round_up(rate)!r}, the share of the private rows that "
-                f"centers={PUBLISHED!r} publishes, got {float(self.delta)!r}"
-            )
-        return round_up(rate)
-
-    def _stated_centers(self, n_features: int) -> Floats | None:
-        """Return centres that the user states, or None."""
-        if isinstance(self.centers, str):
-            return None
-        text = "centers must be 'public', 'noisy', an array of shape (n_centers, n_features)"
-        problem = ""
-        stated = np.zeros((0, 0))
-        try:
-            stated = np.asarray(self.centers, dtype=np.float64)
-        except (TypeError, ValueError):
-            problem = text
-        good = stated.ndim == 2 and 0 < len(stated) <= _MAX_CENTERS
-        if problem or not good or stated.shape[1] != n_features or not np.isfinite(stated).all():
-            raise ValueError(f"{text} of finite numbers, or {PUBLISHED!r}")
-        return stated
-
-    # --- fit --------------------------------------------------------------------------------------
+        return published_delta(rate, float(self.delta))
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Charge the budget, release the private rows' mean features, and fit the ratio.
@@ -355,15 +317,13 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         self : DPuLSIF
         """
         with self._all_or_nothing():
-            self._check_privacy_parameters()
-            self._check_parameters()
             rows, public, private = self._open_samples(X, y)
-            stated = self._stated_centers(public.shape[1])
+            stated = stated_centers(self.centers, public.shape[1], _MAX_CENTERS)
             box = self._box_of_centers(public)
-            gammas = self._gammas(public)
+            gammas = rates_of(self.gamma, self.kernel, public)
             basis = fit_basis(self.basis, self.basis_bounds, X, public)
             moments = None if basis is None else public_moments(basis, public)
-            apart = self._published_delta(int(private.sum()))
+            apart = self._published(int(private.sum()))
             if self._publishes:
                 warnings.warn(
                     f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
@@ -392,16 +352,14 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if isinstance(self.bounds, str):
             far = 1e100  # the noise has a scale of its own beyond
             return public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
-        stated = check_bounds(self.bounds, public.shape[1], self._names())
+        stated = self._stated_bounds(public.shape[1])
         if stated is None or max(np.abs(side).max() for side in stated) > 1e100:
             raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
         return stated
 
-    # --- releases -----------------------------------------------------------------------------
-
     def _fit_kernel(
         self,
-        session: kernel.Session,
+        session: Session,
         public: Floats,
         stated: Floats | None,
         box: tuple[Floats, Floats],
@@ -414,29 +372,27 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         needs_rate = noisy and self.sampling_rate is None
         n = float(session.n_rows) if replace else math.nan
         if not replace and (correlated or needs_rate):
-            n = max(1.0, float(session.row_count(_COUNT_SHARE).value))
+            n = row_count(session, _COUNT_SHARE)
         centers = self._centers(session, public, stated, box, n)
-        features = KernelValues(kernel.KernelMap(centers, gammas, kernel=self.kernel), gammas)
+        features = KernelValues(KernelMap(centers, gammas, kernel=self.kernel), gammas)
         moments = public_moments(features, public)
         if correlated:
             plan = nystroem_features(
                 features.map.gram(),
                 moments.second,
-                lambda size: noise_std(
-                    session.level(), n, size, pure=session.pure, replace=replace
-                ),
+                lambda size: Allowance.left(session).features_std(size) / n,
             )
-            release, count = session.answer(kernel.KernelMean(features.map, plan.matrix))
+            release, count = session.answer(KernelMean(features.map, plan.matrix))
         else:
             plan = independent_features(features.n_scales, len(features.map.centers))
-            release, count = session.answer(kernel.FeatureMeans(features.map))
+            release, count = session.answer(FeatureMeans(features.map))
         self.centers_ = features.map.centers
         self._solve(features, plan, moments, release, count)
         self._report(moments, public)
 
     def _centers(
         self,
-        session: kernel.Session,
+        session: Session,
         public: Floats,
         stated: Floats | None,
         box: tuple[Floats, Floats],
@@ -446,7 +402,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if stated is not None:
             return stated
         size = self.n_centers
-        rate = check_rate(self.sampling_rate, "sampling_rate")
+        rate = rate_of(self.sampling_rate)
         if self.centers == "public":
             if len(public) <= size:
                 return public
@@ -458,57 +414,39 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         if self.centers == "noisy":
             if not replace and rate is None:
                 rate = Fraction(min(1.0, max(size / n, 2.0**-32)))
-            share = session.rest * Fraction(_CENTERS_SHARE)
-            view = session.box(*box)
-            return session.answer(kernel.NoisySample(view, size, rate=rate), share).value
-        return session.answer(
-            kernel.PublishedRows(size, rate=rate, dummy=(box[0] / 2 + box[1] / 2))
-        )
-
-    def _gammas(self, public: Floats) -> Floats:
-        """Return the rates to choose from, in ascending order; they depend on public rows only."""
-        stated = check_candidates(self.gamma, "gamma")
-        if stated is not None:
-            return np.unique(stated)
-        some = np.unique(np.linspace(0, len(public) - 1, min(len(public), 500)).astype(np.intp))
-        typical = median_distance(public[some])
-        rates = 1.0 / (np.array(_SCALES) * min(max(typical, 1e-100), 1e100))
-        return rates if self.kernel == "laplacian" else 0.5 * rates**2
+            share = session.remaining * Fraction(_CENTERS_SHARE)
+            view = Box(*box)
+            return session.answer(NoisySample(view, size, rate=rate), share).value
+        return session.answer(PublishedRows(size, rate=rate, dummy=(box[0] / 2 + box[1] / 2)))
 
     def _fit_basis(
         self,
-        session: kernel.Session,
+        session: Session,
         public: Floats,
         basis: BasisValues,
         moments: PublicMoments,
     ) -> None:
         """Release the mean of the basis over the private rows and solve."""
-        view = kernel.Box(basis.low, basis.high, per_feature=True)
-        release, count = session.answer(
-            kernel.BasisMean(
-                kernel.UserFunction(basis.transforming()),
-                view,
-                exact_blocks=is_elementwise(self.basis),
-            )
-        )
+        view = Box(basis.low, basis.high, per_feature=True)
+        blocks = is_elementwise(self.basis)
+        mean = BasisMean(UserFunction(basis.transforming()), view, exact_blocks=blocks)
+        release, count = session.answer(mean)
         self.centers_ = None
         plan = independent_features(1, len(basis.low))
         self._solve(basis, plan, moments, release, count)
         self._report(moments, public)
-
-    # --- post-processing ------------------------------------------------------------------------
 
     def _solve(
         self,
         features: KernelValues | BasisValues,
         plan: Features,
         public: PublicMoments,
-        release: kernel.Release,
-        n_private: kernel.Release,
+        release: Release,
+        n_private: Release,
     ) -> None:
         """Choose scale and ridge by the criterion, and set the fitted attributes."""
-        baseline = check_real(self.baseline, "baseline", 0.0, 1e6)
-        alphas = check_candidates(self.alpha, "alpha", *_RIDGES)
+        baseline = float(self.baseline)
+        alphas = check_candidates(self.alpha, "alpha")
         alphas = _ALPHAS if alphas is None else alphas
         n = float(n_private.value)
         relative = float(n_private.std) / n  # a mean over a noisy n errs by as much
@@ -563,35 +501,12 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 weights[part] = self.baseline_ + block @ self.coef_
         return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, LARGEST_WEIGHT)
 
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
-        """Return the density ratio p_private / p_public at the caller's rows.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Usually the public sample, whose weights these are.
-        return_std : bool, default=False
-            Return how much of the weights is noise as well.
-
-        Returns
-        -------
-        weights : ndarray of shape (n_samples,)
-            Finite and at least 0; their mean over the public sample is about 1 where noise is weak.
-        std : ndarray of shape (n_samples,)
-            With ``return_std=True``: the standard deviation that the noise of the released means
-            gives a weight before it is cut off at 0, for the `gamma_`, `alpha_` and `centers_` of
-            this fit. Not in it are what noise does to that choice, the errors of sampling, and
-            those of the model.
-        """
-        values = self._public_array(X)
-        weights = self._weights(values)
-        if not return_std:
-            return weights
+    def _weights_std(self, values: Floats, weights: Floats) -> Floats:
         std = np.empty(len(values))
         with np.errstate(all="ignore"):
             for part, block in self._features.blocks(values):
                 std[part] = np.sqrt(np.square(block @ self._noise_coef).sum(axis=1))
-        return weights, np.clip(np.nan_to_num(std, nan=np.inf), 0.0, LARGEST_WEIGHT)
+        return np.clip(np.nan_to_num(std, nan=np.inf), 0.0, LARGEST_WEIGHT)
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the price of one fit, before any data is touched.
@@ -655,7 +570,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """
         n = check_integer(n_samples, "n_samples", low=1)
         self._check_parameters()
-        public = kernel.check_public_array(X_public, estimator=type(self).__name__)
+        public = check_public_array(X_public, estimator=type(self).__name__)
         if isinstance(self.centers, str) and self.centers != "public":
             raise ValueError(
                 f"centers={self.centers!r} has no expected error: centres come from the private "

@@ -8,20 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
-from skdp import kernel
-
-__all__ = [
-    "COUNT_SHARE",
-    "MOST_QUERIES",
-    "SCORES",
-    "SMOOTH",
-    "Noise",
-    "number_of_blocks",
-    "number_of_directions",
-    "number_of_queries",
-    "votes_are_heard",
-]
+from skdp.planning import Allowance
+from skdp.queries import choose_noise
 
 SCORES = "scores"
 SMOOTH = "smooth_median"
@@ -50,26 +40,25 @@ class Noise:
     how : {"vote", "scores", "mean", "median", "smooth_median"}
     n_classes : int
         Of votes.
-    epsilon : float
-        Of a pure session.
-    mu : float or None
-        Of a Gaussian one.
+    allowance : Allowance
     """
 
     how: str
     n_classes: int
-    epsilon: float
-    mu: float | None
+    allowance: Allowance
+
+    @property
+    def mu(self) -> float | None:
+        """Of Gaussian noise; None of pure one."""
+        return self.allowance.mu
 
     def _each(self, numbers: int) -> float:
         """Return the pure epsilon of each of several releases."""
-        if self.mu is None:
-            return self.epsilon / numbers
-        return kernel.pure_epsilon_from_mu(self.mu / math.sqrt(numbers))
+        return self.allowance.part(Fraction(1, numbers)).pure_epsilon
 
     def _smooth(self, numbers: int) -> tuple[float, float]:
         """Return beta and kappa of smooth noise; ValueError if epsilon is too small for it."""
-        noise = kernel.choose_noise("cauchy", self._each(numbers))
+        noise = choose_noise("cauchy", self._each(numbers))
         return float(noise.beta), float(noise.kappa)
 
     def _std(self, numbers: int) -> float:
@@ -78,14 +67,12 @@ class Noise:
         Of a median, that of its rank times 2.
         """
         if self.how == "median" or (self.how == "vote" and self.n_classes > 2 and self.mu is None):
-            # Choices in a Gaussian session may have twice the rate (kernel/README.md, "Quantiles").
+            # Choices in a Gaussian session may have twice the rate (quantiles.md).
             each = self._each(numbers) * (1 if self.mu is None else 2)
             # Odds of exp(each / 2) a vote: logistic, and exp(-each / 2) a rank on either side.
             spread = 4 * math.sqrt(2) if self.how == "median" else 2 * math.pi / math.sqrt(3)
             return spread / each
-        if self.mu is not None:
-            return 2 * math.sqrt(numbers) / self.mu
-        return 2 * math.sqrt(numbers * (numbers + 1)) / self.epsilon
+        return self.allowance.vector_std(2 * math.sqrt(numbers), numbers)
 
     def error(self, numbers: int, blocks: int) -> float:
         """Return the noise as a part of what unanimous blocks give.
@@ -166,3 +153,80 @@ def votes_are_heard(noise: Noise, blocks: int, queries: int, stated: int | None,
     """Say whether votes on as many queries teach a student enough; else scores teach it more."""
     enough = min(_ENOUGH_QUERIES if stated is None else stated, most)
     return queries >= enough and noise.error(queries, blocks) <= _HEARD
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a fit will ask, decided by public or released numbers.
+
+    Attributes
+    ----------
+    noise : Noise
+        It knows the way of aggregating.
+    blocks, queries : int
+        Of parameters, `queries` is their number.
+    numbers : int
+        That noise is for: queries or parameters, or the directions of scores.
+    """
+
+    noise: Noise
+    blocks: int
+    queries: int
+    numbers: int
+
+
+def planned(
+    how: str,
+    n_classes: int,
+    allowance: Allowance,
+    n: int,
+    blocks: int | None,
+    queries: int | None,
+    n_public: int,
+    n_numbers: int | None,
+) -> Plan:
+    """Return what is asked of how many blocks.
+
+    Parameters
+    ----------
+    how : str
+        The way of aggregating; ``"auto"``: votes where they are heard, else scores.
+    n_classes : int
+        0 where there are none.
+    allowance : Allowance
+        Of the aggregate.
+    n : int
+        Number of rows, public or released; 0 if it is neither, and then nothing is automatic.
+    blocks, queries : int or None
+        As stated; None for automatic.
+    n_public : int
+    n_numbers : int or None
+        Of parameters; None for predictions.
+    """
+    if how == "auto":
+        voted = planned("vote", n_classes, allowance, n, blocks, queries, n_public, None)
+        if votes_are_heard(voted.noise, voted.blocks, voted.queries, queries, n_public):
+            return voted
+        how = SCORES
+    noise = Noise(how, n_classes, allowance)
+    if how == SCORES:
+        asked = min(MOST_QUERIES if queries is None else queries, n_public)
+        found, number = number_of_directions(noise, n, blocks, asked)
+        return Plan(noise, found, asked, number)
+    if n_numbers is None:
+        n_numbers = number_of_queries(noise, n, blocks, queries, n_public)
+    return Plan(noise, number_of_blocks(noise, n, blocks, n_numbers), n_numbers, n_numbers)
+
+
+def check_noise(noise: Noise, queries: int | None, n_public: int, n_numbers: int | None) -> None:
+    """Refuse before the charge what the session would refuse after it."""
+    if noise.how != SMOOTH:
+        return
+    if n_numbers is None:
+        n_numbers = min(MOST_QUERIES if queries is None else queries, n_public)
+    try:
+        noise.error(n_numbers, 1)
+    except ValueError:
+        raise ValueError(
+            f"epsilon must be larger for a smooth median of {n_numbers} numbers"
+        ) from None

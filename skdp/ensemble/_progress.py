@@ -53,7 +53,7 @@ class BlockProgress:
 
     @property
     def of_blocks(self) -> Callable[[int, int], None] | None:
-        """What the kernel's block doors call, ``(done, n_blocks)``; None if nobody listens."""
+        """What the queries on blocks call, ``(done, n_blocks)``; None if nobody listens."""
         listening = getattr(
             self._estimator, "_skl_callbacks", None
         )  # as `set_callbacks` keeps them

@@ -10,8 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["directions", "radius", "restored"]
-
 Floats = NDArray[np.float64]
 
 _FLAT = 1e-9  # of the largest singular value: no direction

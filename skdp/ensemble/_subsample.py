@@ -7,11 +7,9 @@ models, whatever the estimator does with it: pure epsilon-DP or (epsilon, delta)
 
 from __future__ import annotations
 
-import math
 import warnings
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +21,12 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp import kernel
+from skdp._parameters import Integers, Table, check_parameter
+from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
-from skdp.ensemble._plan import (
-    COUNT_SHARE,
-    MOST_QUERIES,
-    SCORES,
-    SMOOTH,
-    Noise,
-    number_of_blocks,
-    number_of_directions,
-    number_of_queries,
-    votes_are_heard,
-)
+from skdp.core import Ball, Box, Session, UserFunction, quiet
+from skdp.ensemble._plan import COUNT_SHARE, SCORES, SMOOTH, Noise, Plan, check_noise, planned
 from skdp.ensemble._progress import CALLER, BlockProgress, CallbackSupportMixin, with_callbacks
 from skdp.ensemble._scores import directions, radius, restored
 from skdp.ensemble._tasks import (
@@ -46,19 +36,18 @@ from skdp.ensemble._tasks import (
     Prediction,
     Scores,
     Vote,
-    bare,
-    check_auto,
     check_classes,
-    check_jobs,
     check_model,
     parameters_of,
-    replaceable,
+    probe,
     seeded,
+    stated,
 )
+from skdp.planning import row_count
+from skdp.queries import BlockMean, BlockMedian, BlockSmoothMedian, BlockVotes
+from skdp.tabular import as_table, check_labelled, check_public_array
+from skdp.user_code import OnBlocks
 
-__all__ = ["DPSubsampleAggregate"]
-
-_PROBE_ROWS = 200
 _COLUMN = (
     "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
     "(n_samples, ), for example using ravel()."
@@ -79,36 +68,13 @@ def _has_model_method(name: str) -> Any:
 
 
 AGGREGATES = {
-    "mean": kernel.BlockMean,
-    "median": kernel.BlockMedian,
-    SMOOTH: kernel.BlockSmoothMedian,
+    "mean": BlockMean,
+    "median": BlockMedian,
+    SMOOTH: BlockSmoothMedian,
 }
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What a fit will ask, decided by public or released numbers.
-
-    Attributes
-    ----------
-    noise : Noise
-        It knows the way of aggregating.
-    blocks, queries : int
-        Of parameters, `queries` is their number.
-    numbers : int
-        That noise is for: queries or parameters, or the directions of scores.
-    """
-
-    noise: Noise
-    blocks: int
-    queries: int
-    numbers: int
-
-
-# --- the estimator ----------------------------------------------------------------------------
-
-
-class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
+class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     """Make any classifier or regressor private by fitting it on disjoint blocks of the rows.
 
     Clones of `estimator` are fitted on disjoint blocks and aggregated under noise; then they are
@@ -165,11 +131,9 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, and many more queries can be answered.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -191,11 +155,9 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         With ``output="parameters"``: as released, in the shapes of `estimator`.
     classes_ : ndarray of shape (n_classes,)
         For classifiers: `classes`, sorted.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -223,10 +185,9 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
     random: under ``"replace_one"`` by the places of rows, else by an independent draw a row. The
     student sees public rows and released answers only.
 
-    Nothing raises and nothing is said because of what the rows hold. A block with one class votes
-    for it; one without rows, or whose fit fails, abstains, or counts as the middle of `bounds`.
-    Warnings and output of fits are dropped. What the estimator's code writes to files or keeps in
-    global variables is outside of the promise.
+    Nothing raises because of what the rows hold. A block with one class votes for it; one without
+    rows, or whose fit fails, abstains, or counts as the middle of `bounds`. Warnings and output of
+    fits are dropped. What the code writes to files or to global variables is not promised.
 
     With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many blocks are done.
     Callbacks are given the estimator and numbers of tasks, never rows, labels or models of blocks;
@@ -234,6 +195,14 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
     the fit, which stays charged.
 
     `score` of private rows is exact, and so as private as they are.
+
+    **Expected error.** The noise of an answer as a part of what unanimous blocks would give; rows
+    are not needed for it. Of votes, the standard deviation of the noise on the margin between two
+    classes over the number of blocks; of scores, the root mean square over public rows of the noise
+    of the difference of two classes' mean scores (before they are cut to [0, 1]); of a mean, the
+    standard deviation of the noise over half the width of its bounds. There is none of medians, nor
+    of winners of votes (more than two classes, delta = 0): their noise follows how far the blocks
+    agree. The error of models that see one block each comes on top.
 
     References
     ----------
@@ -260,6 +229,8 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
     ... ).fit(X, y)
     >>> model.predict([[0.7, 0.0], [-0.7, 0.0]])
     array(['late', 'on time'], dtype='<U7')
+    >>> round(model.expected_error(20_000), 2)
+    0.25
     """
 
     def __init__(
@@ -306,62 +277,56 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
             tags.regressor_tags = inner.regressor_tags
         return tags
 
-    # --- checks, before anything is charged -----------------------------------------------------
+    _parameter_table: ClassVar[Table] = {
+        "estimator": check_model,
+        "output": ("predictions", "parameters"),
+        "n_blocks": (AUTO, Integers(1)),
+        "n_queries": (AUTO, Integers(1)),
+        "n_jobs": (None, Integers(1), Integers(high=-1)),
+    }
 
-    def _check_without_rows(self) -> None:
-        self._check_parameters()
+    @property
+    def _votes(self) -> bool:
+        return is_classifier(self.estimator) and self.output == "predictions"
 
-    def _check_parameters(self) -> str:
-        """Check what can be judged without rows, and return the way of aggregating.
+    @property
+    def _how(self) -> str:
+        """The way of aggregating; of ``"auto"`` for classes `_planned` decides, knowing n."""
+        found: str = self.aggregate
+        return found if found != AUTO or self._votes else "mean"
 
-        ``"auto"`` for a classifier's predictions: `_planned` decides with the number of rows.
-        """
-        self._check_privacy_parameters()
-        check_model(self.estimator, "estimator")
-        votes = is_classifier(self.estimator) and self.output == "predictions"
-        if self.output not in ("predictions", "parameters"):
-            raise ValueError(f"output must be 'predictions' or 'parameters', got {self.output!r}")
-        allowed = (AUTO, SCORES, "vote") if votes else (AUTO, "mean", "median", SMOOTH)
-        if self.aggregate not in allowed:
-            raise ValueError(
-                f"aggregate must be one of {allowed} for {self.output} of a "
-                f"{'classifier' if is_classifier(self.estimator) else 'regressor'}, "
-                f"got {self.aggregate!r}"
-            )
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        allowed = (AUTO, SCORES, "vote") if self._votes else (AUTO, "mean", "median", SMOOTH)
+        what = "classifier" if is_classifier(self.estimator) else "regressor"
+        name = f"aggregate for {self.output} of a {what}"
+        check_parameter(self.aggregate, name, *allowed)
         if self.student is not None:
             check_model(self.student, "student")
             if is_classifier(self.student) != is_classifier(self.estimator):
-                raise TypeError(
-                    "student must be a classifier where estimator is one, and only then"
-                )
+                raise TypeError("student must be a classifier where estimator is, and only then")
         if self.output == "predictions" and self.public is None:
             raise ValueError(
                 "public must be given for output='predictions': public rows, for which the blocks "
                 "are asked"
             )
-        if not votes and self.bounds is None:
+        if not self._votes and self.bounds is None:
             raise ValueError(
                 "bounds must be a pair (low, high), from public knowledge, of what is aggregated"
             )
-        check_auto(self.n_blocks, "n_blocks")
-        check_auto(self.n_queries, "n_queries")
-        check_jobs(self.n_jobs)
-        if self.aggregate != AUTO:
-            return self.aggregate
-        return AUTO if votes else "mean"
 
     def _public_rows(self, n_features: int) -> Floats:
         """Return the public rows as floats; none where parameters are aggregated."""
         if self.output == "parameters":
             return np.empty((0, n_features))
         name = f"{type(self).__name__}(public=...)"
-        rows = kernel.check_public_array(self.public, estimator=name)
+        rows = check_public_array(self.public, estimator=name)
         if rows.shape[1] != n_features:
             raise ValueError(f"public has {rows.shape[1]} columns, X has {n_features} features")
         if hasattr(self, "feature_names_in_"):
             problem = ""
             try:
-                with kernel.quiet():  # rows without names are taken in the order of X
+                with quiet():  # rows without names are taken in the order of X
                     validate_data(self, self.public, reset=False, skip_check_array=True)
             except ValueError as error:
                 problem = str(error)
@@ -369,65 +334,20 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
                 raise ValueError(f"public must have the columns of X in the same order. {problem}")
         return rows
 
-    def _stated_bounds(self, n_numbers: int) -> tuple[Floats, Floats]:
+    def _bounds_of(self, n_numbers: int) -> tuple[Floats, Floats]:
         bounds = check_bounds(self.bounds, n_numbers)
         if bounds is None:
             raise ValueError("bounds must be a pair (low, high): they are not learned here")
         return bounds
 
     def _probe(self, public: Floats, like: Any, classes: NDArray | None) -> Any:
-        """Fit the estimator on public rows with made-up targets, or raise.
-
-        An estimator that cannot be fitted would fail in every block, after the charge. Returns the
-        fitted estimator, whose parameters have the shapes of those of the blocks.
-        """
-        rng = kernel.public_generator(b"probe")
-        rows = rng.normal(size=(_PROBE_ROWS, public.shape[1]))
-        if len(public):
-            rows = public[np.arange(max(_PROBE_ROWS, len(public))) % len(public)]
-        X = kernel.as_table(rows, like)
-        if classes is not None:
-            y = classes[np.arange(len(rows)) % len(classes)]
-        else:
-            low, high = self._stated_bounds(1) if len(public) else (-1.0, 1.0)
-            y = np.clip(rng.uniform(low, high, size=len(rows)), low, high)
-        with kernel.quiet():
-            try:
-                fitted = bare(self.estimator, 0).fit(X, y)
-            except ValueError:
-                if classes is not None or len(public):
-                    raise
-                y = np.abs(y) + 0.5  # a model of counts or durations
-                fitted = bare(self.estimator, 0).fit(X, y)
-            good = np.shape(fitted.predict(X)) == y.shape
-        if not good:
-            raise ValueError("estimator must predict one label or number a row")
-        linear = all(hasattr(fitted, name) for name in ("coef_", "intercept_"))
-        if self.output == "parameters" and not linear:
-            raise TypeError(
-                "estimator must have coef_ and intercept_ for output='parameters', as linear "
-                f"models have; {type(fitted).__name__} has not"
-            )
-        if self.output == "parameters":
-            with kernel.quiet():
-                elsewhere = kernel.as_table(3.0 * rows[::-1] + 1.0, like)
-                other = bare(self.estimator, 0).fit(elsewhere, y)
-                good = replaceable(fitted, other, X)
-            if not good:
-                raise TypeError(
-                    "estimator must predict from coef_ and intercept_ alone, and let them be set, "
-                    f"for output='parameters'; {type(fitted).__name__} does not"
-                )
-        return fitted
-
-    # --- how many blocks ------------------------------------------------------------------------
+        """Fit the estimator on public rows with made-up targets, or raise."""
+        targets = self._bounds_of(1) if classes is None and len(public) else None
+        return probe(self.estimator, self.output, public, like, classes, targets)
 
     def _noise(self, how: str, n_classes: int) -> Noise:
         """Return the noise of the aggregate."""
-        share, mu = self._share(), None
-        if self.delta > 0:
-            mu = kernel.gdp_mu(float(self.epsilon), float(self.delta)) * math.sqrt(share)
-        return Noise(how, n_classes, float(self.epsilon) * share, mu)
+        return Noise(how, n_classes, self._allowance().part(self._share()))
 
     def _share(self) -> float:
         """Return the part of the allowance that is left for the aggregate."""
@@ -441,54 +361,11 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
 
     def _planned(
         self, how: str, n_classes: int, n: int, n_public: int, n_numbers: int | None
-    ) -> _Plan:
-        """Return what is asked of how many blocks.
-
-        Parameters
-        ----------
-        how : str
-            As of `_check_parameters`.
-        n_classes : int
-            0 where there are none.
-        n : int
-            Number of rows, public or released; 0 if it is neither, and then nothing is ``"auto"``.
-        n_public : int
-        n_numbers : int or None
-            Of parameters; None for predictions.
-        """
-        stated = check_auto(self.n_blocks, "n_blocks")
-        queries = check_auto(self.n_queries, "n_queries")
-        if how == AUTO:
-            voted = self._planned("vote", n_classes, n, n_public, None)
-            heard = votes_are_heard(voted.noise, voted.blocks, voted.queries, queries, n_public)
-            if heard:
-                return voted
-            how = SCORES
-        noise = self._noise(how, n_classes)
-        if how == SCORES:
-            asked = min(MOST_QUERIES if queries is None else queries, n_public)
-            blocks, number = number_of_directions(noise, n, stated, asked)
-            return _Plan(noise, blocks, asked, number)
-        if n_numbers is None:
-            n_numbers = number_of_queries(noise, n, stated, queries, n_public)
-        blocks = number_of_blocks(noise, n, stated, n_numbers)
-        return _Plan(noise, blocks, n_numbers, n_numbers)
-
-    def _check_noise(self, noise: Noise, n_public: int, n_numbers: int | None) -> None:
-        """Refuse before the charge what the kernel would refuse after it."""
-        if noise.how != SMOOTH:
-            return
-        if n_numbers is None:
-            queries = check_auto(self.n_queries, "n_queries")
-            n_numbers = min(MOST_QUERIES if queries is None else queries, n_public)
-        try:
-            noise.error(n_numbers, 1)
-        except ValueError:
-            raise ValueError(
-                f"epsilon must be larger for a smooth median of {n_numbers} numbers"
-            ) from None
-
-    # --- fit ------------------------------------------------------------------------------------
+    ) -> Plan:
+        """Return what is asked of how many blocks; `how` as of `_how`."""
+        blocks, queries = stated(self.n_blocks), stated(self.n_queries)
+        allowance = self._allowance().part(self._share())
+        return planned(how, n_classes, allowance, n, blocks, queries, n_public, n_numbers)
 
     @with_callbacks
     def fit(self, X: Any, y: Any) -> Self:
@@ -507,11 +384,12 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         """
         progress = BlockProgress(self, self._init_callback_context(max_subtasks=1))
         with self._all_or_nothing():
-            how = self._check_parameters()
+            self._check_parameters()
+            how = self._how
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
             if getattr(y, "shape", ())[1:] == (1,):
                 warnings.warn(_COLUMN, DataConversionWarning, stacklevel=CALLER)
-            rows = kernel.check_labelled(
+            rows = check_labelled(
                 X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty
             )
             validate_data(self, X, skip_check_array=True)
@@ -522,15 +400,17 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
             n_classes = 0 if classes is None else len(classes)
             bounds: tuple[Floats, Floats] | None = None
             if how not in (AUTO, "vote", SCORES):
-                bounds = self._stated_bounds(n_numbers or 1)
-                self._check_noise(self._noise(how, n_classes), len(public), n_numbers)
+                bounds = self._bounds_of(n_numbers or 1)
+                check_noise(
+                    self._noise(how, n_classes), stated(self.n_queries), len(public), n_numbers
+                )
             with self._session(rows) as session:
                 n = self._rows_to_plan_with(session)
                 plan = self._planned(how, n_classes, n, len(public), n_numbers)
                 self.n_blocks_, n_numbers, how = plan.blocks, plan.queries, plan.noise.how
                 heard = progress.of_blocks
-                told = None if heard is None else kernel.UserFunction(heard)
-                on_blocks = partial(kernel.OnBlocks, n_jobs=self.n_jobs, progress=told)
+                told = None if heard is None else UserFunction(heard)
+                on_blocks = partial(OnBlocks, n_jobs=self.n_jobs, progress=told)
                 if classes is not None:
                     self.classes_ = classes
                 if self.output == "parameters":
@@ -539,7 +419,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
                     rng = session.post_processing_rng()
                     chosen = rng.permutation(len(public))[:n_numbers]
                     self.queries_ = np.sort(chosen)
-                    asked = kernel.as_table(public[self.queries_], like)
+                    asked = as_table(public[self.queries_], like)
                     self.votes_: Floats | None = None
                     if how == SCORES:
                         basis = directions(public[self.queries_], plan.numbers)
@@ -551,24 +431,21 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         progress.end()
         return self
 
-    def _rows_to_plan_with(self, session: kernel.Session) -> int:
+    def _rows_to_plan_with(self, session: Session) -> int:
         """Return the number of rows: public, or released where it is needed, else 0."""
-        if self._adjacency == "replace_one":
-            return session.n_rows
-        if not self._is_auto:
-            return 0
-        return max(1, round(float(session.row_count(COUNT_SHARE).value)))
+        needed = self._adjacency == "replace_one" or self._is_auto
+        return round(row_count(session, COUNT_SHARE)) if needed else 0
 
-    def _ran(self, on_blocks: Any, task: Any) -> kernel.OnBlocks:
+    def _ran(self, on_blocks: Any, task: Any) -> OnBlocks:
         """Return the code that runs on each block."""
-        run: kernel.OnBlocks = on_blocks(kernel.UserFunction(task), self.n_blocks_)
+        run: OnBlocks = on_blocks(UserFunction(task), self.n_blocks_)
         return run
 
     def _release_parameters(
-        self, session: kernel.Session, model: Any, how: str, bounds: Any, on_blocks: Any
+        self, session: Session, model: Any, how: str, bounds: Any, on_blocks: Any
     ) -> None:
         """Aggregate parameters and put them into the model that was fitted on public rows."""
-        view = kernel.Box(*bounds, per_feature=True)
+        view = Box(*bounds, per_feature=True)
         classes = self.classes_ if is_classifier(self.estimator) else None
         task = Parameters(self.estimator, classes, np.size(model.coef_), np.size(model.intercept_))
         values = session.answer(AGGREGATES[how](self._ran(on_blocks, task), view)).value
@@ -577,44 +454,42 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         model.coef_, model.intercept_ = self.coef_.copy(), self.intercept_.copy()
         self.student_ = model
 
-    def _release_scores(
-        self, session: kernel.Session, asked: Any, basis: Floats, on_blocks: Any
-    ) -> None:
+    def _release_scores(self, session: Session, asked: Any, basis: Floats, on_blocks: Any) -> None:
         """Release the blocks' mean scores of the classes, in the directions of a public basis."""
         n_classes = len(self.classes_)
         width = basis.shape[1] * (1 if n_classes == 2 else n_classes)
         task = Scores(self.estimator, asked, len(self.queries_), self.classes_, basis)
-        view = kernel.Ball(np.zeros(width), radius(n_classes))
-        mean = kernel.BlockMean(self._ran(on_blocks, task), view)
+        view = Ball(np.zeros(width), radius(n_classes))
+        mean = BlockMean(self._ran(on_blocks, task), view)
         parts = session.answer(mean, name="mean scores of blocks").value
         self.scores_ = restored(parts, basis, n_classes)
         self.answers_ = self.classes_[self.scores_.argmax(axis=1)]
 
     def _release_answers(
-        self, session: kernel.Session, asked: Any, how: str, bounds: Any, on_blocks: Any
+        self, session: Session, asked: Any, how: str, bounds: Any, on_blocks: Any
     ) -> None:
         """Release what the blocks answer for public rows."""
         n_queries = len(self.queries_)
         if how == "vote":
             task = Vote(self.estimator, asked, n_queries, self.classes_)
             winners, votes = session.answer(
-                kernel.BlockVotes(self._ran(on_blocks, task), n_queries, len(self.classes_))
+                BlockVotes(self._ran(on_blocks, task), n_queries, len(self.classes_))
             )
             self.answers_ = self.classes_[winners]
             if votes is not None:
                 self.votes_ = votes.value
             return
         low, high = (float(side[0]) for side in bounds)
-        view = kernel.Box(np.full(n_queries, low), np.full(n_queries, high))
+        view = Box(np.full(n_queries, low), np.full(n_queries, high))
         predict = Prediction(self.estimator, asked, low, high)
         aggregate = AGGREGATES[how](self._ran(on_blocks, predict), view)
         self.answers_ = session.answer(aggregate).value.copy()
 
-    def _fit_student(self, asked: Any, session: kernel.Session) -> None:
+    def _fit_student(self, asked: Any, session: Session) -> None:
         """Fit the student on public rows and released answers; a constant if it cannot be."""
         model = self.estimator if self.student is None else self.student
         seed = int(session.post_processing_rng().integers(0, 2**31 - 1))
-        with kernel.quiet():
+        with quiet():
             try:
                 student = seeded(model, seed).fit(asked, self.answers_)
                 student.predict(asked)
@@ -623,12 +498,10 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
                 student = constant.fit(asked, self.answers_)
         self.student_ = student
 
-    # --- what a fit is for ----------------------------------------------------------------------
-
     def _ask(self, X: Any, method: str) -> Any:
         values = self._public_array(X)
         named = hasattr(self, "feature_names_in_")
-        return getattr(self.student_, method)(kernel.as_table(values, X if named else None))
+        return getattr(self.student_, method)(as_table(values, X if named else None))
 
     def predict(self, X: Any) -> NDArray:
         """Return the student's labels or numbers for any rows, at no further cost.
@@ -695,51 +568,8 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         measure = accuracy_score if is_classifier(self.estimator) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return the noise of an answer as a part of what unanimous blocks would give.
-
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough. The
-        error of models that see one block each comes on top.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`.
-        like : None
-            Not needed: the noise does not depend on the rows.
-
-        Returns
-        -------
-        error : float
-            Unit: a part of what unanimous blocks would give. Of votes, the standard deviation of
-            the noise on the margin between two classes over the number of blocks; of scores, the
-            root mean square over public rows of the noise of the difference of two classes' mean
-            scores (before they are cut to [0, 1]); of a mean, the standard deviation of the noise
-            over half the width of its bounds.
-
-        Raises
-        ------
-        ValueError
-            For medians, and for winners of votes (more than two classes, delta = 0): their noise
-            follows how far the blocks agree.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn.linear_model import LinearRegression
-        >>> from skdp.ensemble import DPSubsampleAggregate
-        >>> model = DPSubsampleAggregate(
-        ...     LinearRegression(), output="parameters", bounds=(-5, 5), n_blocks=100
-        ... )
-        >>> round(model.expected_error(10_000, n_features=3), 3)
-        0.089
-        """
-        how = self._check_parameters()
-        n, d = self._sizes(n_samples, n_features)
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        how = self._how
         classes = check_classes(self.classes) if is_classifier(self.estimator) else None
         n_classes = 0 if classes is None else len(classes)
         public = self._public_rows(d)
@@ -747,7 +577,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, PrivateMixin, BaseEstimator):
         if self.output == "parameters":
             numbers = parameters_of(self._probe(public, None, classes)).size
         if how not in (AUTO, "vote", SCORES):
-            self._check_noise(self._noise(how, n_classes), len(public), numbers)
+            check_noise(self._noise(how, n_classes), stated(self.n_queries), len(public), numbers)
         plan = self._planned(how, n_classes, n, len(public), numbers)
         if plan.noise.how in ("median", SMOOTH):
             raise ValueError(

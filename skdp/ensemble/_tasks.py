@@ -1,13 +1,12 @@
 """What is run on a block, and the checks of the models that are.
 
-Nothing is released here: what these callables return reaches nobody but the kernel's queries of
+Nothing is released here: what these callables return reaches nobody but the queries of
 blocks, which clip it, count failures as a public default and drop whatever is printed.
 """
 
 from __future__ import annotations
 
 import copy
-import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,28 +15,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.multiclass import check_classification_targets
 
-from skdp import kernel
-from skdp.base import became_text, check_integer
-
-__all__ = [
-    "Floats",
-    "Parameters",
-    "Prediction",
-    "Scores",
-    "Vote",
-    "bare",
-    "check_auto",
-    "check_classes",
-    "check_jobs",
-    "check_model",
-    "parameters_of",
-    "replaceable",
-    "seeded",
-]
+from skdp.base import became_text
+from skdp.core import public_generator, quiet
+from skdp.tabular import as_table, label_codes
 
 Floats = NDArray[np.float64]
 
 AUTO = "auto"
+_PROBE_ROWS = 200
 _FAR = 1e300
 
 # --- what is run on a block -------------------------------------------------------------------
@@ -80,12 +65,12 @@ class Vote:
     def __call__(self, X: Any, codes: NDArray, seed: int) -> NDArray:
         known = codes >= 0
         if not known.all():
-            X, codes = kernel.as_table(np.asarray(X)[known], X), codes[known]
+            X, codes = as_table(np.asarray(X)[known], X), codes[known]
         present = np.unique(codes)
         if present.size <= 1:  # few estimators take that; the vote is clear
             return np.full(self.n_queries, present[0] if present.size else -1)
         fitted = bare(self.estimator, seed).fit(X, self.classes[codes])
-        return kernel.label_codes(_predicted(fitted, self.queries), self.classes)
+        return label_codes(_predicted(fitted, self.queries), self.classes)
 
 
 @dataclass(frozen=True)
@@ -106,7 +91,7 @@ class Scores:
     def __call__(self, X: Any, codes: NDArray, seed: int) -> NDArray:
         known = codes >= 0
         if not known.all():
-            X, codes = kernel.as_table(np.asarray(X)[known], X), codes[known]
+            X, codes = as_table(np.asarray(X)[known], X), codes[known]
         scores = np.zeros((self.n_queries, len(self.classes)))
         present = np.unique(codes)
         if present.size == 1:  # few estimators take that; the scores are clear
@@ -128,7 +113,7 @@ class Scores:
             found = np.asarray(fitted.predict_proba(copy.deepcopy(self.queries)))
             scores[:, np.searchsorted(self.classes, fitted.classes_)] = np.clip(found, 0.0, 1.0)
             return scores
-        codes = kernel.label_codes(_predicted(fitted, self.queries), self.classes)
+        codes = label_codes(_predicted(fitted, self.queries), self.classes)
         known = np.flatnonzero(codes >= 0)
         scores[known, codes[known]] = 1.0
         return scores
@@ -160,7 +145,7 @@ class Parameters:
     def __call__(self, X: Any, y: NDArray, seed: int) -> NDArray:
         if self.classes is not None:
             known = y >= 0
-            X, y = kernel.as_table(np.asarray(X)[known], X), y[known]
+            X, y = as_table(np.asarray(X)[known], X), y[known]
             present = np.unique(y)
             if present.size == 1:  # an intercept says so; it will be clipped
                 side = 1 if self.n_intercepts == 1 else np.arange(self.n_intercepts)
@@ -209,24 +194,9 @@ def check_model(value: Any, name: str) -> None:
         raise TypeError(f"{name} must not be private itself: its blocks are protected here")
 
 
-def check_auto(value: Any, name: str) -> int | None:
-    """Return an integer parameter of at least 1, or None for ``"auto"``."""
-    if isinstance(value, str):
-        if value != AUTO:
-            raise ValueError(f"{name} must be 'auto' or an integer of at least 1, got {value!r}")
-        return None
-    return check_integer(value, name, low=1)
-
-
-def check_jobs(value: Any) -> None:
-    """Refuse what is no number of jobs for joblib."""
-    allowed = "n_jobs must be None or an integer other than 0 (-1: all cores)"
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{allowed}, got {type(value).__name__}")
-    if value == 0:
-        raise ValueError(f"{allowed}, got 0")
+def stated(value: Any) -> int | None:
+    """Return an integer parameter that has been checked, or None for ``"auto"``."""
+    return None if isinstance(value, str) else int(value)
 
 
 def check_classes(classes: Any) -> NDArray:
@@ -252,3 +222,56 @@ def check_classes(classes: Any) -> NDArray:
         raise ValueError(problem)
     check_classification_targets(found)
     return found
+
+
+def probe(
+    estimator: Any,
+    output: str,
+    public: Floats,
+    like: Any,
+    classes: NDArray | None,
+    targets: tuple[Floats, Floats] | None,
+) -> Any:
+    """Fit the estimator on public rows with made-up targets, or raise.
+
+    An estimator that cannot be fitted would fail in every block, after the charge. Returns the
+    fitted estimator, whose parameters have the shapes of those of the blocks.
+    """
+    rng = public_generator(b"probe")
+    rows = rng.normal(size=(_PROBE_ROWS, public.shape[1]))
+    if len(public):
+        rows = public[np.arange(max(_PROBE_ROWS, len(public))) % len(public)]
+    X = as_table(rows, like)
+    if classes is not None:
+        y = classes[np.arange(len(rows)) % len(classes)]
+    else:
+        low, high = (-1.0, 1.0) if targets is None else targets
+        y = np.clip(rng.uniform(low, high, size=len(rows)), low, high)
+    with quiet():
+        try:
+            fitted = bare(estimator, 0).fit(X, y)
+        except ValueError:
+            if classes is not None or len(public):
+                raise
+            y = np.abs(y) + 0.5  # a model of counts or durations
+            fitted = bare(estimator, 0).fit(X, y)
+        good = np.shape(fitted.predict(X)) == y.shape
+    if not good:
+        raise ValueError("estimator must predict one label or number a row")
+    linear = all(hasattr(fitted, name) for name in ("coef_", "intercept_"))
+    if output == "parameters" and not linear:
+        raise TypeError(
+            "estimator must have coef_ and intercept_ for output='parameters', as linear "
+            f"models have; {type(fitted).__name__} has not"
+        )
+    if output == "parameters":
+        with quiet():
+            elsewhere = as_table(3.0 * rows[::-1] + 1.0, like)
+            other = bare(estimator, 0).fit(elsewhere, y)
+            good = replaceable(fitted, other, X)
+        if not good:
+            raise TypeError(
+                "estimator must predict from coef_ and intercept_ alone, and let them be set, "
+                f"for output='parameters'; {type(fitted).__name__} does not"
+            )
+    return fitted

@@ -17,8 +17,9 @@ scorer is (`private_scorer`); a search whose scorer is not has released them for
 ledger shows it.
 """
 
-from skdp.model_selection._check import Finding, PipelineCheck, check_pipeline
+from skdp.model_selection._check import check_pipeline
 from skdp.model_selection._cost import SearchCost, cross_val_cost, search_cost
+from skdp.model_selection._findings import Finding, PipelineCheck
 from skdp.model_selection._folds import PerRecordKFold
 from skdp.model_selection._scorer import PrivateScorer, private_scorer
 

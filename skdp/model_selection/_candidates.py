@@ -18,8 +18,6 @@ from sklearn.utils import check_random_state
 from skdp.model_selection._searches import is_halving
 from skdp.model_selection._splits import number_of_splits, splitter_of
 
-__all__ = ["candidates_of", "halving_fits"]
-
 _MOST_CHOICES = 1000  # candidates that are priced one by one where the draw is not known
 
 

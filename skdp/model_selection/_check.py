@@ -9,9 +9,7 @@ parameters, and is found here.
 from __future__ import annotations
 
 import contextlib
-import html
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +20,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from skdp import kernel
 from skdp._config import noise_is_seeded
 from skdp.base import check_without_rows
 from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget, ledger_of
+from skdp.core import check_allowance
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.model_selection._candidates import candidates_of
+from skdp.model_selection._findings import HIGH, LOW, MEDIUM, Finding, PipelineCheck
 from skdp.model_selection._pricing import Pricer
 from skdp.model_selection._searches import (
     has_price,
@@ -45,11 +44,6 @@ from skdp.model_selection._splits import (
     splitter_of,
 )
 
-__all__ = ["Finding", "PipelineCheck", "check_pipeline", "look_into"]
-
-HIGH, MEDIUM, LOW = "high", "medium", "low"
-_ORDER = (HIGH, MEDIUM, LOW)
-
 _UNKNOWN = "fits what is inside it as often, and on such rows, as it alone knows"
 _PRICE_IT = "a privacy_cost method for it that counts them"
 
@@ -57,111 +51,28 @@ _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 
 _ANY = "DPSubsampleAggregate makes any estimator private"
 _INSTEAD = {
+    "CategoricalNB": "DPCategoricalNB",
+    "GaussianNB": "DPGaussianNB",
     "KBinsDiscretizer": "DPQuantile for its edges, or edges that you state",
     "KMeans": "DPKMeans",
     "KernelDensity": "DPKernelDensity",
+    "LinearDiscriminantAnalysis": "DPLinearDiscriminantAnalysis",
+    "LinearRegression": "DPLinearRegression",
+    "LogisticRegression": "DPLogisticRegression",
     "MaxAbsScaler": "DPMinMaxScaler",
     "MinMaxScaler": "DPMinMaxScaler",
     "MiniBatchKMeans": "DPKMeans",
+    "NearestCentroid": "DPNearestCentroid",
     "OneHotEncoder": "categories= that you state",
     "OrdinalEncoder": "categories= that you state",
     "PCA": "DPPCA",
     "QuantileTransformer": "DPQuantileTransformer",
+    "Ridge": "DPRidge",
     "RobustScaler": "DPRobustScaler",
     "SimpleImputer": "strategy='constant' with a fill_value that you state",
     "StandardScaler": "DPStandardScaler",
     "TruncatedSVD": "DPPCA",
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that `check_pipeline` found.
-
-    Parameters
-    ----------
-    severity : {"high", "medium", "low"}
-        As in the guide's sharp edges: the guarantee is gone silently; something else leaks, or
-        utility does; a surprise.
-    where : str
-        The step, by the name that ``set_params`` takes, its class, and columns where there are any.
-    what : str
-        What is wrong.
-    way_out : str
-        What to do instead.
-
-    Examples
-    --------
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> import skdp
-    >>> skdp.check_pipeline(StandardScaler())[0].way_out
-    'DPStandardScaler'
-    """
-
-    severity: str
-    where: str
-    what: str
-    way_out: str
-
-    def __str__(self) -> str:
-        return f"[{self.severity}] {self.where}: {self.what}. Instead: {self.way_out}."
-
-
-class PipelineCheck(Sequence[Finding]):
-    """The findings of `check_pipeline`, worst first; empty, so false, if there are none.
-
-    Parameters
-    ----------
-    findings : iterable of Finding
-
-    Examples
-    --------
-    >>> from skdp import DPKMeans, PrivacyBudget, check_pipeline
-    >>> check_pipeline(DPKMeans(budget=PrivacyBudget(1.0)))
-    check_pipeline: nothing found
-    """
-
-    def __init__(self, findings: Iterable[Finding] = ()) -> None:
-        unique = dict.fromkeys(findings)
-        self.findings = tuple(sorted(unique, key=lambda one: _ORDER.index(one.severity)))
-
-    def __len__(self) -> int:
-        return len(self.findings)
-
-    def __getitem__(self, item: Any) -> Any:
-        return self.findings[item]
-
-    def __repr__(self) -> str:
-        if not self.findings:
-            return "check_pipeline: nothing found"
-        number = f"{len(self)} finding{'s' if len(self) > 1 else ''}"
-        return "\n".join([f"check_pipeline: {number}", *(f"  {one}" for one in self.findings)])
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
-    def to_html(self) -> str:
-        """Return the findings as a table for notebooks.
-
-        Returns
-        -------
-        page : str
-        """
-        if not self.findings:
-            return "<p>check_pipeline: nothing found</p>"
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f'<td style="text-align:left">{html.escape(cell)}</td>'
-                for cell in (one.severity, one.where, one.what, one.way_out)
-            )
-            + "</tr>"
-            for one in self.findings
-        )
-        head = "".join(
-            f'<th scope="col">{n}</th>' for n in ("severity", "where", "what", "instead")
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def check_pipeline(estimator: Any) -> PipelineCheck:
@@ -271,7 +182,7 @@ def _refusal(part: Any) -> str:
         check_without_rows(part)
         if cost is not None:
             noise_delta = 0.0 if cost.mu is None else cost.delta - cost.delta_apart
-            kernel.check_allowance(cost.epsilon, noise_delta)
+            check_allowance(cost.epsilon, noise_delta)
     except (TypeError, ValueError) as error:
         return str(error).rstrip(".")
     return ""

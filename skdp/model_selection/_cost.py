@@ -19,11 +19,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from skdp.budget import Cost
-from skdp.model_selection._check import Finding, PipelineCheck, look_into
+from skdp.model_selection._check import look_into
+from skdp.model_selection._findings import Finding, PipelineCheck
 from skdp.model_selection._pricing import Bill, Pricer
 from skdp.model_selection._searches import is_search
-
-__all__ = ["SearchCost", "cross_val_cost", "search_cost"]
 
 
 class SearchCost(Cost):

@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator
 
-from skdp import kernel
-
-__all__ = ["PerRecordKFold"]
+from skdp.core import public_generator, quiet
+from skdp.tabular import is_missing
 
 Words = NDArray[np.uint64]
 
@@ -64,7 +63,7 @@ def _number_words(values: NDArray) -> Words:
 
 def _cell_word(cell: Any, key: bytes) -> int:
     """Return the word of one cell of a column that is not numeric as a whole."""
-    if kernel.is_missing(cell):
+    if is_missing(cell):
         return int(_MISSING)
     if isinstance(cell, str):
         return _digest(cell.encode("utf-8", "surrogatepass"), key)
@@ -124,7 +123,7 @@ def _words(values: NDArray, key: bytes) -> Words:
 
 def _is_sequence(cell: Any) -> bool:
     """Say whether a cell has cells of its own (what numpy would make a dimension of)."""
-    if isinstance(cell, str | bytes | np.generic) or kernel.is_missing(cell):
+    if isinstance(cell, str | bytes | np.generic) or is_missing(cell):
         return False
     return isinstance(cell, Sequence) or hasattr(cell, "__array__")
 
@@ -231,7 +230,7 @@ def record_words(X: Any, y: Any, key: bytes) -> Words:
     -------
     words : ndarray of uint64, shape (n_samples,)
     """
-    with kernel.quiet():  # a warning would tell of a cell
+    with quiet():  # a warning would tell of a cell
         return _record_words(X, y, key)
 
 
@@ -311,7 +310,7 @@ class PerRecordKFold(BaseCrossValidator):
         self.n_splits = int(n_splits)
         self.random_state = random_state
         if random_state is None:
-            self._key = kernel.public_generator(None).bytes(32)
+            self._key = public_generator(None).bytes(32)
         else:
             seed = f"PerRecordKFold {int(random_state)}".encode()
             self._key = hashlib.blake2b(seed, digest_size=32).digest()

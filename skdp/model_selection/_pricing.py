@@ -35,8 +35,6 @@ from skdp.model_selection._splits import (
     splitter_of,
 )
 
-__all__ = ["Bill", "Pricer"]
-
 _SCORE_NOTE = (
     "the ledger covers the fits, not the choice: the scores come from private folds and the "
     "scorer is not private (see private_scorer)"

@@ -20,14 +20,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from skdp import kernel
-from skdp._config import noise_is_seeded
 from skdp._public_key import public_key
-from skdp.base import AmbientBudgetMixin
+from skdp.base import AmbientBudgetMixin, CallContext
 from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.ambient import in_force
-
-__all__ = ["PrivateScorer", "private_scorer"]
+from skdp.core import UserFunction
+from skdp.queries import ScoreMean
+from skdp.tabular import opaque_rows
 
 Floats = NDArray[np.float64]
 
@@ -148,10 +146,9 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     bounds : float, (float, float) or None
         Of a row's score.
     budget : PrivacyBudget or None
-        The ledger that every call charges.
-    random_state : None, int or RandomState
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Examples
     --------
@@ -189,6 +186,10 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         """
         return Cost(epsilon=self.epsilon, delta=0.0)
 
+    def _context(self) -> CallContext:
+        name = f"private_scorer({self.metric})"
+        return CallContext(name, self.epsilon, 0.0, self.budget, self.random_state)
+
     def check_parameters(self) -> tuple[str, tuple[float, float]]:
         """Check the parameters; nothing is charged for a wrong one.
 
@@ -203,9 +204,7 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
                 f"metric must be one of {sorted(_METRICS)}; scores that are not means of bounded "
                 "per-row values (r2, roc_auc, silhouette) have no useful private release"
             )
-        if not (self.budget is None or isinstance(self.budget, PrivacyBudget)):
-            raise TypeError("budget must be a PrivacyBudget or None")
-        self.privacy_cost()  # checks epsilon
+        self._context()
         return self.metric, _check_bounds(self.metric, self.bounds)
 
     def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
@@ -245,29 +244,20 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
             )
         if needs_y and _n_rows(X) != _n_rows(y):
             raise ValueError("X and y must have the same number of rows")
-        budget = in_force(self.budget, f"private_scorer({metric})")
-        adjacency = "replace_one" if budget is None else budget.adjacency
-        if adjacency == "replace_one" and _n_rows(X) == 0:
+        context = self._context()
+        if not context.allows_empty and _n_rows(X) == 0:
             raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
-        rows = kernel.opaque_rows(X, y if needs_y else None)
-        seeded = self.random_state is not None and noise_is_seeded()
+        rows = opaque_rows(X, y if needs_y else None)
 
         def score(X_part: Any, y_part: Any) -> Floats:
             return per_row(estimator, X_part, y_part)
 
-        with kernel.open_session(
-            rows,
-            estimator=f"private_scorer({metric})",
-            epsilon=self.epsilon,
-            delta=0.0,
-            budget=budget,
-            random_state=self.random_state,
+        def key() -> str:
             # Seeded scores that differ in nothing but the bounds must not share noise either.
-            context=f"{(low, high)!r} {public_key(estimator, fitted=True)}" if seeded else "",
-        ) as session:
-            mean = kernel.ScoreMean(
-                kernel.UserFunction(score), low, high, _exact_blocks(metric, estimator)
-            )
+            return f"{(low, high)!r} {public_key(estimator, fitted=True)}"
+
+        with context.open(rows, key) as session:
+            mean = ScoreMean(UserFunction(score), low, high, _exact_blocks(metric, estimator))
             release = session.answer(mean, name=metric)
         return float(release.value)
 
@@ -295,11 +285,10 @@ def private_scorer(
         A row's score is clipped to (low, high), and a number b means (-b, 0). From public
         knowledge: for "neg_inertia" on rows in the unit box of d features, d is never exceeded.
         A tighter bound means less noise and more clipping. None for "accuracy".
-    budget : PrivacyBudget, default=None
-        The ledger to charge; None charges none.
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------

@@ -13,15 +13,6 @@ from sklearn.ensemble import VotingClassifier, VotingRegressor
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-__all__ = [
-    "has_price",
-    "is_halving",
-    "is_search",
-    "scorers_in",
-    "steps_of",
-    "what_it_does",
-]
-
 
 def has_price(part: Any) -> bool:
     """Say whether this charges by itself: its class has a ``privacy_cost``.

@@ -35,15 +35,6 @@ from sklearn.model_selection import (
 from skdp.model_selection._folds import PerRecordKFold
 from skdp.model_selection._searches import is_halving
 
-__all__ = [
-    "WAY_OUT",
-    "check_halving",
-    "check_splits",
-    "fold_notes",
-    "number_of_splits",
-    "splitter_of",
-]
-
 WAY_OUT = ". Use "  # between what is refused and what to do instead
 
 _PER_ROW_NOTE = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,11 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import kernel
-from skdp._rehearsal import check_like, resampled, unanswered
-from skdp.base import LEARNING_SHARE, PrivateMixin, check_bounds, check_integer
-
-__all__ = ["COUNT_SHARE", "BoxDensity", "Floats", "Pair", "mixed"]
+from skdp._rehearsal import ExpectedErrorMixin, check_like, resampled, unanswered
+from skdp.base import PrivateMixin, check_integer
+from skdp.core import Session
+from skdp.planning import bounds_in
+from skdp.queries import LearnedBox
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -68,7 +68,7 @@ def mixed(relative: Floats, weights: Floats, n: float) -> tuple[Floats, float]:
     return rows / total * positive + (1.0 - rows), rows / total
 
 
-class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
+class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, ABC):
     """A density over a box: what is asked of it after a fit."""
 
     bounds: Any
@@ -91,9 +91,9 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
 
     # --- the fit --------------------------------------------------------------------------------
 
-    def _stated_bounds(self, n_features: int) -> Pair | None:
+    def _stated_bounds(self, n_features: int, names: Sequence[Any] | None = None) -> Pair | None:
         """Return the bounds that the user states, or None; a flat box gets a volume."""
-        stated = check_bounds(self.bounds, n_features, self._names())
+        stated = super()._stated_bounds(n_features, names)
         if stated is None:
             return None
         if max(np.abs(side).max() for side in stated) > _FAR:
@@ -103,33 +103,14 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         half = np.where(high - low < 1 / _FAR, np.maximum(0.5, np.abs(low) / 8), 0.0)
         return low - half, high + half
 
-    def _check_without_rows(self) -> None:
-        super()._check_without_rows()
-        self._check_bounds_without_rows()
-
     @staticmethod
-    def _bounds_in(session: kernel.Session, stated: Pair | None) -> Pair:
-        """Return the stated bounds, or learn them privately."""
-        if stated is not None:
-            return stated
-        learned = session.answer(kernel.LearnedBounds(audit=False, spare=0.002), LEARNING_SHARE)
-        return _usable(learned.low, learned.high)
+    def _box_in(session: Session, stated: Pair | None) -> tuple[Pair, LearnedBox | None]:
+        """Return the stated bounds, or learn a box privately, and what was learned."""
+        pair, learned = bounds_in(session, stated, spare=0.002)
+        return (pair if learned is None else _usable(*pair)), learned
 
-    @staticmethod
-    def _number_of_rows(session: kernel.Session) -> float:
-        """Return the number of rows: public, or released for a small share."""
-        if session.adjacency == "replace_one":
-            return float(session.n_rows)
-        if session.learned is not None:
-            return session.learned.n  # released there
-        return max(1.0, float(session.row_count(COUNT_SHARE).value))
-
-    def _like(
-        self, n_samples: int, n_features: int | None, like: Any
-    ) -> tuple[int, Callable[[int], Floats]]:
-        """Check the arguments of `expected_error`; return d and rows for each rehearsal."""
-        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
-        self._check_privacy_parameters()
+    def _like(self, n: int, d: int, like: Any) -> Callable[[int], Floats]:
+        """Return public rows for each rehearsal."""
         self._stated_bounds(d)
         if like is None:
             raise unanswered(
@@ -140,7 +121,7 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         if isinstance(like, BoxDensity):
             like = like.sample(min(max(n, 1000), 10**5), random_state=0)
         public = check_like(self, like, d)
-        return d, lambda number: resampled(public, n, number)
+        return lambda number: resampled(public, n, number)
 
     # --- after the fit --------------------------------------------------------------------------
 
@@ -205,8 +186,7 @@ class BoxDensity(PrivateMixin, DensityMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------

@@ -14,20 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp import kernel
-
-__all__ = [
-    "LOUD",
-    "MOST_CENTERS",
-    "MOST_FEATURES",
-    "Lattice",
-    "along",
-    "axis_kernel",
-    "candidates",
-    "least_bandwidth",
-    "node_axes",
-    "peak",
-]
+from skdp.queries import MAX_CELLS
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -182,7 +169,7 @@ def node_axes(bounds: Pair, bandwidth: float, fineness: float = _PER_BANDWIDTH) 
     widths = bounds[1] - bounds[0]
     while True:
         cells = np.maximum(np.ceil(np.minimum(fineness * widths / bandwidth, 1e7)), 1.0)
-        if np.prod(cells + 1.0) <= kernel.MAX_CELLS or np.all(cells == 1.0):
+        if np.prod(cells + 1.0) <= MAX_CELLS or np.all(cells == 1.0):
             break
         fineness *= 0.8
     axes = []

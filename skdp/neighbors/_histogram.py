@@ -12,20 +12,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp import kernel
 from skdp._rehearsal import mean_error, rehearsal
 from skdp.budget import PrivacyBudget
-from skdp.neighbors._base import BoxDensity, Floats, Pair, mixed
+from skdp.core import Session
+from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
+from skdp.planning import Allowance, row_count
+from skdp.queries import MAX_CELLS, EdgeHistogram
 from skdp.statistics._histograms import Bins, _bins, _bins_of_each, _edges
-
-__all__ = ["DPHistogramDensity"]
 
 _MOST_BINS = 2**10  # of a feature, by themselves
 
 
 def _most_bins(n_features: int) -> int:
     """Return the largest number of bins that `auto_bins` gives."""
-    return min(math.floor(kernel.MAX_CELLS ** (1.0 / n_features) + 1e-9), _MOST_BINS)
+    return min(math.floor(MAX_CELLS ** (1.0 / n_features) + 1e-9), _MOST_BINS)
 
 
 def auto_bins(n: float, n_features: int, std: float) -> int:
@@ -67,21 +67,19 @@ class DPHistogramDensity(BoxDensity):
         single feature. At most 2**20 cells altogether. ``"auto"`` follows a rule from the number
         of rows (noisy where it is private), epsilon and delta.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Box of the density, as numbers, arrays of shape (n_features,) or a mapping from column name
-        to (low, high), from public knowledge; rows outside are in no cell. ``"private"`` learns it
-        for at most a fifth of the allowance, which needs n epsilon of about 1,500 for each column
-        (without delta); with fewer rows it may be far off. Not used for edges.
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); rows outside are in no cell. ``"private"`` learns it for at most a
+        fifth of the allowance, which needs n epsilon of about 1,500 for each column (without
+        delta); with fewer rows it may be far off. Not used for edges.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian: larger than Laplace noise here, unless bounds are
         learned of many features.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -93,11 +91,9 @@ class DPHistogramDensity(BoxDensity):
         The box, stated or learned.
     noise_std_ : float
         Standard deviation that noise gives the probability of a cell before it is cut off at 0.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -124,6 +120,12 @@ class DPHistogramDensity(BoxDensity):
 
     One row more than there are is spread evenly over the box, so that the logarithm of the density
     is finite in it.
+
+    **Expected error.** How far noise will move the density, in total variation, at most 1: the mean
+    over fits of half the integral of the absolute difference from the histogram of the same cells
+    without noise, of the rows within ``bounds_``. It needs `like`, public rows or an earlier fit,
+    which is sampled: noise is cut off where the density is 0, so a density of few peaks has less of
+    it than an even one.
 
     References
     ----------
@@ -177,9 +179,9 @@ class DPHistogramDensity(BoxDensity):
         if len(each) != n_features:
             raise ValueError(f"bins must have one entry a feature ({n_features}), got {len(each)}")
         sizes = [b if isinstance(b, int) else b.size - 1 for b in each]
-        if math.prod(sizes) > kernel.MAX_CELLS:
+        if math.prod(sizes) > MAX_CELLS:
             raise ValueError(
-                f"bins must make at most {kernel.MAX_CELLS} cells, got {math.prod(sizes)}: "
+                f"bins must make at most {MAX_CELLS} cells, got {math.prod(sizes)}: "
                 f"{' x '.join(map(str, sizes[:8]))}{' x ...' if len(sizes) > 8 else ''}; "
                 "take fewer bins or columns, or bins='auto'"
             )
@@ -192,8 +194,7 @@ class DPHistogramDensity(BoxDensity):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -219,24 +220,24 @@ class DPHistogramDensity(BoxDensity):
 
     def _release(
         self,
-        session: kernel.Session,
+        session: Session,
         each: list[Bins] | None,
         stated: Pair | None,
         edges: list[Floats] | None,
     ) -> None:
         """Release the histogram and set the fitted attributes."""
-        bounds = self._bounds_in(session, stated)
+        bounds, learned = self._box_in(session, stated)
         replace = session.adjacency == "replace_one"
         n: float | None = None
         if replace or each is None:
-            n = self._number_of_rows(session)
+            n = row_count(session, COUNT_SHARE, learned)
         if edges is None:
             if each is None:
                 assert n is not None
-                std = kernel.cells_noise(session.level(), session.adjacency, pure=session.pure)[0]
+                std = Allowance.left(session).cells_noise[0]
                 each = [auto_bins(n, session.n_features, std)] * session.n_features
             edges = _all_edges(each, bounds)
-        release = session.answer(kernel.EdgeHistogram(tuple(edges)))
+        release = session.answer(EdgeHistogram(tuple(edges)))
         counts = release.value
         if n is None:
             n = max(1.0, float(counts.sum()))
@@ -280,41 +281,8 @@ class DPHistogramDensity(BoxDensity):
         ]
         return np.column_stack(columns)
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return how far noise will move the density, on average over fits.
-
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
-        Public rows are fitted a few times, with noise of their own. The errors of sampling and of
-        cells of some width are not in it.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`, else those of `like`.
-        like : array-like of shape (n_like, n_features), or fitted density
-            Public rows that resemble the private ones (made-up ones will do), of any number; or an
-            earlier fit, which is sampled. There is no default: noise is cut off where the density
-            is 0, so a density of few peaks has less of it than an even one.
-
-        Returns
-        -------
-        error : float
-            Unit: total variation, at most 1. The mean over fits of half the integral of the
-            absolute difference from the histogram with the same cells without noise, of
-            the rows within ``bounds_``.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given.
-        """
-        if (planned := self._by_position(like)) is not self:
-            return planned.expected_error(n_samples, n_features, like=like)
-        d, rows = self._like(n_samples, n_features, like)
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        rows = self._like(n, d, like)
         self._each_bins(d)
         with rehearsal(self, self._adjacency) as made:
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import RegularGridInterpolator
 
-from skdp import kernel
-from skdp._nystroem import noise_std, nystroem_features
+from skdp._nystroem import nystroem_features
+from skdp._parameters import Reals, Table
 from skdp._rehearsal import NOISELESS, mean_error, rehearsal
 from skdp.budget import PrivacyBudget
-from skdp.density_ratio._base import check_choice, check_real
-from skdp.neighbors._base import BoxDensity, Floats, Pair, mixed
+from skdp.core import Session
+from skdp.neighbors._base import COUNT_SHARE, BoxDensity, Floats, Pair, mixed
 from skdp.neighbors._grid import (
     LOUD,
     MOST_CENTERS,
@@ -34,8 +34,8 @@ from skdp.neighbors._grid import (
     node_axes,
     peak,
 )
-
-__all__ = ["DPKernelDensity"]
+from skdp.planning import Allowance, row_count
+from skdp.queries import EdgeHistogram, KernelMap, KernelMean, LearnedBox
 
 _CAUTION = 0.25  # standard deviations of the criterion, as in density ratios
 _BLOCK_VALUES = 2**20
@@ -59,7 +59,7 @@ class Plan:
 
     tried: list[float]
     lattice: Lattice
-    map: kernel.KernelMap | None
+    map: KernelMap | None
     matrix: Floats | None
 
 
@@ -85,21 +85,18 @@ class DPKernelDensity(BoxDensity):
         Distance of neighbouring centres, at most, in bandwidths; 0.4 to 1.5. Smaller ones follow
         the kernel more exactly: see Notes.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Box of the density, as numbers, arrays of shape (n_features,) or a mapping from column name
-        to (low, high), from public knowledge. A row outside counts where it lies: its kernel
-        reaches into the box, or does not. ``"private"`` learns the box for at most a fifth of the
-        allowance, which needs n epsilon of about 1,500 for each column (without delta); with fewer
-        rows it may be far off.
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high). A row outside counts where it lies: its kernel reaches into the box, or
+        does not. ``"private"`` learns the box for at most a fifth of the allowance, which needs n
+        epsilon of about 1,500 for each column (without delta); with fewer rows it may be far off.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, and independent of the number of centres.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -122,11 +119,9 @@ class DPKernelDensity(BoxDensity):
     noise_std_ : float
         Root mean square over the box of the standard deviation that noise gives the density, as
         `pdf` returns it. Of the order of the density itself: the density is noise.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -166,6 +161,12 @@ class DPKernelDensity(BoxDensity):
     smoothed by the kernel. At a small delta the pure variant may well have less noise.
 
     `score` of private rows is exact, and so as private as they are.
+
+    **Expected error.** How far noise will move the density, in total variation, at most 1: the mean
+    over fits of half the integral of the absolute difference from the kernel density of the same
+    bandwidth without noise, of the rows within ``bounds_``. It needs `like`, public rows or an
+    earlier fit, which is sampled: noise is cut off where the density is 0, so a density of few
+    peaks has less of it than an even one.
 
     References
     ----------
@@ -217,15 +218,14 @@ class DPKernelDensity(BoxDensity):
 
     # --- checks, before anything is charged -----------------------------------------------------
 
+    _parameter_table: ClassVar[Table] = {
+        "bandwidth": ("private", Reals(1e-100, 1e100)),
+        "features": ("kernel", "cells"),
+        "spacing": Reals(0.4, 1.5),
+    }
+
     def _stated_bandwidth(self) -> float | None:
-        """Return the bandwidth, None for "private"; check the spacing too."""
-        check_choice(self.features, "features", ("kernel", "cells"))
-        check_real(self.spacing, "spacing", 0.4, 1.5)
-        if isinstance(self.bandwidth, str):
-            if self.bandwidth == "private":
-                return None
-            raise ValueError(f"bandwidth must be 'private' or a number, got {self.bandwidth!r}")
-        return check_real(self.bandwidth, "bandwidth", 1e-100, 1e100)
+        return None if isinstance(self.bandwidth, str) else float(self.bandwidth)
 
     def _check_size(self, n_features: int, stated: Pair | None, bandwidth: float | None) -> None:
         """Refuse a grid of too many centres, as far as it is public."""
@@ -258,39 +258,36 @@ class DPKernelDensity(BoxDensity):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
         self : DPKernelDensity
         """
         with self._all_or_nothing():
-            bandwidth = self._stated_bandwidth()
             rows = self._open(X)
+            bandwidth = self._stated_bandwidth()
             stated = self._stated_bounds(rows.n_features)
             self._check_size(rows.n_features, stated, bandwidth)
             with self._session(rows) as session, np.errstate(all="ignore"):
-                self.bounds_ = self._bounds_in(session, stated)
-                self._release(session, bandwidth)
+                self.bounds_, learned = self._box_in(session, stated)
+                self._release(session, bandwidth, learned)
                 self.privacy_ = session.certificate()
         return self
 
-    def _release(self, session: kernel.Session, bandwidth: float | None) -> None:
+    def _release(
+        self, session: Session, bandwidth: float | None, learned: LearnedBox | None
+    ) -> None:
         """Plan, release the mean features, choose the bandwidth, and set the fitted attributes."""
-        replace, pure = session.adjacency == "replace_one", session.pure
         n = math.nan
-        if replace or self._plans_with_rows(pure, bandwidth):
-            n = self._number_of_rows(session)
-        level = session.level()
-        plan = self._planned(self.bounds_, bandwidth, n, level, pure=pure, replace=replace)
+        if session.adjacency == "replace_one" or self._plans_with_rows(session.pure, bandwidth):
+            n = row_count(session, COUNT_SHARE, learned)
+        plan = self._planned(self.bounds_, bandwidth, n, Allowance.left(session))
         if plan.map is None or plan.matrix is None:
-            release = session.answer(
-                kernel.EdgeHistogram(tuple(plan.lattice.edges())), name="cells"
-            )
+            release = session.answer(EdgeHistogram(tuple(plan.lattice.edges())), name="cells")
             mean, std = release.value.ravel() / n, float(np.max(release.std)) / n
         else:
-            release, count = session.answer(kernel.KernelMean(plan.map, plan.matrix))
+            release, count = session.answer(KernelMean(plan.map, plan.matrix))
             mean, std = release.value, float(np.max(release.std))
             n = float(count.value)
         n = max(1.0, n)
@@ -315,23 +312,23 @@ class DPKernelDensity(BoxDensity):
         bounds: Pair,
         bandwidth: float | None,
         n: float,
-        level: float,
-        *,
-        pure: bool,
-        replace: bool,
+        allowance: Allowance,
     ) -> Plan:
         """Return what is to be released, from public or released numbers."""
         spacing = float(self.spacing)
         least = least_bandwidth(bounds, spacing, MOST_CENTERS)
 
         def by_feature(size: int) -> float:
-            return noise_std(level, n, size, pure=pure, replace=replace)
+            return allowance.features_std(size) / n
+
+        def silent(size: int) -> float:
+            return 0.0
 
         def by_kernel(h: float) -> float:
             return peak(bounds, h) * by_feature(math.prod(Lattice.sizes(bounds, h, spacing)))
 
         def by_cells(h: float) -> float:
-            one = kernel.cells_noise(level, self._adjacency, pure=pure)[0] / n
+            one = allowance.cells_noise[0] / n
             # The root of the sum over cells of squared kernels.
             widths = (bounds[1] - bounds[0]) / h
             return (
@@ -345,16 +342,17 @@ class DPKernelDensity(BoxDensity):
             tried = [max(bandwidth, least)]
         else:
             # K-norm noise of all directions grows with their number, smoothed or not.
-            loud = _LOUD_PURE if pure and not cells else LOUD
+            loud = _LOUD_PURE if allowance.pure and not cells else LOUD
             tried = candidates(bounds, spacing, n, by_cells if cells else by_kernel, loud)
         lattice = Lattice.make(bounds, tried[0], spacing, cells=cells)
         if cells:
             return Plan(tried, lattice, None, None)
-        features = kernel.KernelMap(lattice.centers(), 0.5 / tried[0] ** 2)
+        features = KernelMap(lattice.centers(), 0.5 / tried[0] ** 2)
         lattice = lattice.rounded(features.centers)
         second = lattice.second_moment(bounds, tried[0]) / peak(bounds, tried[0]) ** 2
         # Gaussian noise of a direction does not depend on the others: all are released.
-        plan = nystroem_features(features.gram(), second, by_feature if pure else lambda size: 0.0)
+        noise = by_feature if allowance.pure else silent
+        plan = nystroem_features(features.gram(), second, noise)
         return Plan(tried, lattice, features, plan.matrix)
 
     def _tabulate(self, n: float) -> None:
@@ -411,41 +409,8 @@ class DPKernelDensity(BoxDensity):
             columns.append(axis[0] * (1.0 - unit) + axis[-1] * unit)
         return np.column_stack(columns)
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return how far noise will move the density, on average over fits.
-
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
-        Public rows are fitted a few times, with noise of their own. The errors of sampling and of
-        smoothing are not in it.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`, else those of `like`.
-        like : array-like of shape (n_like, n_features), or fitted density
-            Public rows that resemble the private ones (made-up ones will do), of any number; or an
-            earlier fit, which is sampled. There is no default: noise is cut off where the density
-            is 0, so a density of few peaks has less of it than an even one.
-
-        Returns
-        -------
-        error : float
-            Unit: total variation, at most 1. The mean over fits of half the integral of the
-            absolute difference from the kernel density without noise (of the same bandwidth), of
-            the rows within ``bounds_``.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given.
-        """
-        if (planned := self._by_position(like)) is not self:
-            return planned.expected_error(n_samples, n_features, like=like)
-        d, rows = self._like(n_samples, n_features, like)
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        rows = self._like(n, d, like)
         self._check_size(d, self._stated_bounds(d), self._stated_bandwidth())
         with rehearsal(self, self._adjacency) as made:
 

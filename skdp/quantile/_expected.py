@@ -1,6 +1,6 @@
 """How many ranks off the exponential mechanism's quantiles are, on public rows.
 
-Nothing private is touched, and nothing is released: the choices of `skdp.kernel.quantiles` are
+Nothing private is touched, and nothing is released: the choices of `skdp.queries.quantiles` are
 drawn again and again for a public column, in floating point and from a seeded generator. Only
 candidates near enough in rank to have a chance are looked at, so that a million rows cost no more
 than a thousand do.
@@ -16,9 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp import kernel
-
-__all__ = ["rank_distance", "rank_errors"]
+from skdp.queries import SPREAD_BITS, Lattice, check_levels, rates, recursion, spread
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -90,7 +88,7 @@ def rank_distance(ordered: Floats, values: Floats, levels: Sequence[float]) -> F
 
 def rank_errors(
     ordered: Floats,
-    lattice: kernel.Lattice,
+    lattice: Lattice,
     levels: Sequence[float],
     whole: tuple[Fraction, Fraction],
     *,
@@ -107,17 +105,16 @@ def rank_errors(
         Of the column's candidates.
     levels : sequence of float
     whole : tuple of two Fractions
-        What a round may lose: the last two of `kernel.allowances`.
+        What a round may lose: the last two of `allowances`.
     """
-    rounds = kernel.recursion(kernel.check_levels(levels))
-    m, bits = len(levels), kernel.SPREAD_BITS
+    rounds = recursion(check_levels(levels))
+    m, bits = len(levels), SPREAD_BITS
     numbers = lattice.number(ordered)
     points = _Runs.of(numbers)
-    places = _Runs.of(kernel.spread(numbers.copy())) if len(rounds) > 1 else points
-    ordered_places = kernel.spread(numbers.copy()) if len(rounds) > 1 else numbers << bits
+    places = _Runs.of(spread(numbers.copy())) if len(rounds) > 1 else points
+    ordered_places = spread(numbers.copy()) if len(rounds) > 1 else numbers << bits
     steps = [
-        list(zip(nodes, kernel.rates(nodes, *whole, replace=replace), strict=True))
-        for nodes in rounds
+        list(zip(nodes, rates(nodes, *whole, replace=replace), strict=True)) for nodes in rounds
     ]
     found = np.empty((draws, m), dtype=np.int64)
     for i in range(draws):

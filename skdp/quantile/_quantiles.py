@@ -7,19 +7,19 @@ one. Every fit is (epsilon, delta)-differentially private as a whole.
 
 from __future__ import annotations
 
-import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp import kernel
-from skdp._scalers import Floats, Pair, finite
-from skdp.base import LEARNING_SHARE
+from skdp._parameters import Table
+from skdp._scalers import Floats, Pair
 from skdp.budget import Cost, PrivacyBudget
-from skdp.quantile._base import QuantileFit, check_choice
-
-__all__ = ["DPMedian", "DPQuantile"]
+from skdp.core import Box, Session
+from skdp.planning import LEARNING_SHARE
+from skdp.quantile._base import QuantileFit
+from skdp.queries import SmoothMedian, check_levels, choose_noise
+from skdp.tabular import Rows
 
 
 class _SmoothFit(QuantileFit):
@@ -28,16 +28,25 @@ class _SmoothFit(QuantileFit):
     mechanism: str
     noise: str
 
-    def _check_mechanism(self) -> str:
-        noise = check_choice(self.noise, "noise", ("cauchy", "student", "laplace"))
-        found = check_choice(self.mechanism, "mechanism", ("exponential", "smooth", "global"))
+    _parameter_table: ClassVar[Table] = {
+        "noise": ("cauchy", "student", "laplace"),
+        "mechanism": ("exponential", "smooth", "global"),
+    }
+
+    @property
+    def _way(self) -> str:
+        return self.mechanism
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        found, noise = self.mechanism, self.noise
         if found != "smooth" and noise != "cauchy":
             raise ValueError(f"noise={noise!r} is for mechanism='smooth' only, not {found!r}")
         if found != "exponential":
             # Neither is used: accepted, it would be taken for what decided the candidates.
             for name, default in (("step", None), ("prior", "uniform")):
                 value = getattr(self, name)
-                if value is not default and not (isinstance(value, str) and value == default):
+                if value != default:
                     raise ValueError(
                         f"{name}={value!r} is for mechanism='exponential' only, not {found!r}"
                     )
@@ -51,11 +60,10 @@ class _SmoothFit(QuantileFit):
                 "noise='laplace' scaled to smooth sensitivity serves one level: delta pays for it "
                 "once; 'cauchy' and 'student' serve several"
             )
-        return found
 
     def _is_laplace(self) -> bool:
         """Say whether delta is all spent by Laplace noise at the smooth sensitivity."""
-        return self._check_mechanism() == "smooth" and self.noise == "laplace"
+        return self.mechanism == "smooth" and self.noise == "laplace"
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
         """Return the price of one fit, before any data is touched.
@@ -75,39 +83,27 @@ class _SmoothFit(QuantileFit):
             return cost
         return Cost(epsilon=cost.epsilon, delta=cost.delta, delta_apart=cost.delta)
 
-    def _opened(self, rows: kernel.Rows) -> kernel.Session:
+    def _opened(self, rows: Rows) -> Session:
         if self._is_laplace():
             return self._session(rows, delta=0.0, delta_apart=self.delta)
         return self._session(rows)
 
     def _check_release(self, d: int, stated: Pair | None) -> None:
         """Refuse here what the door would refuse after the charge."""
-        if self._check_mechanism() != "smooth":
+        if self.mechanism != "smooth":
             return
         share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE - 0.02
         parts = d * max(len(self._levels()), 1)
         delta = float(self.delta) / d if self.noise == "laplace" else 0.0
-        if self.delta > 0 and self.noise != "laplace":
-            mu = kernel.gdp_mu(float(self.epsilon), float(self.delta))
-            each = kernel.pure_epsilon_from_mu(mu * math.sqrt(share / parts))
-        else:
-            each = float(self.epsilon) * share / parts
-        kernel.choose_noise(self.noise, each * (1 - 1e-9), delta=delta * (1 - 1e-9))
+        each = self._allowance().part(share / parts).pure_epsilon
+        choose_noise(self.noise, each * (1 - 1e-9), delta=delta * (1 - 1e-9))
 
-    def _release(
-        self,
-        session: kernel.Session,
-        view: kernel.Box,
-        levels: list[float],
-        mechanism: str,
-        step: float | None,
-    ) -> Floats:
-        if mechanism != "smooth":
-            return super()._release(session, view, levels, mechanism, step)
-        share = session.rest / len(levels)
+    def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:
+        if self.mechanism != "smooth":
+            return super()._release(session, view, levels)
+        share = session.remaining / len(levels)
         found = [
-            session.answer(kernel.SmoothMedian(view, q=q, noise=self.noise), share).value
-            for q in levels
+            session.answer(SmoothMedian(view, q=q, noise=self.noise), share).value for q in levels
         ]
         # Levels have noise of their own: sorted, they are no further off, and do not cross.
         return np.sort(np.stack(found, axis=1), axis=1)
@@ -119,10 +115,10 @@ class DPMedian(_SmoothFit):
     Parameters
     ----------
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
-        name to (low, high), in the units of X, from public knowledge; values beyond them count as
-        the nearest bound, which moves no median that lies within. ``"private"`` learns them, for at
-        most a fifth of the allowance. State them for few rows.
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond them count as the nearest bound, which moves no median
+        that lies within. ``"private"`` learns them, for at most a fifth of the allowance. State
+        them for few rows.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
         ``"exponential"`` chooses among public candidates by their distance in ranks.
         ``"smooth"`` adds `noise` scaled to the smooth sensitivity. ``"global"`` adds Laplace noise
@@ -147,11 +143,9 @@ class DPMedian(_SmoothFit):
         In [0, 1). Above zero, the losses of the columns add up less quickly, and the exponential
         mechanism's count half; ``noise="laplace"`` spends all of it.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -160,11 +154,9 @@ class DPMedian(_SmoothFit):
         learned bounds: then the multiple nearest to their middle.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -193,7 +185,15 @@ class DPMedian(_SmoothFit):
     Nothing raises because of what the rows hold. Without rows, every candidate is as likely as
     any other.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` subtracts the medians. Its output is as private as the rows it is given.
+
+    **Expected error.** In ranks: the mean, over releases, levels and columns, of the number of rows
+    between the released value and the level (of rows rounded to multiples of `step`, if it is
+    stated); for ``mechanism="smooth"``, whose noise has heavy tails, the median. It needs `like`,
+    public rows or an earlier fit of `DPMedian`, `DPQuantile` or `DPQuantileTransformer`: where
+    values repeat, a quantile may be found exactly, and where they fill a small part of the bounds,
+    few rows are not enough. `error_bound` holds for any rows, as a part of the rows, and is far
+    larger.
 
     References
     ----------
@@ -249,8 +249,7 @@ class DPMedian(_SmoothFit):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -260,34 +259,11 @@ class DPMedian(_SmoothFit):
             self.median_ = self._fit_quantiles(X)[0]
         return self
 
-    def transform(self, X: ArrayLike) -> Floats:
-        """Subtract the medians from the caller's rows.
+    def _forward(self, values: Floats) -> Floats:
+        return values - self.median_
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Finite numbers; left as they are.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
-        with np.errstate(over="ignore"):
-            return finite(self._public_array(X) - self.median_)
-
-    def inverse_transform(self, X: ArrayLike) -> Floats:
-        """Add the medians to centred rows.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-        """
-        with np.errstate(over="ignore"):
-            return finite(self._scaled_array(X) + self.median_)
+    def _backward(self, values: Floats) -> Floats:
+        return values + self.median_
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return the medians once for each row given: a constant prediction.
@@ -313,10 +289,9 @@ class DPQuantile(_SmoothFit):
         Levels in [0, 1], strictly increasing. Their number m costs no more than a factor
         floor(log2 m) + 1 of epsilon.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
-        name to (low, high), in the units of X, from public knowledge; values beyond them count as
-        the nearest bound. ``"private"`` learns them, for at most a fifth of the allowance. State
-        them for few rows.
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
+        them, for at most a fifth of the allowance. State them for few rows.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
         ``"exponential"`` chooses among public candidates by their distance in ranks. ``"smooth"``
         adds `noise` scaled to the smooth sensitivity, each level with an equal part of the
@@ -340,11 +315,9 @@ class DPQuantile(_SmoothFit):
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly, and the
         exponential mechanism's count half.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -356,11 +329,9 @@ class DPQuantile(_SmoothFit):
         The levels.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -390,7 +361,16 @@ class DPQuantile(_SmoothFit):
     A level of 0 or 1 is poorly defined under noise: any candidate beyond all rows is as good as
     the least or the greatest value. Nothing raises because of what the rows hold.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` subtracts the quantiles of the middle level (the lower one of two). Its output is
+    as private as the rows it is given.
+
+    **Expected error.** In ranks: the mean, over releases, levels and columns, of the number of rows
+    between the released value and the level (of rows rounded to multiples of `step`, if it is
+    stated); for ``mechanism="smooth"``, whose noise has heavy tails, the median. It needs `like`,
+    public rows or an earlier fit of `DPMedian`, `DPQuantile` or `DPQuantileTransformer`: where
+    values repeat, a quantile may be found exactly, and where they fill a small part of the bounds,
+    few rows are not enough. `error_bound` holds for any rows, as a part of the rows, and is far
+    larger.
 
     References
     ----------
@@ -442,8 +422,12 @@ class DPQuantile(_SmoothFit):
         self.budget = budget
         self.random_state = random_state
 
+    _parameter_table: ClassVar[Table] = {
+        "q": lambda value, name: check_levels(value),
+    }
+
     def _levels(self) -> list[float]:
-        return [float(level) for level in kernel.check_levels(self.q)]
+        return [float(level) for level in check_levels(self.q)]
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Charge the budget and release the quantiles.
@@ -452,8 +436,7 @@ class DPQuantile(_SmoothFit):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -464,36 +447,11 @@ class DPQuantile(_SmoothFit):
             self.q_ = np.array(self._levels())
         return self
 
-    def transform(self, X: ArrayLike) -> Floats:
-        """Subtract the quantiles of the middle level (the lower one of two) from the rows.
+    def _forward(self, values: Floats) -> Floats:
+        return values - self.quantiles_[(len(self.q_) - 1) // 2]
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Finite numbers; left as they are.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
-        values = self._public_array(X)
-        with np.errstate(over="ignore"):
-            return finite(values - self.quantiles_[(len(self.q_) - 1) // 2])
-
-    def inverse_transform(self, X: ArrayLike) -> Floats:
-        """Add the quantiles of the middle level to centred rows.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-        """
-        values = self._scaled_array(X)
-        with np.errstate(over="ignore"):
-            return finite(values + self.quantiles_[(len(self.q_) - 1) // 2])
+    def _backward(self, values: Floats) -> Floats:
+        return values + self.quantiles_[(len(self.q_) - 1) // 2]
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return the quantiles once for each row given: a constant prediction.

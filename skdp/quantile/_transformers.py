@@ -7,18 +7,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from skdp._scalers import Floats, check_flag, finite
-from skdp.base import check_integer
+from skdp._parameters import FLAG, Integers, Table
+from skdp._scalers import Floats, finite
 from skdp.budget import PrivacyBudget
-from skdp.quantile._base import QuantileFit, check_choice
-
-__all__ = ["DPQuantileTransformer", "DPRobustScaler"]
+from skdp.quantile._base import QuantileFit
 
 # An interquartile range below this part of the bounds' width is taken for none.
 _RESOLUTION = 2.0**-16
@@ -26,7 +24,7 @@ _RESOLUTION = 2.0**-16
 _CLIPPED_RANK = 1e-7 - np.spacing(1)
 
 
-def _check_range(quantile_range: Any) -> tuple[float, float]:
+def _range(quantile_range: Any, name: str = "quantile_range") -> tuple[float, float]:
     """Return the two levels of a range in percent, or raise."""
     try:
         low, high = (float(side) for side in quantile_range)
@@ -34,7 +32,7 @@ def _check_range(quantile_range: Any) -> tuple[float, float]:
         low = high = math.nan
     if not 0.0 <= low < high <= 100.0:
         raise ValueError(
-            "quantile_range must be a pair (low, high) of percentages, 0 <= low < high <= 100"
+            f"{name} must be a pair (low, high) of percentages, 0 <= low < high <= 100"
         )
     # Rounded: 0.07 is meant, not 0.07000000000000001.
     return round(low / 100.0, 15), round(high / 100.0, 15)
@@ -58,10 +56,9 @@ class DPRobustScaler(QuantileFit):
     unit_variance : bool, default=False
         Scale so that normal columns have variance 1.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
-        name to (low, high), in the units of X, from public knowledge; values beyond them count as
-        the nearest bound. ``"private"`` learns them, for at most a fifth of the allowance. State
-        them for few rows.
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
+        them, for at most a fifth of the allowance. State them for few rows.
     step : float or None, default=None
         Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
         None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple
@@ -74,11 +71,9 @@ class DPRobustScaler(QuantileFit):
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -89,11 +84,9 @@ class DPRobustScaler(QuantileFit):
         the bounds, as of constant columns. None if ``with_scaling=False``.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned. None if nothing was released and no bounds are stated.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -116,6 +109,13 @@ class DPRobustScaler(QuantileFit):
     with_scaling=False`` nothing is released or charged.
 
     The output of ``transform`` on private rows is as private as these rows are.
+
+    **Expected error.** In ranks: the mean, over releases, levels and columns, of the number of rows
+    between the released value and the level (of rows rounded to multiples of `step`, if it is
+    stated). It needs `like`, public rows or an earlier fit of `DPMedian`, `DPQuantile` or
+    `DPQuantileTransformer`: where values repeat, a quantile may be found exactly, and where they
+    fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows, as a
+    part of the rows, and is far larger.
 
     References
     ----------
@@ -161,11 +161,15 @@ class DPRobustScaler(QuantileFit):
         self.budget = budget
         self.random_state = random_state
 
+    _parameter_table: ClassVar[Table] = {
+        "quantile_range": _range,
+        **dict.fromkeys(("with_centering", "with_scaling", "unit_variance"), FLAG),
+    }
+
     def _levels(self) -> list[float]:
-        low, high = _check_range(self.quantile_range)
-        check_flag(self.unit_variance, "unit_variance")
-        levels = {0.5} if check_flag(self.with_centering, "with_centering") else set()
-        if check_flag(self.with_scaling, "with_scaling"):
+        low, high = _range(self.quantile_range)
+        levels = {0.5} if self.with_centering else set()
+        if self.with_scaling:
             levels |= {low, high}
         return sorted(levels)
 
@@ -176,20 +180,19 @@ class DPRobustScaler(QuantileFit):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
         self : DPRobustScaler
         """
         with self._all_or_nothing():
-            levels = self._levels()
             quantiles = self._fit_quantiles(X)
+            levels = self._levels()
             self.center_ = quantiles[levels.index(0.5)] if self.with_centering else None
             self.scale_ = None
             if self.with_scaling:
-                low, high = _check_range(self.quantile_range)
+                low, high = _range(self.quantile_range)
                 self.scale_ = self._scale(
                     quantiles[levels.index(low)], quantiles[levels.index(high)], low, high
                 )
@@ -211,44 +214,19 @@ class DPRobustScaler(QuantileFit):
             scale = finite(2 * (half_range / unit))
         return np.where(wide & (scale > 0), scale, 1.0)
 
-    def transform(self, X: ArrayLike) -> Floats:
-        """Centre and scale the caller's rows.
+    def _forward(self, values: Floats) -> Floats:
+        if self.center_ is not None:
+            values -= self.center_
+        if self.scale_ is not None:
+            values /= self.scale_
+        return values
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Finite numbers; left as they are.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
-        values = self._public_array(X).copy()
-        with np.errstate(over="ignore", under="ignore"):
-            if self.center_ is not None:
-                values -= self.center_
-            if self.scale_ is not None:
-                values /= self.scale_
-        return finite(values)
-
-    def inverse_transform(self, X: ArrayLike) -> Floats:
-        """Return scaled rows to the units of X.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-        """
-        values = self._scaled_array(X).copy()
-        with np.errstate(over="ignore", under="ignore"):
-            if self.scale_ is not None:
-                values *= self.scale_
-            if self.center_ is not None:
-                values += self.center_
-        return finite(values)
+    def _backward(self, values: Floats) -> Floats:
+        if self.scale_ is not None:
+            values *= self.scale_
+        if self.center_ is not None:
+            values += self.center_
+        return values
 
 
 class DPQuantileTransformer(QuantileFit):
@@ -267,10 +245,9 @@ class DPQuantileTransformer(QuantileFit):
     output_distribution : {"uniform", "normal"}, default="uniform"
         What columns are mapped to: [0, 1], or normal deviates, at most 5.2 from 0.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
-        name to (low, high), in the units of X, from public knowledge; values beyond them count as
-        the nearest bound. ``"private"`` learns them, for at most a fifth of the allowance. State
-        them for few rows.
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
+        them, for at most a fifth of the allowance. State them for few rows.
     step : float or None, default=None
         Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
         None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple
@@ -283,11 +260,9 @@ class DPQuantileTransformer(QuantileFit):
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -298,11 +273,9 @@ class DPQuantileTransformer(QuantileFit):
         Levels from 0 to 1.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -327,6 +300,13 @@ class DPQuantileTransformer(QuantileFit):
     middle of their levels, as in scikit-learn. Both transforms are monotone.
 
     The output of ``transform`` on private rows is as private as these rows are.
+
+    **Expected error.** In ranks: the mean, over releases, levels and columns, of the number of rows
+    between the released value and the level (of rows rounded to multiples of `step`, if it is
+    stated). It needs `like`, public rows or an earlier fit of `DPMedian`, `DPQuantile` or
+    `DPQuantileTransformer`: where values repeat, a quantile may be found exactly, and where they
+    fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows, as a
+    part of the rows, and is far larger.
 
     References
     ----------
@@ -369,9 +349,13 @@ class DPQuantileTransformer(QuantileFit):
         self.budget = budget
         self.random_state = random_state
 
+    _parameter_table: ClassVar[Table] = {
+        "n_quantiles": Integers(3, 10_000),
+        "output_distribution": ("uniform", "normal"),
+    }
+
     def _levels(self) -> list[float]:
-        m = check_integer(self.n_quantiles, "n_quantiles", low=3, high=10_000)
-        check_choice(self.output_distribution, "output_distribution", ("uniform", "normal"))
+        m = int(self.n_quantiles)
         return [i / (m - 1) for i in range(1, m - 1)]
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
@@ -381,8 +365,7 @@ class DPQuantileTransformer(QuantileFit):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -396,19 +379,7 @@ class DPQuantileTransformer(QuantileFit):
             self.references_ = np.array([0.0, *self._levels(), 1.0])
         return self
 
-    def transform(self, X: ArrayLike) -> Floats:
-        """Map the caller's rows to their levels, or to the normal deviates of these.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Finite numbers; left as they are.
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features)
-        """
-        values = self._public_array(X)
+    def _forward(self, values: Floats) -> Floats:
         levels = np.empty_like(values)
         ranks = self.references_
         for j, marks in enumerate(self.quantiles_.T):
@@ -420,18 +391,7 @@ class DPQuantileTransformer(QuantileFit):
             return norm.ppf(np.clip(levels, _CLIPPED_RANK, 1 - _CLIPPED_RANK))
         return levels
 
-    def inverse_transform(self, X: ArrayLike) -> Floats:
-        """Return levels, or normal deviates, to the units of X.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        X_original : ndarray of shape (n_samples, n_features)
-        """
-        levels = self._scaled_array(X)
+    def _backward(self, levels: Floats) -> Floats:
         if self.output_distribution == "normal":
             levels = norm.cdf(levels)
         # Slopes between landmarks near the largest number would overflow.

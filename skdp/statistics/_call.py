@@ -15,21 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp import kernel
-from skdp._config import noise_is_seeded
+from skdp._parameters import check_parameters
 from skdp._public_key import public_key
-from skdp.base import check_bounds, check_integer, check_privacy
-from skdp.budget import PrivacyBudget
-from skdp.budget.ambient import ambient_budget, warn_uncounted
-
-__all__ = [
-    "Call",
-    "Floats",
-    "Released",
-    "check_axis",
-    "check_ddof",
-    "result",
-]
+from skdp.base import CallContext, check_bounds, check_integer
+from skdp.core import PrivacyCertificate, Session
+from skdp.planning import bounds_in
+from skdp.queries import LearnedBox
+from skdp.tabular import Rows, check_table
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -57,7 +49,7 @@ class Released:
         NaN where it cannot be had: bounds that could not be learned well enough (few rows, or
         more rows beyond them than their noise and tails explain; state ``bounds`` then, and the
         repr says so), or a size that depends on private rows.
-    privacy : skdp.kernel.PrivacyCertificate
+    privacy : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
     bounds : tuple of two ndarrays, or None
         To which cells were clipped, stated or learned, (low, high); None where there are none.
@@ -67,7 +59,7 @@ class Released:
 
     value: Floats
     std: Floats
-    privacy: kernel.PrivacyCertificate
+    privacy: PrivacyCertificate
     bounds: Pair | None = None
     note: str = ""
 
@@ -98,26 +90,15 @@ def check_ddof(ddof: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call of a function: its name, what it may cost, and how it treats missing cells."""
+class Call(CallContext):
+    """One call of a function: beside its context, how it treats rows and missing cells."""
 
-    name: str
-    epsilon: float
-    delta: float
-    budget: PrivacyBudget | None
-    random_state: Any
     nan_policy: str = "raise"
     n_rows: str = "private"
 
     def __post_init__(self) -> None:
-        check_privacy(self.name, self.epsilon, self.delta, self.budget)
-        # Of the moment of the call: frozen, like all of it.
-        if self.budget is None:
-            object.__setattr__(self, "budget", ambient_budget())
-        if not (isinstance(self.nan_policy, str) and self.nan_policy in ("raise", "omit")):
-            raise ValueError(f"nan_policy must be 'raise' or 'omit', got {self.nan_policy!r}")
-        if not (isinstance(self.n_rows, str) and self.n_rows in ("private", "public")):
-            raise ValueError(f"n_rows must be 'private' or 'public', got {self.n_rows!r}")
+        super().__post_init__()
+        check_parameters(self, {"nan_policy": ("raise", "omit"), "n_rows": ("private", "public")})
         if self.n_rows == "public" and self.omits:
             raise ValueError(
                 "n_rows must be 'private' with nan_policy='omit': how many rows have missing cells "
@@ -128,11 +109,6 @@ class Call:
                 "n_rows must be 'private' for a budget of the relation 'add_or_remove_one', which "
                 "protects the number of rows"
             )
-
-    @property
-    def adjacency(self) -> str:
-        """The neighbouring relation of the table as it is given."""
-        return "replace_one" if self.budget is None else self.budget.adjacency
 
     @property
     def omits(self) -> bool:
@@ -149,44 +125,35 @@ class Call:
         """Whether a table without rows is a table: where their number is private."""
         return self.n_rows == "private"
 
-    def table(self, X: Any) -> tuple[kernel.Rows, bool]:
+    def table(self, X: Any) -> tuple[Rows, bool]:
         """Return the private rows and whether they were given as one flat column."""
-        return kernel.check_table(
-            X, estimator=self.name, allow_empty=self.allows_empty, omit=self.omits
-        )
+        return check_table(X, **self.entrance)
 
-    def opened(self, rows: kernel.Rows, public: Any, *, delta_apart: float = 0.0) -> kernel.Session:
-        """Charge the budget and return the session; `public` keys seeded noise."""
-        context = ""
-        if self.random_state is not None and noise_is_seeded():
-            context = public_key((self.nan_policy, self.n_rows, public))
+    @property
+    def entrance(self) -> dict[str, Any]:
+        """What the check of the rows is told."""
         # A filter by the values of a row leaves the same tables as one by its missing cells.
-        filtered = self.n_rows == "private"
-        start = kernel.open_session_with_gaps if filtered else kernel.open_session
-        if self.budget is None:
-            warn_uncounted(self.name)
-        return start(
-            rows,
-            estimator=self.name,
-            epsilon=self.epsilon,
-            delta=self.delta - delta_apart,
-            delta_apart=delta_apart,
-            budget=self.budget,
-            random_state=self.random_state,
-            context=context,
-        )
+        return {
+            "estimator": self.name,
+            "allow_empty": self.allows_empty,
+            "omit": self.omits,
+            "filtered": self.n_rows == "private",
+        }
+
+    def opened(self, rows: Rows, public: Any, *, delta_apart: float = 0.0) -> Session:
+        """Charge the budget and return the session; `public` keys seeded noise."""
+        key = (self.nan_policy, self.n_rows, public)
+        return self.open(rows, lambda: public_key(key), delta_apart=delta_apart)
 
     @contextmanager
     def bounded(
-        self, rows: kernel.Rows, bounds: Any, public: Any, *, audit: bool = True
-    ) -> Iterator[tuple[kernel.Session, Floats, Floats]]:
-        """Yield a session with bounds, learned if not stated: `session.learned` then."""
+        self, rows: Rows, bounds: Any, public: Any, *, audit: bool = True
+    ) -> Iterator[tuple[Session, Floats, Floats, LearnedBox | None]]:
+        """Yield a session with bounds, and what was learned if they are not stated."""
         stated = self.stated(bounds, rows.n_features, rows.names)
         with self.opened(rows, (bounds, public)) as session:
-            if stated is None:
-                learned = session.answer(kernel.LearnedBounds(audit=audit))
-                stated = learned.low, learned.high
-            yield session, *stated
+            pair, learned = bounds_in(session, stated, errors=audit, share=None)
+            yield session, *pair, learned
 
     @staticmethod
     def stated(bounds: Any, n_features: int, names: Sequence[Any] | None = None) -> Pair | None:
@@ -198,25 +165,11 @@ class Call:
             raise ValueError(f"bounds: low and high must be within {LARGEST_BOUND:g} of 0")
         return stated
 
-    def nothing_released(self) -> kernel.PrivacyCertificate:
-        """Return the certificate of an answer that is public; nothing is charged."""
-        return kernel.PrivacyCertificate(
-            estimator=self.name,
-            adjacency=self.adjacency,
-            unit="row",
-            epsilon=0.0,
-            delta=0.0,
-            mu=None,
-            seeded=False,
-            charged=False,
-            releases=(),
-        )
-
 
 def result(
     value: Any,
     std: Any,
-    privacy: kernel.PrivacyCertificate,
+    privacy: PrivacyCertificate,
     *,
     flat: bool,
     bounds: Pair | None = None,

@@ -20,8 +20,6 @@ from skdp.budget.ambient import ambient_budget
 from skdp.statistics import _histograms, _moments, _sums
 from skdp.statistics._call import Released
 
-__all__ = ["expected_error"]
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "correlation": _moments.correlation,
     "count": _sums.count,

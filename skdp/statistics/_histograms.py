@@ -1,7 +1,7 @@
 """Histograms over public edges, sums by private labels, quantiles.
 
 Released: counts of the cells of public edges, sums of the rows of each of several public classes,
-order statistics. Guarantee: that of the queries of `skdp.kernel`.
+order statistics. Guarantee: that of the queries of `skdp.queries`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp import kernel
-from skdp.base import became_text, check_integer, check_step
+from skdp._parameters import STEP, check_parameter
+from skdp.base import became_text, check_integer
 from skdp.budget import PrivacyBudget
+from skdp.core import Box
+from skdp.queries import MAX_CELLS, EdgeHistogram, LabelSums, Quantiles, check_levels
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
-
-__all__ = ["histogram", "histogram2d", "histogramdd", "median", "quantile", "subset_sums"]
+from skdp.tabular import check_labelled_table
 
 Bins = int | Floats
 
@@ -27,7 +28,7 @@ Bins = int | Floats
 def _bins(bins: Any) -> Bins:
     """Return a number of bins, or increasing finite edges."""
     if isinstance(bins, numbers.Integral):
-        return check_integer(bins, "bins", low=1, high=kernel.MAX_CELLS)
+        return check_integer(bins, "bins", low=1, high=MAX_CELLS)
     problem = "bins must be a number of bins or finite edges that increase, at least 2"
     try:
         array = np.asarray(bins)
@@ -80,19 +81,19 @@ def _counted(
     if len(each) != d:
         raise ValueError(f"bins must be one or have one entry a column ({d}), got {len(each)}")
     sizes = [b if isinstance(b, int) else b.size - 1 for b in each]
-    if math.prod(sizes) > kernel.MAX_CELLS:
-        raise ValueError(f"bins: there must be at most {kernel.MAX_CELLS} cells")
+    if math.prod(sizes) > MAX_CELLS:
+        raise ValueError(f"bins: there must be at most {MAX_CELLS} cells")
     stated = call.stated(bounds, d, rows.names)
     if all(not isinstance(b, int) for b in each):
         bounds = stated = np.zeros(d), np.zeros(d)  # not used, so none need be learned
     if stated is not None:  # refuse bounds that are too close before the charge
         _grid(each, *stated)
     public = [b if isinstance(b, int) else b.tolist() for b in each]
-    with call.bounded(rows, bounds, public, audit=False) as (session, low, high):
+    with call.bounded(rows, bounds, public, audit=False) as (session, low, high, _):
         if stated is None:
             low, high = _apart(each, low, high)
         edges = _grid(each, low, high)
-        release = session.answer(kernel.EdgeHistogram(tuple(edges)))
+        release = session.answer(EdgeHistogram(tuple(edges)))
         privacy = session.certificate()
     return result(release.value, release.std, privacy, flat=False), edges
 
@@ -117,23 +118,22 @@ def histogram(
         Private rows, finite numbers.
     bins : int or array-like of float, default=10
         Number of bins of equal width between the bounds, or public edges that increase.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, or a mapping from the column's name to (low, high); ``"private"``
-        learns them, for 4 to 70% of the allowance, and they are seldom round numbers: state them
-        (or edges) where values are whole numbers. Not used with edges.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance, and they are
+        seldom round numbers: state them (or edges) where values are whole numbers. Not used with
+        edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -189,22 +189,21 @@ def histogram2d(
         Private rows, finite numbers.
     bins : int or list of two, default=10
         For each column a number of bins between its bounds, or public edges that increase.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, one a column or a mapping from column name to (low, high);
-        ``"private"`` learns them, for 4 to 70% of the allowance. Not used for edges.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance. Not used for
+        edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -267,22 +266,21 @@ def histogramdd(
     bins : int or list, default=10
         For each column a number of bins between its bounds, or public edges that increase. At
         most 2**20 cells altogether.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, one a column or a mapping from column name to (low, high);
-        ``"private"`` learns them, for 4 to 70% of the allowance. Not used for edges.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance. Not used for
+        edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -341,23 +339,21 @@ def subset_sums(
         Private label of each row. A row of a label that is no class is in no sum.
     classes : sequence
         Public labels, all text or all numbers, for example.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
-        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
-        what they may miss.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
+        `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -393,21 +389,19 @@ def subset_sums(
     """
     call = Call("subset_sums", epsilon, delta, budget, random_state, nan_policy, n_rows)
     known, order = _classes(classes)
-    rows, flat = kernel.check_labelled_table(
+    rows, flat = check_labelled_table(
         X,
         labels,
-        estimator="subset_sums",
         classes=known,
-        allow_empty=call.allows_empty,
-        omit=call.omits,
+        **call.entrance,
     )
     public = (known.tolist(), order.tolist())
-    with call.bounded(rows, bounds, public) as (session, low, high):
-        release = session.answer(kernel.LabelSums(low, high, len(known)))
+    with call.bounded(rows, bounds, public) as (session, low, high, learned):
+        release = session.answer(LabelSums(low, high, len(known)))
         privacy = session.certificate()
     error = release.std
-    if session.learned is not None:  # any label may have all the rows that are clipped
-        error = np.hypot(error, session.learned.sum_error())
+    if learned is not None:  # any label may have all the rows that are clipped
+        error = np.hypot(error, learned.sum_error())
     return result(
         release.value[order], error[order], privacy, flat=flat, bounds=(low, high), asked=bounds
     )
@@ -439,14 +433,14 @@ def _classes(classes: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any) -> Released:
     """Return quantiles, one row a level."""
-    levels = kernel.check_levels(q)
-    step = check_step(step)
+    levels = check_levels(q)
+    step = check_parameter(step, "step", *STEP)
     rows, flat = call.table(X)
     public = ([str(level) for level in levels], step)
     with call.bounded(rows, bounds, public, audit=False) as opened:
-        session, low, high = opened
-        view = session.box(low, high, per_feature=True)
-        release = session.answer(kernel.Quantiles(view, q, step=step))
+        session, low, high, _ = opened
+        view = Box(low, high, per_feature=True)
+        release = session.answer(Quantiles(view, q, step=step))
         privacy = session.certificate()
     value: Floats = release.value.T
     value = value[0] if np.ndim(q) == 0 else value
@@ -479,22 +473,20 @@ def quantile(
         Of each column.
     step : float, default=None
         Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds of the answers, numbers, one a column or a mapping from column name to (low,
-        high); ``"private"`` learns them, for 4 to 70% of the allowance.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -554,22 +546,20 @@ def median(
         Of each column.
     step : float, default=None
         Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds of the answers, numbers, one a column or a mapping from column name to (low,
-        high); ``"private"`` learns them, for 4 to 70% of the allowance.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------

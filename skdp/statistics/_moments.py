@@ -2,7 +2,7 @@
 
 Released: means and mean squares of the columns, or their second moment with their sums and the
 number of rows as one matrix, each in one session; the rest is computed on these numbers, and so
-are the standard errors. Guarantee: that of the queries of `skdp.kernel`.
+are the standard errors. Guarantee: that of the queries of `skdp.queries`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp import kernel
 from skdp._scalers import FOURTH_MOMENT, moment_errors, root_error
 from skdp.budget import PrivacyBudget
+from skdp.core import GramRelease, Moments, PrivacyCertificate, ScaledBox, SecondMoment
 from skdp.statistics._call import (
     Call,
     Floats,
@@ -24,8 +24,6 @@ from skdp.statistics._call import (
     check_ddof,
     result,
 )
-
-__all__ = ["correlation", "covariance", "std", "var"]
 
 _QUOTIENT = 1.0  # how much of a variance's relative error is taken off it in a quotient
 _NO_VARIANCE = 1e-12  # in units of the half width squared: what rounding leaves of a variance of 0
@@ -38,20 +36,20 @@ def _per_freedom(n: float, ddof: int) -> float:
 
 def _variance(
     call: Call, X: ArrayLike, bounds: Any, ddof: int
-) -> tuple[Floats, Floats, kernel.PrivacyCertificate, bool, tuple[Floats, Floats]]:
+) -> tuple[Floats, Floats, PrivacyCertificate, bool, tuple[Floats, Floats]]:
     """Return variances, their standard errors, the certificate, whether X is flat, the bounds."""
     rows, flat = call.table(X)
-    with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
-        first, second, n = session.answer(kernel.Moments(low, high))
+    with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
+        first, second, n = session.answer(Moments(low, high))
         replace = session.adjacency == "replace_one"
         privacy = session.certificate()
     _, error = moment_errors(first.value, second.value, float(np.max(first.std)), replace=replace)
     scale = (high / 2 - low / 2) ** 2 * _per_freedom(n, ddof)
     variance = np.maximum(second.value - first.value**2, 0.0) * scale
     error = error * scale
-    if session.learned is not None:
+    if learned is not None:
         center = low / 2 + high / 2 + first.value * (high / 2 - low / 2)
-        clipped = session.learned.product_errors(center).diagonal()
+        clipped = learned.product_errors(center).diagonal()
         error = np.hypot(error, clipped * _per_freedom(n, ddof))
     return variance, error, privacy, flat, (low, high)
 
@@ -79,23 +77,21 @@ def var(
         Of each column.
     ddof : int, default=0
         The divisor is the number of rows minus this.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
-        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
-        what they may miss.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
+        `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -154,23 +150,21 @@ def std(
         Of each column.
     ddof : int, default=0
         The divisor is the number of rows minus this.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
-        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
-        what they may miss.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
+        `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -220,9 +214,9 @@ class _Moments:
         By how much that moved each entry, in absolute value.
     half : ndarray of shape (d,)
         Half widths.
-    gram : skdp.kernel.GramRelease
+    gram : skdp.core.GramRelease
         What they are made of, and how much noise it has.
-    privacy : skdp.kernel.PrivacyCertificate
+    privacy : skdp.core.PrivacyCertificate
     bounds : tuple of two ndarrays of shape (d,)
     clipped : ndarray of shape (d, d)
         What learned bounds may have clipped of the covariances; 0 where they are stated.
@@ -232,8 +226,8 @@ class _Moments:
     covariance: Floats
     lifted: Floats
     half: Floats
-    gram: kernel.GramRelease
-    privacy: kernel.PrivacyCertificate
+    gram: GramRelease
+    privacy: PrivacyCertificate
     bounds: tuple[Floats, Floats] | None = None
     clipped: Any = 0.0
 
@@ -286,21 +280,19 @@ class _Moments:
 def _moments(call: Call, X: ArrayLike, bounds: Any, ddof: int) -> _Moments:
     """Release the second moment of the clipped columns."""
     rows, _ = call.table(X)
-    with call.bounded(rows, bounds, (ddof,)) as (session, low, high):
-        gram = session.answer(kernel.SecondMoment(kernel.ScaledBox(low, high)))
+    with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
+        gram = session.answer(SecondMoment(ScaledBox(low, high)))
         privacy = session.certificate()
     half = high / 2 - low / 2
     found = covariance_of(gram, half, privacy)
     clipped: Any = 0.0
-    if session.learned is not None:
-        clipped = session.learned.product_errors(low / 2 + high / 2 + found.center * half)
+    if learned is not None:
+        clipped = learned.product_errors(low / 2 + high / 2 + found.center * half)
         clipped = clipped / np.outer(half, half)
     return replace(found, bounds=(low, high), clipped=clipped)
 
 
-def covariance_of(
-    gram: kernel.GramRelease, half: Floats, privacy: kernel.PrivacyCertificate
-) -> _Moments:
+def covariance_of(gram: GramRelease, half: Floats, privacy: PrivacyCertificate) -> _Moments:
     """Return what a released second moment says of the covariance."""
     center = gram.total / gram.n
     noisy = gram.second_moment / gram.n - np.outer(center, center)
@@ -330,23 +322,21 @@ def covariance(
         Private rows, finite numbers; columns are variables.
     ddof : int, default=1
         The divisor is the number of rows minus this.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
-        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
-        what they may miss.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
+        `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -366,7 +356,7 @@ def covariance(
     -----
     **Privacy.** *Released*: bounds, if not stated, then the second moment of the columns in units
     of their half widths, with their sums and the number of rows, as one matrix. *Sensitivity*:
-    that of a ball of radius sqrt(d), `skdp.kernel.statistics.gram_sensitivity`. *Mechanism*:
+    that of a ball of radius sqrt(d), `skdp.core.sums.gram_sensitivity`. *Mechanism*:
     symmetrised Wishart noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
     once, as "covariance".
 
@@ -430,23 +420,21 @@ def correlation(
     ----------
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers; columns are variables.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
-        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
-        what they may miss.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
+        `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------

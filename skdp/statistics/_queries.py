@@ -1,7 +1,7 @@
 """Queries that a user writes: bounded functions of one row; the cost of a spanning tree.
 
 Released: means over the rows of g(row) in [0, 1], as many as the allowance grants; one cost.
-Guarantee: that of the queries of `skdp.kernel`.
+Guarantee: that of the queries of `skdp.queries`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from skdp import kernel
 from skdp.base import check_integer
-from skdp.budget import PrivacyBudget
+from skdp.budget import PrivacyBudget, gdp_mu
 from skdp.budget.amounts import check_positive, exact
+from skdp.core import (
+    Box,
+    PrivacyCertificate,
+    Session,
+    UserFunction,
+    open_session,
+)
 from skdp.exceptions import BudgetExceededError
+from skdp.planning import Allowance
+from skdp.queries import FunctionMean, SpanningCost, check_graph, choose_noise
 from skdp.statistics._call import Call, Floats, Released, result
-
-__all__ = ["QuerySession", "mst_cost", "query_session"]
 
 SMALLEST_LEVEL = 1e-9  # of one query: below, its noise would outgrow what the samplers draw
 
@@ -35,14 +41,14 @@ class QuerySession:
 
     Parameters
     ----------
-    session : skdp.kernel.Session
+    session : skdp.core.Session
         Open, and charged.
     n_queries : int
         Number of equal parts of the allowance.
     """
 
-    def __init__(self, session: kernel.Session, n_queries: int) -> None:
-        self._session: kernel.Session | None = session
+    def __init__(self, session: Session, n_queries: int) -> None:
+        self._session: Session | None = session
         self._equal = Fraction(1, n_queries)
         self._asking = threading.RLock()  # one query at a time; a query that asks is refused
         self._privacy = session.certificate()
@@ -53,10 +59,10 @@ class QuerySession:
     @property
     def remaining(self) -> float:
         """Part of the allowance that is left, in [0, 1]; 0 after closing."""
-        return 0.0 if self._session is None else float(self._session.rest)
+        return 0.0 if self._session is None else float(self._session.remaining)
 
     @property
-    def privacy_(self) -> kernel.PrivacyCertificate:
+    def privacy_(self) -> PrivacyCertificate:
         """Certificate of all answers so far, which hold (epsilon, delta) together."""
         return self._privacy if self._session is None else self._session.certificate()
 
@@ -98,7 +104,7 @@ class QuerySession:
                 raise ValueError(f"share must be in (0, 1], got {share!r}")
         with self._asking:
             session = self._session
-            if session is None or part > session.rest:
+            if session is None or part > session.remaining:
                 raise BudgetExceededError(
                     f"the query wants {float(part):g} of the session's allowance, "
                     f"{self.remaining:g} is left; nothing was released"
@@ -106,9 +112,9 @@ class QuerySession:
             if session.level(part) < SMALLEST_LEVEL:
                 raise ValueError(
                     f"share must leave the query a level of at least {SMALLEST_LEVEL:g}, got "
-                    f"share={float(part):g} of epsilon={session.epsilon:g}"
+                    f"share={float(part):g} of epsilon={self._privacy.epsilon:g}"
                 )
-            release = session.answer(kernel.FunctionMean(kernel.UserFunction(query)), part)
+            release = session.answer(FunctionMean(UserFunction(query)), part)
             return result(release.value, release.std, session.certificate(), flat=False)
 
     def close(self) -> None:
@@ -161,16 +167,14 @@ def query_session(
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
-        What all queries together may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        What the call may lose: all queries together.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -210,9 +214,8 @@ def query_session(
     """
     call = Call("query_session", epsilon, delta, budget, random_state, nan_policy, n_rows)
     parts = check_integer(n_queries, "n_queries", low=1, high=2**53)
-    level = float(epsilon) if delta == 0 else kernel.gdp_mu(float(epsilon), float(delta))
-    level /= call.steps
-    if level / (parts if delta == 0 else math.sqrt(parts)) < SMALLEST_LEVEL:
+    allowance = Allowance(float(epsilon), gdp_mu(float(epsilon), float(delta)) if delta else None)
+    if allowance.part(Fraction(1, parts)).level / call.steps < SMALLEST_LEVEL:
         raise ValueError(
             f"n_queries must leave each query a level of at least {SMALLEST_LEVEL:g}, got "
             f"n_queries={parts} for epsilon={float(epsilon):g}"
@@ -255,11 +258,11 @@ def mst_cost(
         Degrees of freedom of Student's noise.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger, of relation "replace_one"; None stands alone.
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger. Its
+        relation must be "replace_one".
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -300,25 +303,22 @@ def mst_cost(
         )
     call = dataclasses.replace(call, n_rows="public")  # of the edges, which are
     n = check_integer(n_vertices, "n_vertices", low=2)
-    graph = kernel.check_graph(n, edges)
+    graph = check_graph(n, edges)
     top = float(check_positive(upper, "upper"))
     call.stated((0.0, top), 1)
     apart = delta if noise == "laplace" else 0.0
-    pure = epsilon
-    if delta > apart:
-        pure = kernel.pure_epsilon_from_mu(kernel.gdp_mu(epsilon, delta))
+    mu = gdp_mu(epsilon, delta) if delta > apart else None
+    pure = Allowance(epsilon, mu).pure_epsilon
     # Refuse here what the door would refuse after the charge.
-    kernel.choose_noise(noise, pure * (1 - 1e-9), delta=apart * (1 - 1e-9), nu=nu)
+    choose_noise(noise, pure * (1 - 1e-9), delta=apart * (1 - 1e-9), nu=nu)
     rows, _ = call.table(weights)
     public = (n, graph.tolist(), top, noise, nu)
-    probe = kernel.open_session(rows, estimator="mst_cost", epsilon=1.0)
+    probe = open_session(rows, estimator="mst_cost", epsilon=1.0)
     with probe:
         if rows.n_features != 1 or probe.n_rows != len(graph):
             raise ValueError("weights must hold one number for each edge")
     with call.opened(rows, public, delta_apart=apart) as session:
-        view = session.box(0.0, top)
-        release = session.answer(
-            kernel.SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost"
-        )
+        view = Box([0.0], [top])
+        release = session.answer(SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost")
         privacy = session.certificate()
     return result(release.value, math.nan, privacy, flat=False)

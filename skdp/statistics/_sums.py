@@ -1,7 +1,7 @@
 """Counts, sums, means.
 
 Released: the number of rows, and sums of bounded functions of a row, under noise. Guarantee: that
-of the queries of `skdp.kernel`.
+of the queries of `skdp.queries`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp import kernel
 from skdp.budget import PrivacyBudget
+from skdp.core import Mean, Release, Session, Sum, open_session, released
+from skdp.queries import LearnedBox, sum_view
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
-
-__all__ = ["count", "count_nonzero", "mean", "sum"]
 
 
 def count(
@@ -35,19 +34,16 @@ def count(
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers.
     nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: count the rows without missing cells; that number is private under both
-        relations.
+        ``"omit"``: leave out rows with missing cells. The number of others is private.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -63,21 +59,20 @@ def count(
     Notes
     -----
     **Privacy.** *Released*: the number of rows. *Sensitivity*: 1. *Mechanism*: discrete Laplace,
-    or rounded Gaussian if delta > 0, for half of the allowance where one row is replaced, because
-    one may leave and another enter. *Charged*: (epsilon, delta), once, as "count". With
+    or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count". With
     ``n_rows="public"`` the number is exact, and free.
 
     Examples
     --------
     >>> from skdp import statistics
     >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
-    Released(value=array(2.), std=array(0.00952933))
+    Released(value=array(2.), std=array(6.42051965e-05))
     """
     call = Call("count", epsilon, delta, budget, random_state, nan_policy, n_rows)
     rows, _ = call.table(X)
     if call.n_rows == "public":
         # Said to be: no noise is drawn, so nothing is charged.
-        free = kernel.open_session(
+        free = open_session(
             rows, estimator="count", epsilon=epsilon, delta=delta, random_state=random_state
         )
         with free:
@@ -109,16 +104,14 @@ def count_nonzero(
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -155,33 +148,32 @@ def count_nonzero(
 
 
 def _sum(
-    session: kernel.Session,
+    session: Session,
     low: Floats | float,
     high: Floats | float,
     *,
     across: bool,
     nonzero: bool = False,
     name: str = "sum",
-) -> kernel.Release:
+) -> Release:
     """Release the sum of the clipped rows.
 
     Where the number of rows is public, of what rows differ from the middle of their bounds, which
     is less; its share of the sum is public.
     """
     replace = session.adjacency == "replace_one"
-    view = kernel.sum_view(
+    view = sum_view(
         low, high, session.n_features, nonzero=nonzero, across=across, about_zero=not replace
     )
-    found: kernel.Release = session.answer(kernel.Sum(view), name=name)
+    found: Release = session.answer(Sum(view), name=name)
     base = session.n_rows * view.center if replace else view.center
-    return kernel.released(base + found.value, found.std)
+    return released(base + found.value, found.std)
 
 
 def _with_clipping(
-    std: Floats, session: kernel.Session, *, across: bool, mean: bool = False
+    std: Floats, learned: LearnedBox | None, *, across: bool, mean: bool = False
 ) -> Floats:
     """Return standard errors of sums or means with what learned bounds clip."""
-    learned = session.learned
     if learned is None:
         return std
     clipped = learned.mean_error() if mean else learned.sum_error()
@@ -210,23 +202,21 @@ def sum(  # noqa: A001  as numpy's
         Private rows, finite numbers.
     axis : {0, None}, default=0
         0: of each column. None: of all cells.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
-        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
-        what they may miss.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
+        `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -258,9 +248,9 @@ def sum(  # noqa: A001  as numpy's
     call = Call("sum", epsilon, delta, budget, random_state, nan_policy, n_rows)
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
-    with call.bounded(rows, bounds, (across,)) as (session, low, high):
+    with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
         release = _sum(session, low, high, across=across)
-        std = _with_clipping(release.std, session, across=across)
+        std = _with_clipping(release.std, learned, across=across)
         privacy = session.certificate()
     return result(
         release.value, std, privacy, flat=flat or across, bounds=(low, high), asked=bounds
@@ -287,23 +277,21 @@ def mean(
         Private rows, finite numbers.
     axis : {0, None}, default=0
         0: of each column. None: of all cells.
-    bounds : "private" or (low, high) or mapping, default="private"
-        Public bounds, numbers, one a column or a mapping from column name to (low, high), to which
-        cells are clipped; ``"private"`` learns them: see `Released`, and doc/sharp_edges.md for
-        what they may miss.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
+        `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may have been filtered, row by row, by private values, so a row of the
-        whole table may be in X or not. ``"public"``: X is all there is, and anyone may know how
-        many rows it has; that takes less noise. Always private under "add_or_remove_one".
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
-    budget : PrivacyBudget, default=None
-        Shared ledger; None stands alone, under "replace_one".
-    random_state : None, int or RandomState, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
@@ -336,10 +324,10 @@ def mean(
     call = Call("mean", epsilon, delta, budget, random_state, nan_policy, n_rows)
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
-    with call.bounded(rows, bounds, (across,)) as (session, low, high):
-        view = kernel.sum_view(low, high, rows.n_features, across=across)
-        release = session.answer(kernel.Mean(view, count_error=True))
-        std = _with_clipping(release.std, session, across=across, mean=True)
+    with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
+        view = sum_view(low, high, rows.n_features, across=across)
+        release = session.answer(Mean(view, count_error=True))
+        std = _with_clipping(release.std, learned, across=across, mean=True)
         privacy = session.certificate()
     cells = rows.n_features if across else 1
     value, std = release.value / cells, std / cells

@@ -5,13 +5,12 @@ A `Domain` says, from public knowledge, which values each column may have. Queri
 these, and any other query of the same kind.
 """
 
-from skdp.kernel import Bins, Domain
 from skdp.synthetic._cdf import DPEmpiricalCDF
+from skdp.synthetic._kinds import Queries
 from skdp.synthetic._marginals import DPMarginalSynthesizer
 from skdp.synthetic._mwem import MWEMReleaser
 from skdp.synthetic._online import PrivateMultiplicativeWeights
 from skdp.synthetic._queries import (
-    Queries,
     conjunctions,
     intervals,
     linear_queries,
@@ -19,6 +18,7 @@ from skdp.synthetic._queries import (
     thresholds,
 )
 from skdp.synthetic._small_db import SmallDBReleaser
+from skdp.tabular import Bins, Domain
 
 __all__ = [
     "Bins",

@@ -25,16 +25,18 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp import kernel
+from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
 from skdp.base import PrivateMixin, check_integer
-from skdp.synthetic._queries import Functions, Queries, as_queries
+from skdp.queries import marginals
+from skdp.synthetic._kinds import Functions, Queries
+from skdp.synthetic._queries import as_queries
+from skdp.tabular import Bins, CodedRows, Domain, check_coded, decoded, public_codes, table_schema
 
-__all__ = ["ReleaserMixin", "check_domain"]
-
+LIKE = "the rows: on how uneven they are, and on how far their columns depend on each other"
 Tables = dict[tuple[int, ...], NDArray]
 
 
-def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None) -> kernel.Domain:
+def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None) -> Domain:
     """Return a `Domain`, from one or from what is stated of every column.
 
     Parameters
@@ -52,14 +54,14 @@ def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None
     TypeError, ValueError
         Naming ``domain``; nothing has been charged.
     """
-    if isinstance(domain, kernel.Domain):
+    if isinstance(domain, Domain):
         return domain
     if _is_complete(domain):
-        return kernel.Domain(domain)
-    if isinstance(domain, kernel.Bins | int | np.integer) and not isinstance(domain, bool):
+        return Domain(domain)
+    if isinstance(domain, Bins | int | np.integer) and not isinstance(domain, bool):
         if names is not None and len(set(names)) == n_columns:
-            return kernel.Domain(dict.fromkeys(names, domain))
-        return kernel.Domain([domain] * n_columns)
+            return Domain(dict.fromkeys(names, domain))
+        return Domain([domain] * n_columns)
     raise TypeError(
         "domain must be a Domain, stated from public knowledge, or a list or mapping of its "
         f"columns, or Bins or an int for every column, got {type(domain).__name__}"
@@ -70,7 +72,7 @@ def _is_complete(domain: Any) -> bool:
     """Say whether a stated domain tells every column."""
     if isinstance(domain, str | bytes):
         return False
-    return isinstance(domain, kernel.Domain | Mapping | Sequence)
+    return isinstance(domain, Domain | Mapping | Sequence)
 
 
 def _is_queries(queries: Any) -> bool:
@@ -89,7 +91,7 @@ class ReleaserMixin(PrivateMixin):
     """
 
     domain: Any
-    domain_: kernel.Domain
+    domain_: Domain
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -100,7 +102,7 @@ class ReleaserMixin(PrivateMixin):
 
     # --- rows ---------------------------------------------------------------------------------
 
-    def _known_domain(self, n_features: int | None, like: Any = None) -> kernel.Domain:
+    def _known_domain(self, n_features: int | None, like: Any = None) -> Domain:
         """Return the domain that a fit would have, as far as parameters tell; the last fit's shape.
 
         Where neither tells it, that of public rows or of an earlier fit: `like`.
@@ -110,6 +112,7 @@ class ReleaserMixin(PrivateMixin):
         TypeError, ValueError
             If ``domain`` is none, or its columns are not as many as ``n_features``.
         """
+        self._check_parameters()
         d = None if n_features is None else check_integer(n_features, "n_features", low=1)
         if _is_complete(self.domain):
             stated = check_domain(self.domain, 1)
@@ -124,39 +127,37 @@ class ReleaserMixin(PrivateMixin):
             check_is_fitted(like)
             d, names = like.domain_.n_columns, like.domain_.names
         elif d is None and like is not None:
-            _, schema = kernel.table_schema(like, estimator="expected_error(like=...)")
+            _, schema = table_schema(like, estimator="expected_error(like=...)")
             d, names = schema.n_columns, schema.names
         if d is None and hasattr(self, "domain_"):
             # The domain of the fit may be of other parameters: only its columns are kept.
             d, names = self.domain_.n_columns, self.domain_.names
-        if d is None and isinstance(self.domain, kernel.Bins | int | np.integer):
+        if d is None and isinstance(self.domain, Bins | int | np.integer):
             raise ValueError("n_features must be given before fit, an integer of at least 1")
         return check_domain(self.domain, d or 1, names)
 
-    def _open_domain(self, X: Any) -> tuple[Any, kernel.Domain]:
+    def _open_domain(self, X: Any) -> tuple[Any, Domain]:
         """Check privacy parameters and X's shape; record the schema and the domain, read no cell.
 
         Returns
         -------
         X : array or table
-            What `kernel.check_coded` takes.
+            What `check_coded` takes.
         domain : Domain
         """
-        self._check_privacy_parameters()
-        X, schema = kernel.table_schema(X, estimator=type(self).__name__)
+        self._check_parameters()
+        X, schema = table_schema(X, estimator=type(self).__name__)
         self.domain_ = check_domain(self.domain, schema.n_columns, schema.names)
         self._schema = schema
         return X, self.domain_
 
-    def _open_coded(self, X: Any) -> kernel.CodedRows:
+    def _open_coded(self, X: Any) -> CodedRows:
         """Check privacy parameters and rows, code them; record schema and domain. Charges nothing.
 
         Sets ``domain_``, ``n_features_in_`` and ``feature_names_in_``.
         """
         X, domain = self._open_domain(X)
-        rows = kernel.check_coded(
-            X, domain, estimator=type(self).__name__, allow_empty=self._allow_empty
-        )
+        rows = check_coded(X, domain, estimator=type(self).__name__, allow_empty=self._allow_empty)
         self._table(np.zeros((0, domain.n_columns), dtype=np.int64))  # raises now, or never
         validate_data(self, X, skip_check_array=True)
         return rows
@@ -183,7 +184,7 @@ class ReleaserMixin(PrivateMixin):
             return found
         table = self._distribution()
         assert table is not None
-        return kernel.marginals(np.asarray(table, dtype=np.float64).reshape(sizes), sets)
+        return marginals(np.asarray(table, dtype=np.float64).reshape(sizes), sets)
 
     def _cell_fractions(self, codes: NDArray) -> NDArray[np.float64]:
         """Return which part of the release lies in the cell of each of the caller's rows."""
@@ -254,12 +255,67 @@ class ReleaserMixin(PrivateMixin):
                 "queries must be made by conjunctions and its like, be a function of a row, a "
                 f"sequence of these, or a table of rows; got {type(queries).__name__}"
             )
-        X, _ = kernel.table_schema(queries, estimator=type(self).__name__)
+        X, _ = table_schema(queries, estimator=type(self).__name__)
         validate_data(self, X, reset=False, skip_check_array=True)
-        codes = kernel.public_codes(
+        codes = public_codes(
             X, self.domain_, estimator=type(self).__name__, allow_empty=self._allow_empty
         )
         return np.clip(self._cell_fractions(codes), 0.0, 1.0)
+
+    # --- before the data ------------------------------------------------------------------------
+
+    def _check_fit(self, domain: Domain, n: int) -> None:
+        """Raise what a fit of n rows on this domain raises before the charge."""
+        raise NotImplementedError
+
+    def _asked(self, domain: Domain) -> Queries:
+        """Return the queries whose errors count."""
+        return as_queries(self.queries)  # type: ignore[attr-defined]
+
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return how far the worst answer to ``queries`` will be off, on average over fits.
+
+        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
+        Public rows are fitted a few times, with noise of their own.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+        like : array-like or table of shape (n_like, n_features), or fitted releaser
+            Public rows that resemble the private ones (made-up ones will do), of any number; or an
+            earlier fit, which is sampled. There is no default: the error is different for every
+            table.
+
+        Returns
+        -------
+        error : float
+            Unit: a part of the rows. The mean over fits of the largest error of an answer.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given.
+        """
+        n = check_integer(n_samples, "n_samples", low=1)
+        domain = self._known_domain(n_features, like)
+        self._check_fit(domain, n)
+        if like is None:
+            bound = ". error_bound() holds for any rows" if hasattr(self, "error_bound") else ""
+            raise unanswered(self, LIKE, bound)
+        table, queries = PublicTable(like, domain, n), self._asked(domain)
+        exact = table.answers(queries)
+        with rehearsal(self, self._adjacency) as made:
+
+            def once(number: int) -> float:
+                fitted = made(number).fit(table.rows)
+                return float(np.abs(fitted.predict(queries) - exact).max())
+
+            return mean_error(once, least=5, most=30)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw rows at random from the release, in the form of the table that was fitted.
@@ -283,7 +339,7 @@ class ReleaserMixin(PrivateMixin):
     def _table(self, codes: NDArray, rng: Any = None) -> Any:
         """Return released codes as a table like X; with no rng, `Bins` by the cells' middles."""
         names = self._schema.names or self.domain_.names
-        return kernel.decoded(
+        return decoded(
             self.domain_,
             codes,
             names=names,
@@ -291,3 +347,37 @@ class ReleaserMixin(PrivateMixin):
             types=self._schema.types,
             rng=rng,
         )
+
+
+class PublicTable(ReleaserMixin):
+    """As many public rows as will be fitted, and what they answer.
+
+    Parameters
+    ----------
+    like : array-like, table or fitted releaser
+        The latter is sampled.
+    domain : Domain
+    n : int
+        Number of rows.
+    """
+
+    def __init__(self, like: Any, domain: Domain, n: int) -> None:
+        name = "expected_error(like=...)"
+        if isinstance(like, ReleaserMixin):
+            like = like.sample(n, random_state=0)
+        X, schema = table_schema(like, estimator=name)
+        if schema.n_columns != domain.n_columns:
+            raise ValueError(
+                f"like must have the {domain.n_columns} columns of domain, got {schema.n_columns}"
+            )
+        codes = public_codes(X, domain, estimator=name)
+        self.domain_, self._schema = domain, schema
+        self._codes = codes[repeated(len(codes), n)]
+        self.rows = self._table(self._codes)
+
+    def _rows(self) -> NDArray:
+        return self._codes
+
+    def answers(self, queries: Queries) -> NDArray[np.float64]:
+        """Return the exact answers."""
+        return self._answers(queries)

@@ -7,9 +7,8 @@ Kolmogorov-Smirnov distance from a column. Every fit is (epsilon, delta)-differe
 from __future__ import annotations
 
 import math
-import numbers
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,13 +16,29 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import kernel
-from skdp._rehearsal import check_like, mean_error, rehearsal, rehearsal_rng, stretched, unanswered
-from skdp._scalers import full_level
-from skdp.base import PRIVATE, PrivateMixin, check_bounds, check_integer
+from skdp._parameters import FRACTION, Integers, Table, check_parameter
+from skdp._rehearsal import (
+    ExpectedErrorMixin,
+    check_like,
+    mean_error,
+    rehearsal,
+    rehearsal_rng,
+    stretched,
+    unanswered,
+)
+from skdp.base import PRIVATE, PrivateMixin, check_integer
 from skdp.budget import PrivacyBudget
-
-__all__ = ["DPEmpiricalCDF"]
+from skdp.core import PrivacyCertificate
+from skdp.planning import bounds_in
+from skdp.queries import (
+    MAX_CELLS,
+    LearningPlan,
+    ThresholdTable,
+    largest_threshold_size,
+    n_multisets,
+    plan_learning,
+    table_rate,
+)
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +54,7 @@ def tuned_size(n: float, rate: float, n_cells: int) -> int:
     In rows, the one is n / (2 size), the other at most about size / rate, rate = epsilon / 2: each
     point of the table moves by about 1 / rate. The factor was found on smooth and skewed columns.
     """
-    most = min(kernel.largest_threshold_size(n_cells), max(round(n), 1))
+    most = min(largest_threshold_size(n_cells), max(round(n), 1))
     return min(max(round(math.sqrt(max(n, 0.0) * rate * 2)), 1), most)
 
 
@@ -50,11 +65,11 @@ def grid_between(low: Floats, high: Floats, n_cells: int) -> Floats:
     return np.maximum.accumulate(np.clip(points, low, high), axis=0)
 
 
-def check_grid(grid: Any) -> Floats | None:
+def check_grid(grid: Any, name: str = "grid") -> Floats | None:
     """Return a public grid of one column, ascending, or None."""
     if grid is None:
         return None
-    text = "grid must be None or at least one finite number, strictly increasing"
+    text = f"{name} must be None or at least one finite number, strictly increasing"
     try:
         points = np.array(grid, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -66,18 +81,18 @@ def check_grid(grid: Any) -> Floats | None:
     return points
 
 
-class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
+class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     """Differentially private distribution function of every column, as a small table of values.
 
     Parameters
     ----------
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Bounds of the columns, as numbers, arrays of shape (n_features,) or a mapping from column
-        name to (low, high), in the units of X, from public knowledge; values beyond them count as
-        the nearest bound. ``"private"`` learns them, and the grid is coarser then. That takes up to
-        35% of the allowance where rows are few. It needs n epsilon of about 470 for each column
-        (without delta; half as much where the number of rows is private): with fewer rows the
-        bounds may be far off, and `error_bound` is 1.
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
+        them, and the grid is coarser then. That takes up to 35% of the allowance where rows are
+        few. It needs n epsilon of about 470 for each column (without delta; half as much where the
+        number of rows is private): with fewer rows the bounds may be far off, and `error_bound` is
+        1.
     n_cells : int, default=1000
         Points of the grid from bound to bound, both included.
     grid : array-like of shape (n_points,), default=None
@@ -96,11 +111,9 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         In [0, 1). Above zero, the losses of the columns add up less quickly, and those of the
         exponential mechanism count half.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -111,11 +124,9 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         Their number.
     grid_ : ndarray of shape (n_points, n_features)
         The grid of every column.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -166,6 +177,12 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
 
     The size is at most 1,000, and at most 214 on more than 50,000 grid points.
 
+    **Expected error.** A part of the rows: the mean over fits and columns of the largest difference
+    at a grid point between the released distribution function and that of the column as clipped to
+    the grid. It needs `like`, public rows or an earlier fit, which is sampled: many equal values
+    are hit exactly, and where values fill a small part of the bounds, the grid is coarse for them.
+    `error_bound` holds for any rows.
+
     References
     ----------
     Wasserman & Zhou 2010, "A statistical framework for differential privacy", Section 4
@@ -194,7 +211,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
     database_: Floats
     grid_: Floats
     size_: int
-    privacy_: kernel.PrivacyCertificate
+    privacy_: PrivacyCertificate
 
     def __init__(
         self,
@@ -224,8 +241,7 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -234,8 +250,8 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
         with self._all_or_nothing():
             rows = self._open(X)
             d = rows.n_features
-            grid, n_points, size = self._check_grid_and_size()
-            stated = check_bounds(self.bounds, d, self._names())
+            grid, n_points, size = check_grid(self.grid), self._n_points, self.size
+            stated = self._stated_bounds(d)
             with self._session(rows) as session:
                 n = 0.0
                 if self._counts():
@@ -244,21 +260,17 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
                 if grid is not None:
                     self.grid_ = np.repeat(grid[:, None], d, axis=1)
                 else:
-                    if stated is None:
-                        learned = session.answer(
-                            kernel.LearnedBounds(n=n, audit=False, spare=0.002), MOST_LEARNING
-                        )
-                        stated = learned.low, learned.high
+                    stated, _ = bounds_in(session, stated, share=MOST_LEARNING, n=n, spare=0.002)
                     self.grid_ = grid_between(stated[0], stated[1], n_points)
                 if size is None:
                     size = self._tuned(n, n_points, d)
-                self.size_ = size
-                share = session.rest / d
+                self.size_ = int(size)
+                share = session.remaining / d
                 columns = []
                 for j in range(d):
                     name = "threshold table" if d == 1 else f"threshold table, feature {j}"
                     points = self.grid_[:, j]
-                    table = kernel.ThresholdTable(points, size, column=j)
+                    table = ThresholdTable(points, size, column=j)
                     cells = session.answer(table, share, name=name)
                     columns.append(points[cells])
                 self.privacy_ = session.certificate()
@@ -266,96 +278,55 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
             self.database_.setflags(write=False)
         return self
 
-    def _check_grid_and_size(self) -> tuple[Floats | None, int, int | None]:
-        """Check the grid, its number of points and the size, which may be None."""
-        grid = check_grid(self.grid)
-        n_points = check_integer(self.n_cells, "n_cells", low=1, high=kernel.MAX_CELLS)
-        if grid is not None:
-            if not isinstance(self.bounds, str):
-                raise ValueError("grid and bounds must not both be stated: the grid has bounds")
-            if grid.size > kernel.MAX_CELLS:
-                raise ValueError(
-                    f"grid must have at most {kernel.MAX_CELLS} points, got {grid.size}"
-                )
-            n_points = grid.size
-        if self.size is None:
-            return grid, n_points, None
-        most = kernel.largest_threshold_size(n_points)
-        return grid, n_points, check_integer(self.size, "size", low=1, high=most)
+    _parameter_table: ClassVar[Table] = {
+        "grid": check_grid,
+        "n_cells": Integers(1, MAX_CELLS),
+        "size": (None, Integers(1)),
+    }
 
-    def _check_without_rows(self) -> None:
-        super()._check_without_rows()
-        self._check_grid_and_size()
-        self._check_bounds_without_rows()
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.grid is not None and not isinstance(self.bounds, str):
+            raise ValueError("grid and bounds must not both be stated: the grid has bounds")
+        if self._n_points > MAX_CELLS:
+            raise ValueError(f"grid must have at most {MAX_CELLS} points, got {self._n_points}")
+        most = largest_threshold_size(self._n_points)
+        check_parameter(self.size, "size", None, Integers(1, most))
 
+    @property
+    def _n_points(self) -> int:
+        return int(self.n_cells) if self.grid is None else np.size(self.grid)
+
+    @property
     def _learns_bounds(self) -> bool:
+        """Whether bounds are learned: no grid and no bounds are stated."""
         return self.grid is None and isinstance(self.bounds, str)
 
     def _counts(self) -> bool:
         """Say whether a fit is planned with the number of rows."""
-        return self.size is None or self._learns_bounds()
+        return self.size is None or self._learns_bounds
 
-    def _learning(self, n: float, d: int) -> kernel.LearningPlan:
+    def _learning(self, n: float, d: int) -> LearningPlan:
         """Return the plan for bounds, by a number of rows that is public or released."""
-        cost = self.privacy_cost()
-        pure = cost.mu is None
-        level = full_level(cost)
-        plan = kernel.plan_learning(n, d, level, self._adjacency, pure=pure, audit=False)
+        whole = self._allowance()
+        plan = plan_learning(n, d, whole.level, whole.adjacency, pure=whole.pure, audit=False)
         return plan.within(MOST_LEARNING)
 
     def _column_rate(self, d: int, n: float) -> float:
         """Return eta of one column's table, by public parameters and n, public or released."""
-        cost = self.privacy_cost()
         part = Fraction(1)
-        if self._learns_bounds():
+        if self._learns_bounds:
             part -= self._learning(n, d).total
         if self._counts() and self._adjacency == "add_or_remove_one":
             part -= COUNT_SHARE
-        part /= d
-        pure = cost.mu is None
-        level = full_level(cost) * float(part if pure else math.sqrt(part))
-        return float(kernel.table_rate(level, pure=pure))
+        column = self._allowance().part(part / d)
+        return float(table_rate(column.level, pure=column.pure))
 
     def _tuned(self, n: float, n_points: int, d: int) -> int:
         return tuned_size(n, self._column_rate(d, n), n_points)
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return how far a released distribution function will be off, on average over fits.
-
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
-        Public rows are fitted a few times, with noise of their own. `error_bound` holds for any
-        rows.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns; ``n_features_in_`` after `fit`, else those of `like`.
-        like : array-like of shape (n_like, n_features), or fitted DPEmpiricalCDF
-            Public rows that resemble the private ones (made-up ones will do), of any number; or an
-            earlier fit, which is sampled. There is no default: many equal values are hit exactly,
-            and where values fill a small part of the bounds, the grid is coarse for them.
-
-        Returns
-        -------
-        error : float
-            Unit: a part of the rows. The mean over fits and columns of the largest difference at a
-            grid point between the released distribution function and that of the column as clipped
-            to the grid.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given.
-        """
-        if (planned := self._by_position(like)) is not self:
-            return planned.expected_error(n_samples, n_features, like=like)
-        n, d = self._sizes(n_samples, n_features, like=like, bounds=self.bounds)
-        self._check_grid_and_size()
-        check_bounds(self.bounds, d)
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        self._stated_bounds(d)
         if like is None:
             raise unanswered(
                 self,
@@ -414,19 +385,16 @@ class DPEmpiricalCDF(PrivateMixin, BaseEstimator):
             is not enough for any guarantee, or not for learning the bounds.
         """
         n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
-        if isinstance(beta, bool | np.bool_) or not isinstance(beta, numbers.Real):
-            raise TypeError(f"beta must be a number in (0, 1), got {type(beta).__name__}")
-        if not 0.0 < float(beta) < 1.0:
-            raise ValueError(f"beta must be in (0, 1), got {float(beta)}")
-        _, n_points, size = self._check_grid_and_size()
-        check_bounds(self.bounds, d, self._names())
-        if self._learns_bounds() and self._learning(float(n), d).visible > _SEEN:
+        check_parameter(beta, "beta", FRACTION)
+        size, n_points = self.size, self._n_points
+        self._stated_bounds(d)
+        if self._learns_bounds and self._learning(float(n), d).visible > _SEEN:
             return 1.0
         if size is None:
             size = self._tuned(float(n), n_points, d)
         # A table t rows worse than the best is chosen with probability exp(-rate t) at most for
         # each there is; the best is off by n / (2 size), rounded up.
-        log_tables = math.log(kernel.n_multisets(n_points, size))
+        log_tables = math.log(n_multisets(n_points, size))
         chosen = (log_tables + math.log(d / float(beta))) / self._column_rate(d, n)
         return min(1 / (2 * size) + (1 + chosen) / n, 1.0)
 

@@ -11,22 +11,22 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdp import kernel
-from skdp._rehearsal import unanswered
-from skdp.base import check_integer
+from skdp._parameters import Integers, Table
 from skdp.budget import PrivacyBudget
+from skdp.core import PrivacyCertificate, Session
+from skdp.planning import Allowance, row_count
+from skdp.queries import MAX_TABLE, Cells, Marginal, Workload, WorstMarginal
 from skdp.synthetic._base import ReleaserMixin, Tables
-from skdp.synthetic._errors import LIKE, PublicTable, largest_error
+from skdp.synthetic._kinds import Queries
 from skdp.synthetic._queries import as_queries, conjunctions
 from skdp.synthetic._trees import Clique, Floats, Model, clique_size, fit_model, tree_size
-
-__all__ = ["DPMarginalSynthesizer"]
+from skdp.tabular import Domain
 
 COUNT = Fraction(1, 50)  # of the allowance, for the number of rows where it is private
 COLUMNS = Fraction(1, 10)  # of the allowance, for the tables of single columns
@@ -91,7 +91,7 @@ class _Rounds:
 
     def __init__(
         self,
-        session: kernel.Session,
+        session: Session,
         sizes: tuple[int, ...],
         candidates: list[Clique],
         max_cells: int,
@@ -109,15 +109,13 @@ class _Rounds:
 
     def _count(self) -> float:
         """Return the number of rows, at least 1: public, or released."""
-        if self.replace:
-            return float(max(self.session.n_rows, 1))
-        self.spent += COUNT
-        return max(1.0, float(self.session.row_count(COUNT).value))
+        if not self.replace:
+            self.spent += COUNT
+        return row_count(self.session, COUNT)
 
     def noise(self, share: Fraction) -> float:
         """Return the mean absolute noise of a table's cell."""
-        session = self.session
-        return kernel.cells_noise(session.level(share), session.adjacency, pure=session.pure)[1]
+        return Allowance.left(self.session, share).cells_noise[1]
 
     def cells(self, columns: Clique) -> int:
         """Return the number of cells of a table."""
@@ -126,7 +124,7 @@ class _Rounds:
     def measure(self, columns: Clique, share: Fraction) -> None:
         """Release a table; a second one of the same columns is averaged with the first."""
         name = "table of " + ", ".join(str(self.names[a]) for a in columns)
-        release = self.session.answer(kernel.Marginal(self.sizes, columns), share, name=name)
+        release = self.session.answer(Marginal(self.sizes, columns), share, name=name)
         self.spent += share
         table, std = np.asarray(release.value).reshape(-1), max(float(release.std), LEAST_STD)
         if columns in self.measured:
@@ -167,8 +165,8 @@ class _Rounds:
         model = self.fitted(None, ITERATIONS[0])
         if not self.candidates:
             return self.fitted(model, ITERATIONS[1])
-        groups = [kernel.Cells(s) for s in self.candidates]
-        workload = kernel.Workload(self.sizes, groups)
+        groups = [Cells(s) for s in self.candidates]
+        workload = Workload(self.sizes, groups)
         for_choice = CHOICE_PURE if self.session.pure else CHOICE
         cells = [self.cells(s) for s in self.candidates]
         share = (1 - self.spent) / planned_rounds(
@@ -179,7 +177,7 @@ class _Rounds:
             share = left if left < 2 * share else share
             noise = self.noise(share * (1 - for_choice))
             tables, penalties = self._questions(model, noise)
-            worst = kernel.WorstMarginal(workload, [tables[s] for s in self.candidates], penalties)
+            worst = WorstMarginal(workload, [tables[s] for s in self.candidates], penalties)
             chosen = self.session.answer(worst, share * for_choice, name="choice of a table")
             self.spent += share * for_choice
             columns = self.candidates[chosen]
@@ -213,7 +211,7 @@ class _Rounds:
         return tables, penalties
 
 
-def _asked(queries: Any, domain: kernel.Domain) -> Iterable[Clique]:
+def _asked(queries: Any, domain: Domain) -> Iterable[Clique]:
     """Return the sets of columns that queries ask about, or raise naming what does not fit."""
     if queries is None:
         return combinations(range(domain.n_columns), min(2, domain.n_columns))
@@ -241,7 +239,7 @@ def _candidates(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int) ->
                 "order"
             )
     kept = {s: math.prod(sizes[a] for a in s) for s in found if len(s) > 1}
-    most = min(max_cells, kernel.MAX_TABLE)  # a larger table is not measured
+    most = min(max_cells, MAX_TABLE)  # a larger table is not measured
     kept = {s: cells for s, cells in kept.items() if clique_size(sizes, s) <= most}
     if (cells := sum(kept.values())) > MAX_HELD:
         raise ValueError(
@@ -280,11 +278,9 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         In [0, 1). Zero: discrete Laplace noise. Above zero: rounded Gaussian noise, whose losses
         add up less quickly over the many tables.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -297,11 +293,9 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         The sets of columns, by position, whose tables were released.
     domain_ : Domain
         The domain of all columns.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -369,7 +363,7 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     database_: Any
     n_samples_: int
     measured_: list[Clique]
-    privacy_: kernel.PrivacyCertificate
+    privacy_: PrivacyCertificate
 
     def __init__(
         self,
@@ -390,6 +384,8 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
+    _parameter_table: ClassVar[Table] = {"max_cells": Integers(8, MAX_WORK)}
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Charge the budget, release tables and fit a distribution to them.
 
@@ -397,8 +393,7 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of any types that the domain tells.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -406,7 +401,7 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         """
         with self._all_or_nothing():
             X, domain = self._open_domain(X)
-            max_cells = check_integer(self.max_cells, "max_cells", low=8, high=MAX_WORK)
+            max_cells = int(self.max_cells)
             candidates = _candidates(_asked(self.queries, domain), domain.sizes, max_cells)
             rows = self._open_coded(X)
             names = domain.names or range(domain.n_columns)
@@ -420,48 +415,13 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
             self.database_ = self._table(self._model.sample(self.n_samples_, rng), rng)
         return self
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return how far the worst answer will be off, on average over fits.
+    def _check_fit(self, domain: Domain, n: int) -> None:
+        _candidates(_asked(self.queries, domain), domain.sizes, int(self.max_cells))
 
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
-        Public rows are fitted a few times, with noise of their own.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns, where neither ``domain`` nor an earlier fit tells it.
-        like : array-like or table of shape (n_like, n_features), or fitted releaser
-            Public rows that resemble the private ones (made-up ones will do), of any number; or an
-            earlier fit, which is sampled. There is no default: what the tables that are measured
-            do not tell is different for every table.
-
-        Returns
-        -------
-        error : float
-            Unit: a part of the rows. The mean over fits of the largest error of an answer to
-            `queries` (without, to the cells of all pairs of columns).
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given.
-        """
-        n = check_integer(n_samples, "n_samples", low=1)
-        domain = self._known_domain(n_features, like)
-        max_cells = check_integer(self.max_cells, "max_cells", low=8, high=MAX_WORK)
-        _candidates(_asked(self.queries, domain), domain.sizes, max_cells)
-        if like is None:
-            raise unanswered(self, LIKE)
-        queries = self.queries
-        if queries is None:
-            queries = conjunctions(min(2, domain.n_columns))
-        return largest_error(
-            self, self._adjacency, PublicTable(like, domain, n), as_queries(queries)
-        )
+    def _asked(self, domain: Domain) -> Queries:
+        if self.queries is None:
+            return conjunctions(min(2, domain.n_columns))
+        return as_queries(self.queries)
 
     def _tables(self, sets: Iterable[Sequence[int]]) -> Tables:
         found = {tuple(s) for s in sets}

@@ -12,22 +12,32 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdp import kernel
-from skdp._rehearsal import unanswered
+from skdp._parameters import Integers, Table
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
+from skdp.core import PrivacyCertificate, Session
+from skdp.planning import Allowance, row_count
+from skdp.queries import (
+    MAX_TABLE,
+    QUERY_UNIT,
+    Cells,
+    Marginal,
+    Workload,
+    WorkloadAnswer,
+    WorstMarginal,
+    WorstQuery,
+    marginals,
+)
 from skdp.synthetic._base import ReleaserMixin
-from skdp.synthetic._errors import LIKE, PublicTable, largest_error
 from skdp.synthetic._queries import as_queries, conjunctions
 from skdp.synthetic._weights import Weights
-
-__all__ = ["MWEMReleaser"]
+from skdp.tabular import Domain, about
 
 _PAIRS = conjunctions(2)
 AUTO, TABLES, QUERIES = "auto", "tables", "queries"
@@ -56,7 +66,7 @@ class _Plan:
 
     Attributes
     ----------
-    workload : kernel.Workload
+    workload : Workload
     tables : bool
         Whether marginal tables are measured, or single queries.
     n_rounds : int
@@ -64,18 +74,18 @@ class _Plan:
         False where there are rounds enough to measure every table once.
     """
 
-    workload: kernel.Workload
+    workload: Workload
     tables: bool
     n_rounds: int
     chooses: bool
 
 
-def check_factored(domain: kernel.Domain, name: str) -> None:
+def check_factored(domain: Domain, name: str) -> None:
     """Refuse a domain with more cells than can be weighed one by one."""
-    if domain.n_cells > kernel.MAX_TABLE:
+    if domain.n_cells > MAX_TABLE:
         raise ValueError(
-            f"domain has {kernel.about(domain.n_cells)} cells, each of which {name} weighs; at "
-            f"most {kernel.MAX_TABLE} are possible. State fewer columns or wider bins, or use "
+            f"domain has {about(domain.n_cells)} cells, each of which {name} weighs; at "
+            f"most {MAX_TABLE} are possible. State fewer columns or wider bins, or use "
             "DPMarginalSynthesizer"
         )
 
@@ -115,11 +125,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         In [0, 1). Above zero, measurements have Gaussian noise, and the losses of the rounds add
         up less quickly.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -133,11 +141,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Number of rows; under noise where it is private.
     domain_ : Domain
         The domain of all columns.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -198,7 +204,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     measured_: list[tuple[int, ...]]
     n_rounds_: int
     n_samples_: float
-    privacy_: kernel.PrivacyCertificate
+    privacy_: PrivacyCertificate
 
     def __init__(
         self,
@@ -221,6 +227,11 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
+    _parameter_table: ClassVar[Table] = {
+        "n_rounds": (AUTO, Integers(1, LARGEST_ROUNDS)),
+        "measure": (AUTO, TABLES, QUERIES),
+    }
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Charge the budget, choose and measure in rounds, and fit the weights.
 
@@ -228,8 +239,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of any types that the domain tells.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -242,7 +252,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
             rows = self._open_coded(X)
             with self._session(rows) as session:
                 spent = Fraction(0) if self._public_n else COUNT_SHARE
-                self.n_samples_ = max(float(session.row_count(spent or None).value), 1.0)
+                self.n_samples_ = row_count(session, spent or None)
                 plan = self._plan(work, self.n_samples_)
                 rounds = _Rounds(session, plan, self.n_samples_, (1 - spent) / plan.n_rounds)
                 self.measured_ = rounds.run()
@@ -255,26 +265,22 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     def _public_n(self) -> bool:
         return self._adjacency == "replace_one"
 
-    def _workload(self, domain: kernel.Domain) -> kernel.Workload:
+    def _workload(self, domain: Domain) -> Workload:
         check_factored(domain, type(self).__name__)
         return as_queries(self.queries).workload(domain)
 
-    def _plan(self, work: kernel.Workload, n: float) -> _Plan:
+    def _plan(self, work: Workload, n: float) -> _Plan:
         """Return how many rounds of what there will be, for n rows, public or released."""
-        if not isinstance(self.measure, str) or self.measure not in (AUTO, TABLES, QUERIES):
-            raise ValueError(f"measure must be 'auto', 'tables' or 'queries', got {self.measure!r}")
         tables = self.measure == TABLES
         if self.measure == AUTO:
-            tables = all(isinstance(group, kernel.Cells) for group in work.groups)
+            tables = all(isinstance(group, Cells) for group in work.groups)
         candidates = len(work.groups) if tables else work.n_queries
-        # Each round's noise has to be drawn exactly, with room for what the kernel rounds down.
-        drawable = max(int(2.0**50 * self.epsilon / (4 * (2 if tables else kernel.QUERY_UNIT))), 1)
+        # Each round's noise has to be drawn exactly, with room for what the session rounds down.
+        drawable = max(int(2.0**50 * self.epsilon / (4 * (2 if tables else QUERY_UNIT))), 1)
         if isinstance(self.n_rounds, str):
-            if self.n_rounds != AUTO:
-                raise ValueError(f"n_rounds must be 'auto' or an int, got {self.n_rounds!r}")
             n_rounds = min(self._auto_rounds(n, tables), drawable)
         else:
-            n_rounds = check_integer(self.n_rounds, "n_rounds", low=1, high=LARGEST_ROUNDS)
+            n_rounds = int(self.n_rounds)
             if min(n_rounds, candidates) > drawable:
                 raise ValueError(
                     f"n_rounds must be at most {drawable} at epsilon={self.epsilon:g}, got "
@@ -298,45 +304,8 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     def _distribution(self) -> NDArray[np.float64]:
         return self.weights_
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return how far the worst answer will be off, on average over fits.
-
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
-        Public rows are fitted a few times, with noise of their own. `error_bound` holds for any
-        rows.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns, where neither ``domain`` nor an earlier fit tells it.
-        like : array-like or table of shape (n_like, n_features), or fitted releaser
-            Public rows that resemble the private ones (made-up ones will do), of any number; or an
-            earlier fit, which is sampled. There is no default: what the measurements do not tell is
-            different for every table.
-
-        Returns
-        -------
-        error : float
-            Unit: a part of the rows. The mean over fits of the largest error of an answer to
-            `queries`.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given.
-        """
-        n = check_integer(n_samples, "n_samples", low=1)
-        domain = self._known_domain(n_features, like)
+    def _check_fit(self, domain: Domain, n: int) -> None:
         self._plan(self._workload(domain), float(n))
-        if like is None:
-            raise unanswered(self, LIKE, ". error_bound() holds for any rows")
-        return largest_error(
-            self, self._adjacency, PublicTable(like, domain, n), as_queries(self.queries)
-        )
 
     def error_bound(self, n_samples: int, n_features: int | None = None) -> float:
         """Return the bound of the algorithm's theorem on the worst query's error.
@@ -363,10 +332,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         domain = self._known_domain(n_features)
         work = self._workload(domain)
         rounds = self._plan(work, float(n)).n_rounds
-        mu = self.privacy_cost().mu
-        each = float(self.epsilon) / rounds
-        if mu is not None:
-            each = kernel.pure_epsilon_from_mu(mu / math.sqrt(rounds))
+        each = self._allowance().part(Fraction(1, rounds)).pure_epsilon
         fitted = 2 * math.sqrt(math.log(domain.n_cells) / rounds)
         return min(fitted + 10 * math.log(max(work.n_queries, 2)) / (each * n), 1.0)
 
@@ -374,7 +340,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
 class _Rounds:
     """The rounds of one fit: ask the session, then fit the weights to all that it has said."""
 
-    def __init__(self, session: kernel.Session, plan: _Plan, n: float, share: Fraction) -> None:
+    def __init__(self, session: Session, plan: _Plan, n: float, share: Fraction) -> None:
         self._session = session
         self._plan = plan
         self._n = n
@@ -400,31 +366,29 @@ class _Rounds:
         group = t
         if self._plan.chooses:
             sets = work.attribute_sets
-            now = kernel.marginals(self.weights.p, sets)
+            now = marginals(self.weights.p, sets)
             tables = [now[s] * self._n for s in sets]
             noise = self._noise()
             penalties = [noise * table.size for table in tables]
-            group = session.answer(kernel.WorstMarginal(work, tables, penalties), self._choosing)
+            group = session.answer(WorstMarginal(work, tables, penalties), self._choosing)
         attributes = work.groups[group].attributes
         if self._plan.chooses:
             attributes = self._wider.widen(attributes)
-        release = session.answer(kernel.Marginal(work.sizes, attributes), self._measuring)
+        release = session.answer(Marginal(work.sizes, attributes), self._measuring)
         self._add(attributes, release.value.reshape(-1), float(release.std), SMOOTHING_TABLE)
         return attributes
 
     def _noise(self) -> float:
         """Return the mean absolute noise of a cell of a measured table, in rows."""
-        session = self._session
-        level = session.level(self._measuring)
-        return kernel.cells_noise(level, session.adjacency, pure=session.pure)[1]
+        return Allowance.left(self._session, self._measuring).cells_noise[1]
 
     def _query(self, t: int) -> tuple[int, ...]:
         work, session = self._plan.workload, self._session
         query = t
         if self._plan.chooses:
             public = work.answers(self.weights.p) * self._n
-            query = session.answer(kernel.WorstQuery(work, public), self._choosing)
-        release = session.answer(kernel.WorkloadAnswer(work, query), self._measuring)
+            query = session.answer(WorstQuery(work, public), self._choosing)
+        release = session.answer(WorkloadAnswer(work, query), self._measuring)
         where, place = work.locate(query)
         group = work.groups[where]
         weights = group.coefficients(work.sizes, np.array([place])) / group.one

@@ -8,32 +8,40 @@ together are (epsilon, delta)-differentially private, however many there are.
 from __future__ import annotations
 
 import math
-import numbers
 import os
 import threading
 import weakref
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skdp import kernel
+from skdp._parameters import FRACTION, Integers, Table, check_parameter
 from skdp._rehearsal import mean_error, rehearsal, rehearsal_rng, unanswered
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
+from skdp.core import PrivacyCertificate, Session
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
-from skdp.synthetic._base import ReleaserMixin
-from skdp.synthetic._errors import PublicTable
+from skdp.planning import row_count
+from skdp.queries import (
+    QUERY_UNIT,
+    AboveThreshold,
+    SparseVector,
+    Workload,
+    WorkloadAnswer,
+    comparison_margin,
+)
+from skdp.synthetic._base import PublicTable, ReleaserMixin
+from skdp.synthetic._kinds import Queries
 from skdp.synthetic._mwem import AUTO, COUNT_SHARE, as_fractions, check_factored
-from skdp.synthetic._queries import Queries, as_queries, linear_queries
+from skdp.synthetic._queries import as_queries, linear_queries
 from skdp.synthetic._weights import Weights
-
-__all__ = ["PrivateMultiplicativeWeights"]
+from skdp.tabular import Domain
 
 # What comparisons take of what is left after the number of rows; the rest is for the answers.
 COMPARING, COMPARING_GAUSSIAN = Fraction(3, 4), Fraction(19, 20)
@@ -71,8 +79,8 @@ class _Plan:
 class _Live:
     """What answers need beside the released distribution: private, so in no attribute."""
 
-    session: kernel.Session
-    comparisons: kernel.AboveThreshold
+    session: Session
+    comparisons: AboveThreshold
     weights: Weights
     answering: Fraction
     pid: int = field(default_factory=os.getpid)
@@ -107,16 +115,14 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         number of rows (as released, where it is private), at least one; at most
         ceil(4 ln(cells) / alpha**2), after which no query can be answered badly.
     epsilon : float, default=1.0
-        Privacy loss of a fit with all of its answers; finite, above 0.
+        Privacy loss of a fit; finite, above 0. All answers are in it.
     delta : float, default=0.0
         In [0, 1). Above zero, answers have Gaussian noise; comparisons, which need most of the
         allowance, stay pure and get less of it: 0 leaves more updates.
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -132,11 +138,9 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         Number of rows; under noise where it is private.
     domain_ : Domain
         The domain of all columns.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released so far, by which mechanism, at which price.
 
     Raises
@@ -196,7 +200,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     n_updates_: int
     n_updates_left_: int
     n_samples_: float
-    privacy_: kernel.PrivacyCertificate
+    privacy_: PrivacyCertificate
 
     def __init__(
         self,
@@ -217,6 +221,8 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
+    _parameter_table: ClassVar[Table] = {"alpha": FRACTION, "n_updates": (AUTO, Integers(1))}
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Charge the budget and open the session; an earlier one is closed.
 
@@ -224,8 +230,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of any types that the domain tells.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -237,11 +242,11 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             rows = self._open_coded(X)
             session = self._session(rows)
             try:
-                self.n_samples_ = max(float(session.row_count(plan.counting or None).value), 1.0)
+                self.n_samples_ = row_count(session, plan.counting or None)
                 plan = self._plan(domain, self.n_samples_)
                 threshold = THRESHOLD * plan.alpha * self.n_samples_
                 comparisons = session.answer(
-                    kernel.SparseVector(threshold, plan.n_updates, one=kernel.QUERY_UNIT),
+                    SparseVector(threshold, plan.n_updates, one=QUERY_UNIT),
                     plan.comparing,
                 )
             except BaseException:
@@ -299,7 +304,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         with live.lock:
             return self._answer(live, work)
 
-    def _answer(self, live: _Live, work: kernel.Workload) -> float:
+    def _answer(self, live: _Live, work: Workload) -> float:
         if self.n_updates_left_ == 0:
             raise BudgetExceededError(
                 f"all {self.n_updates_} updates are used up: no further query is answered; predict "
@@ -307,7 +312,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             )
         session, n = live.session, self.n_samples_
         answer = float(work.answers(live.weights.p)[0])
-        asked = kernel.WorkloadAnswer(work, 0)
+        asked = WorkloadAnswer(work, 0)
         if live.comparisons.is_far(asked, answer * n):
             self.n_updates_left_ = live.comparisons.left
             release = session.answer(asked, live.answering)
@@ -342,34 +347,26 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     def _distribution(self) -> NDArray[np.float64]:
         return self.weights_
 
-    def _plan(self, domain: kernel.Domain, n: float | None = None) -> _Plan:
+    def _check_fit(self, domain: Domain, n: int) -> None:
+        self._plan(domain, n)
+
+    def _plan(self, domain: Domain, n: float | None = None) -> _Plan:
         """Return the public numbers of a fit of n rows, public or released, or raise.
 
         Without n, as before the charge, ``"auto"`` stands for one update.
         """
         check_factored(domain, type(self).__name__)
-        if isinstance(self.alpha, bool | np.bool_) or not isinstance(self.alpha, numbers.Real):
-            raise TypeError(f"alpha must be a number in (0, 1), got {type(self.alpha).__name__}")
         alpha = float(self.alpha)
-        if not 0.0 < alpha < 1.0:
-            raise ValueError(f"alpha must be in (0, 1), got {alpha}")
-        if isinstance(self.n_updates, str):
-            if self.n_updates != AUTO:
-                raise ValueError(f"n_updates must be 'auto' or an int, got {self.n_updates!r}")
-            stated = None
-        else:
-            stated = check_integer(self.n_updates, "n_updates", low=1)
-        mu = self.privacy_cost().mu
-        counting = Fraction(0) if self._adjacency == "replace_one" else COUNT_SHARE
-        part = COMPARING if mu is None else COMPARING_GAUSSIAN
+        stated = None if isinstance(self.n_updates, str) else int(self.n_updates)
+        whole = self._allowance()
+        counting = Fraction(0) if whole.replace else COUNT_SHARE
+        part = COMPARING if whole.pure else COMPARING_GAUSSIAN
         comparing = (1 - counting) * part
-        epsilon = float(self.epsilon) * float(comparing)
-        if mu is not None:
-            epsilon = kernel.pure_epsilon_from_mu(mu * math.sqrt(float(comparing)))
+        epsilon = whole.part(comparing).pure_epsilon
         # Infinite for a tiny alpha; no more than what can be drawn is ever planned.
         most = min(4 * math.log(domain.n_cells) / alpha / alpha, 2.0**53)
-        # With room for what the kernel rounds down; later, nothing may fail.
-        drawable = 2.0**50 * epsilon / (4 * kernel.QUERY_UNIT)
+        # With room for what the session rounds down; later, nothing may fail.
+        drawable = 2.0**50 * epsilon / (4 * QUERY_UNIT)
         if (stated or 1) > drawable:
             raise ValueError(
                 f"n_updates = {stated or 1} at epsilon = {self.epsilon:g} needs more noise than "
@@ -386,7 +383,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         low, high = 0, most + 1
         while high - low > 1:
             middle = (low + high) // 2
-            fits = kernel.comparison_margin(middle, epsilon, USUAL_QUERIES, MISSED) <= room
+            fits = comparison_margin(middle, epsilon, USUAL_QUERIES, MISSED) <= room
             low, high = (middle, high) if fits else (low, middle)
         return max(low, 1)
 
@@ -483,26 +480,25 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         """
         n = check_integer(n_samples, "n_samples", low=1)
         k = check_integer(n_queries, "n_queries", low=1)
-        if not (isinstance(beta, numbers.Real) and 0.0 < float(beta) < 1.0):
-            raise ValueError(f"beta must be in (0, 1), got {beta!r}")
+        check_parameter(beta, "beta", FRACTION)
         plan = self._plan(self._known_domain(n_features), n)
-        mu = self.privacy_cost().mu
-        third = float(beta) / 3
+        whole, third = self._allowance(), float(beta) / 3
 
         def tail(share: Fraction, times: int) -> float:
             """Return what `times` numbers of sensitivity 1 are off by, but for a third of beta."""
-            if mu is None:
-                return math.log(times / third) / (float(self.epsilon) * float(share)) + 1
-            return math.sqrt(2 * math.log(2 * times / third) / float(share)) / mu + 1
+            level = whole.part(share).level
+            if whole.pure:
+                return math.log(times / third) / level + 1
+            return math.sqrt(2 * math.log(2 * times / third)) / level + 1
 
         counted = tail(plan.counting, 1) if plan.counting else 0.0
-        margin = kernel.comparison_margin(plan.n_updates, plan.comparing_epsilon, k, third)
+        margin = comparison_margin(plan.n_updates, plan.comparing_epsilon, k, third)
         kept = THRESHOLD * plan.alpha * (n + counted) + margin
         measured = tail(plan.answering, min(plan.n_updates, k))
         return min((max(kept, measured) + counted) / n, 1.0)
 
 
-def _usual_queries(domain: kernel.Domain) -> list[Queries]:
+def _usual_queries(domain: Domain) -> list[Queries]:
     """Return cells of pairs of columns, at random."""
     rng = rehearsal_rng()
     found = []

@@ -8,23 +8,32 @@ private, with delta = 0 unless stated.
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skdp import kernel
-from skdp._rehearsal import unanswered
+from skdp._parameters import FRACTION, Integers, Table, check_parameter
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
+from skdp.core import PrivacyCertificate
+from skdp.queries import (
+    MAX_SMALL_TABLES,
+    Prefixes,
+    SmallTable,
+    ThresholdTable,
+    Workload,
+    check_small_tables,
+    check_threshold_tables,
+    n_multisets,
+    public_tables,
+    table_rate,
+)
 from skdp.synthetic._base import ReleaserMixin
-from skdp.synthetic._errors import LIKE, PublicTable, largest_error
 from skdp.synthetic._queries import as_queries, conjunctions
-
-__all__ = ["SmallDBReleaser"]
+from skdp.tabular import Domain, about
 
 _PAIRS = conjunctions(2)
 ALL, LIST, PATHS = "all", "list", "paths"
@@ -40,7 +49,7 @@ class _Range:
 
     Attributes
     ----------
-    workload : kernel.Workload
+    workload : Workload
     n_cells : int
     size : int
         Points of a table.
@@ -49,7 +58,7 @@ class _Range:
     n_listed : int
     """
 
-    workload: kernel.Workload
+    workload: Workload
     n_cells: int
     size: int
     method: str
@@ -79,20 +88,9 @@ def _log_multisets(n_cells: int, size: int) -> float:
     return float(np.log1p(other / i).sum())
 
 
-def _check_alpha(alpha: Any) -> float:
-    if isinstance(alpha, bool | np.bool_) or not isinstance(alpha, numbers.Real):
-        raise TypeError(f"alpha must be a number in (0, 1), got {type(alpha).__name__}")
-    value = float(alpha)
-    if not 0.0 < value < 1.0:
-        raise ValueError(f"alpha must be in (0, 1), got {value}")
-    return value
-
-
 def _size_for(size: Any, alpha: float, n_queries: int, paths: bool) -> int:
     """Return the number of points of a small table."""
     if isinstance(size, str):
-        if size not in ("auto", "source"):
-            raise ValueError(f"size must be 'auto', 'source' or an integer, got {size!r}")
         if size == "source":
             points = math.log(n_queries) / alpha / alpha
         elif paths:
@@ -108,7 +106,7 @@ def _size_for(size: Any, alpha: float, n_queries: int, paths: bool) -> int:
         if size == "source" or paths:
             return max(math.ceil(points), 1)
         return math.floor(points) + 1
-    return check_integer(size, "size", low=1, high=_LARGEST_SIZE)
+    return int(size)
 
 
 class SmallDBReleaser(ReleaserMixin, BaseEstimator):
@@ -148,11 +146,9 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         In [0, 1). Above zero, the exponential mechanism counts half: the claim is then that of
         Gaussian noise at (epsilon, delta).
     budget : PrivacyBudget or None, default=None
-        What the fit is charged to; it also says which tables are neighbours. None: the fit stands
-        alone, under ``"replace_one"``.
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing only: noise comes from the operating system. Inside
-        ``skdp.config_context(noise="seeded")``, for tests and teaching, it seeds the noise as well.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -162,11 +158,9 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         the middle of the cell.
     domain_ : Domain
         The domain of all columns.
-    n_features_in_ : int
-        Number of columns.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if X has names that are strings.
-    privacy_ : skdp.kernel.PrivacyCertificate
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
     Raises
@@ -227,7 +221,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     """
 
     database_: Any
-    privacy_: kernel.PrivacyCertificate
+    privacy_: PrivacyCertificate
 
     def __init__(
         self,
@@ -252,6 +246,12 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
+    _parameter_table: ClassVar[Table] = {
+        "alpha": FRACTION,
+        "size": ("auto", "source", Integers(1, _LARGEST_SIZE)),
+        "candidates": (ALL, Integers(1, _LARGEST_LIST)),
+    }
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Charge the budget and release the small table.
 
@@ -259,8 +259,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of any types that the domain tells.
-        y : None
-            Ignored.
+        y : None, ignored
 
         Returns
         -------
@@ -273,83 +272,38 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
             rows = self._open_coded(X)
             listed = None
             if tables.method == LIST:
-                listed = kernel.public_tables(
-                    tables.n_cells, tables.size, tables.n_listed, _LIST_SEED
-                )
+                listed = public_tables(tables.n_cells, tables.size, tables.n_listed, _LIST_SEED)
             with self._session(rows) as session:
                 if tables.method == PATHS:
                     grid = np.arange(tables.n_cells, dtype=np.float64)
-                    cells = session.answer(kernel.ThresholdTable(grid, tables.size))
+                    cells = session.answer(ThresholdTable(grid, tables.size))
                 else:
                     cells = session.answer(
-                        kernel.SmallTable(tables.workload, tables.size, candidates=listed)
+                        SmallTable(tables.workload, tables.size, candidates=listed)
                     )
                 self.privacy_ = session.certificate()
             self._codes = np.column_stack(np.unravel_index(cells, domain.sizes))
             self.database_ = self._table(self._codes)
         return self
 
-    def _range(self, domain: kernel.Domain) -> _Range:
+    def _range(self, domain: Domain) -> _Range:
         """Return the range of tables on a domain, or raise naming the parameter."""
-        alpha = _check_alpha(self.alpha)
         work = as_queries(self.queries).workload(domain)
-        n_listed = 0
-        if isinstance(self.candidates, str):
-            if self.candidates != ALL:
-                raise ValueError(f"candidates must be 'all' or an int, got {self.candidates!r}")
-        else:
-            n_listed = check_integer(self.candidates, "candidates", low=1, high=_LARGEST_LIST)
+        n_listed = 0 if isinstance(self.candidates, str) else int(self.candidates)
         paths = (
             not n_listed
             and domain.n_columns == 1
-            and all(isinstance(group, kernel.Prefixes) for group in work.groups)
+            and all(isinstance(group, Prefixes) for group in work.groups)
         )
-        size = _size_for(self.size, alpha, work.n_queries, paths)
+        size = _size_for(self.size, float(self.alpha), work.n_queries, paths)
         method = LIST if n_listed else PATHS if paths else ALL
         return _Range(work, domain.n_cells, size, method, n_listed)
 
     def _rows(self) -> NDArray:
         return self._codes
 
-    def expected_error(
-        self, n_samples: int, n_features: int | None = None, *, like: Any = None
-    ) -> float:
-        """Return how far the worst answer will be off, on average over fits.
-
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough.
-        Public rows are fitted a few times, with noise of their own. `error_bound` holds for any
-        rows.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, as far as it is public.
-        n_features : int, default=None
-            Number of columns, where neither ``domain`` nor an earlier fit tells it.
-        like : array-like or table of shape (n_like, n_features), or fitted releaser
-            Public rows that resemble the private ones (made-up ones will do), of any number; or an
-            earlier fit, which is sampled. There is no default: how well a small table can do is
-            different for every table.
-
-        Returns
-        -------
-        error : float
-            Unit: a part of the rows. The mean over fits of the largest error of an answer to
-            `queries`.
-
-        Raises
-        ------
-        ValueError
-            If `like` is not given.
-        """
-        n = check_integer(n_samples, "n_samples", low=1)
-        domain = self._known_domain(n_features, like)
+    def _check_fit(self, domain: Domain, n: int) -> None:
         _check_possible(self._range(domain))
-        if like is None:
-            raise unanswered(self, LIKE, ". error_bound() holds for any rows")
-        return largest_error(
-            self, self._adjacency, PublicTable(like, domain, n), as_queries(self.queries)
-        )
 
     def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05
@@ -377,12 +331,10 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
             fit: then it is what the choice may add to the error of the best candidate.
         """
         n = check_integer(n_samples, "n_samples", low=1)
-        if not (isinstance(beta, numbers.Real) and 0.0 < float(beta) < 1.0):
-            raise ValueError(f"beta must be in (0, 1), got {beta!r}")
+        check_parameter(beta, "beta", FRACTION)
         tables = self._range(self._known_domain(n_features))
-        cost = self.privacy_cost()
-        pure = cost.mu is None
-        eta = float(kernel.table_rate(cost.epsilon if cost.mu is None else cost.mu, pure=pure))
+        allowance = self._allowance()
+        eta = float(table_rate(allowance.level, pure=allowance.pure))
         # A score beyond the best by t has a chance of at most (number of tables) exp(-eta t).
         # Scores are errors in rows, rounded up.
         chosen = ((tables.log_number - math.log(float(beta))) / eta + 1) / n
@@ -398,14 +350,11 @@ def _check_possible(tables: _Range) -> None:
         With the sizes, and what to use instead.
     """
     queries, cells, size = tables.workload.n_queries, tables.n_cells, tables.size
-    where = (
-        f"{queries:,} queries on a domain of {kernel.about(cells)} cells, tables of {size:,} "
-        "points: "
-    )
+    where = f"{queries:,} queries on a domain of {about(cells)} cells, tables of {size:,} points: "
     fewer = "Use a larger alpha or a smaller size"
     if tables.method == PATHS:
         try:
-            kernel.check_threshold_tables(cells, size)
+            check_threshold_tables(cells, size)
         except ValueError as error:
             raise ValueError(f"{where}{error}. {fewer}, or wider bins") from None
         return
@@ -417,7 +366,7 @@ def _check_possible(tables: _Range) -> None:
                 f"points of all candidates and {_LARGEST_DOMAIN:.2g} cells are possible"
             )
         try:
-            kernel.check_small_tables(cells, size, queries, tables.n_listed)
+            check_small_tables(cells, size, queries, tables.n_listed)
         except ValueError:
             raise ValueError(
                 f"{where}{tables.n_listed:,} candidates are too many to score. Use fewer "
@@ -426,18 +375,18 @@ def _check_possible(tables: _Range) -> None:
         return
     digits = tables.log_number / math.log(10)
     large = digits > 15
-    number = f"about 10**{digits:.0f}" if large else f"{kernel.n_multisets(cells, size):,}"
+    number = f"about 10**{digits:.0f}" if large else f"{n_multisets(cells, size):,}"
     instead = (
         f"{fewer}, fewer columns or wider bins, thresholds of one column, candidates=K (a public "
         f"list of K tables), {others}"
     )
-    if large or kernel.n_multisets(cells, size) > kernel.MAX_SMALL_TABLES:
+    if large or n_multisets(cells, size) > MAX_SMALL_TABLES:
         raise ValueError(
-            f"{where}there are {number} of these, and at most {kernel.MAX_SMALL_TABLES:,} can be "
+            f"{where}there are {number} of these, and at most {MAX_SMALL_TABLES:,} can be "
             f"scored. {instead}"
         )
     try:
-        kernel.check_small_tables(cells, size, queries)
+        check_small_tables(cells, size, queries)
     except ValueError:
         raise ValueError(
             f"{where}to score all queries on the {number} of these takes too many steps. {instead}"

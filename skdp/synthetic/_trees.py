@@ -27,8 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-__all__ = ["Model", "clique_size", "fit_model", "tree_size"]
-
 Clique = tuple[int, ...]
 Floats = NDArray[np.float64]
 

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Weights"]
-
 Floats = NDArray[np.float64]
 
 TINY = 1e-290

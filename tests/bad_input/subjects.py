@@ -23,8 +23,11 @@ from skdp import PrivacyBudget
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
+from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPSubsampleAggregate
-from skdp.neighbors import DPHistogramDensity, DPKernelDensity
+from skdp.linear_model import DPLogisticRegression, DPRidge
+from skdp.naive_bayes import DPGaussianNB
+from skdp.neighbors import DPHistogramDensity, DPKernelDensity, DPNearestCentroid
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import (
@@ -63,6 +66,11 @@ ESTIMATORS = {
         classes=[0, 1],
         n_blocks=3,
     ),
+    "ridge": DPRidge(),  # of targets 0 and 1
+    "gaussian_nb": DPGaussianNB(classes=[0, 1]),
+    "nearest_centroid": DPNearestCentroid(classes=[0, 1]),
+    "discriminant_analysis": DPLinearDiscriminantAnalysis(classes=[0, 1]),
+    "logistic_regression": DPLogisticRegression(classes=[0, 1]),
     "marginals": DPMarginalSynthesizer(domain=Bins.regular(-2, 2, 2)),
     "small_db": SmallDBReleaser(
         conjunctions(1), size=3, domain=Bins.regular(-2, 2, 2), candidates=20
@@ -72,8 +80,16 @@ ESTIMATORS = {
 }
 # These take cells of any kind: a domain says what becomes of them.
 RELEASERS = ["marginals", "small_db", "mwem", "online"]
-# Its labels, bounds and public rows, and private rows of any values, are in test_ensemble.py.
-APART = ["vote"]
+# Their labels, bounds and public rows, and private rows of any values, are in test_ensemble.py and
+# test_linear_model.py.
+APART = [
+    "vote",
+    "ridge",
+    "logistic_regression",
+    "gaussian_nb",
+    "nearest_centroid",
+    "discriminant_analysis",
+]
 # Other code for private rows of any values; what is refused before, is refused by the same code.
 VARIANTS = {
     "ulsif_noisy": DPuLSIF("noisy", n_centers=5, noise="independent"),

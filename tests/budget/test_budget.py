@@ -166,7 +166,11 @@ def test_facts_that_are_no_facts_are_refused_before_the_charge(wrong):
         ({"delta": -1e-9}, ValueError, "delta must"),
         ({"delta": math.nan}, ValueError, "delta must"),
         ({"delta": False}, TypeError, "delta must"),
-        ({"accountant": "pld"}, ValueError, "accountant must be one of 'basic', 'gdp', 'zcdp'"),
+        (
+            {"accountant": "rdp"},
+            ValueError,
+            "one of 'basic', 'gdp', 'gdp_residue', 'zcdp'",
+        ),
         ({"accountant": None}, ValueError, "accountant must"),
         ({"accountant": "gdp"}, ValueError, "delta must be above 0 under accountant="),
         ({"adjacency": "replace"}, ValueError, "adjacency must be one of 'replace_one', 'add_or"),
@@ -331,7 +335,7 @@ def test_repr_is_short_and_reads_no_file(epsilon, delta, monkeypatch):
     monkeypatch.setattr("sqlite3.connect", no_io)
     monkeypatch.setattr("os.path.exists", no_io)
     assert len(repr(budget)) <= 60
-    budget._sealed = True
+    budget._account.sealed = True
     assert len(repr(budget)) <= 60
     assert repr(budget).endswith(", sealed)")
 
@@ -426,7 +430,7 @@ def test_html_under_the_gaussian_accountants():
         spend(budget, 0.01, 1e-8)
         page = Page(budget._repr_html_())
         assert label in page.text
-        assert "delta apart: 10% spent, 90% left" in page.text
+        assert "separate delta: 10% spent, 90% left" in page.text
 
 
 def test_html_of_a_budget_whose_ledger_is_gone():

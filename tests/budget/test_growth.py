@@ -50,8 +50,8 @@ def test_the_totals_are_the_exact_sums(tmp_path, accountant):
     total = Amount()
     for cost in costs(40):
         budget.charge(cost, estimator="Fake")
-        total = total + budget._accountant.price(cost)
-        assert budget._sums()[0] == total
+        total = total + budget._account.accountant.price(cost)
+        assert budget._account.sums()[0] == total
     with budget.reserve(Cost(0.3)), budget.reserve(Cost(0.2, 1e-7, mu=0.01)):
         budget.charge(Cost(0.01), estimator="Fake")
         kept, counted = rows(path)
@@ -148,7 +148,7 @@ def test_a_ledger_of_0_1_is_brought_up_to_date(tmp_path):
     path = tmp_path / "a.budget"
     make_old(path, [(0.1, 0.0), (0.2, 1e-7)])
     budget = PrivacyBudget(5.0, 1e-5, ledger=path)
-    assert budget._sums()[0] == Amount(Fraction(3, 10), exact(1e-7))
+    assert budget._account.sums()[0] == Amount(Fraction(3, 10), exact(1e-7))
     assert budget.remaining.epsilon == 2.7  # nobody has a token of what 0.1 set aside
     assert [c.skdp_version for c in budget.charges] == ["0.1.0", "0.1.0"]
     charge = budget.charge(Cost(0.5), estimator="DPKMeans")
@@ -158,7 +158,7 @@ def test_a_ledger_of_0_1_is_brought_up_to_date(tmp_path):
     with sqlite3.connect(path) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.close()
-    assert version == 2  # 0.1 refuses all but 1
+    assert version == 3  # 0.1 refuses all but 1
     kept, counted = rows(path)
     assert kept == counted
 

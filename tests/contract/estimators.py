@@ -20,14 +20,18 @@ from sklearn.preprocessing import SplineTransformer
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import validate_data
 
-from skdp import kernel, statistics
+from skdp import statistics
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
+from skdp.core import Box, Mean, Session, open_session
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
+from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPSubsampleAggregate
-from skdp.neighbors import DPHistogramDensity, DPKernelDensity
+from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
+from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
+from skdp.neighbors import DPHistogramDensity, DPKernelDensity, DPNearestCentroid
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import (
@@ -40,6 +44,8 @@ from skdp.synthetic import (
     conjunctions,
     thresholds,
 )
+from skdp.tabular import Rows, check_samples
+from tests.views import box_of
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 DELTAS = (0.0, 1e-5)
@@ -68,9 +74,7 @@ class Toy(TransformerMixin, PrivateMixin, BaseEstimator):
             rows = self._open(X)
             low, high = check_bounds(self.bounds, rows.n_features)
             with self._session(rows) as session:
-                self.mean_ = session.answer(
-                    kernel.Mean(session.box(low, high)), self._share(X)
-                ).value
+                self.mean_ = session.answer(Mean(box_of(session, low, high)), self._share(X)).value
                 self.privacy_ = session.certificate()
         return self
 
@@ -107,19 +111,19 @@ class ToyRatio(PrivateMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> ToyRatio:
         with self._all_or_nothing():
             self._check_privacy_parameters()
-            rows, public = kernel.check_samples(
+            rows, public = check_samples(
                 X, y, estimator=type(self).__name__, allow_empty=self._allow_empty
             )
             validate_data(self, X, skip_check_array=True)
             self.low_, self.high_ = check_bounds(self.bounds, rows.n_features)
             with self._session(rows) as session:
-                self.mean_ = session.answer(kernel.Mean(self._view(session))).value
+                self.mean_ = session.answer(Mean(self._view(session))).value
                 self.privacy_ = session.certificate()
             self.public_mean_ = np.clip(public, self.low_, self.high_).mean(axis=0)
         return self
 
-    def _view(self, session: kernel.Session) -> kernel.Box:
-        return session.box(self.low_, self.high_)
+    def _view(self, session: Session) -> Box:
+        return box_of(session, self.low_, self.high_)
 
     def predict(self, X: Any) -> Any:
         """Return weights: larger on the private mean's side."""
@@ -198,6 +202,59 @@ class CheckedPrediction(CheckedAggregate):
 
 class CheckedParameters(CheckedAggregate):
     pass
+
+
+class _Classes:
+    """States the classes that scikit-learn's checks bring, whatever they are."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        stated, self.classes = self.classes, [0, 1]
+        try:
+            try:
+                found = np.unique(np.asarray(y))
+                self.classes = found if y is not None and len(found) > 1 else [0, 1]
+            except (TypeError, ValueError):
+                pass  # bad input, which the fit has to refuse
+            return super().fit(X, y)  # type: ignore[misc]
+        finally:
+            self.classes = stated
+
+
+class CheckedLogisticRegression(_Classes, DPLogisticRegression):
+    pass
+
+
+class CheckedGaussianNB(_Classes, DPGaussianNB):
+    pass
+
+
+class CheckedNearestCentroid(_Classes, DPNearestCentroid):
+    pass
+
+
+class CheckedDiscriminantAnalysis(_Classes, DPLinearDiscriminantAnalysis):
+    pass
+
+
+class CheckedCategoricalNB(_Classes, DPCategoricalNB):
+    """States the categories, too."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        stated, self.categories = self.categories, [[0.0]]
+        try:
+            try:
+                table = np.asarray(X)
+                if table.ndim == 2 and not np.iscomplexobj(table):
+                    columns = table.astype(float).T
+                    self.categories = [
+                        np.unique(one[np.isfinite(one)]) if np.isfinite(one).any() else [0.0]
+                        for one in columns
+                    ]
+            except (TypeError, ValueError):
+                pass  # bad input, which the fit has to refuse
+            return super().fit(X, y)
+        finally:
+            self.categories = stated
 
 
 @dataclass(frozen=True)
@@ -460,6 +517,63 @@ CASES = (
         output="parameters",
         aggregate="smooth_median",
     ),
+    Case(
+        "ridge",
+        lambda **p: DPRidge(bounds=(-1, 1), target_bounds=(-1, 1), **p),
+        labels=lambda X: X[:, 0],
+    ),
+    Case(
+        "ridge_private",
+        DPRidge,
+        sklearn=True,
+        marked=lambda **p: DPRidge(epsilon=1e5, **p),
+        labels=lambda X: X[:, 0],
+    ),
+    Case(
+        "linear_regression",
+        lambda **p: DPLinearRegression(bounds=(-1, 1), target_bounds=(-2, 2), **p),
+        labels=lambda X: X[:, 1],
+    ),
+    Case(
+        "logistic_regression",
+        lambda **p: DPLogisticRegression(classes=["no", "yes"], bounds=(-1, 1), **p),
+        sklearn=True,
+        marked=lambda **p: CheckedLogisticRegression(epsilon=1e5, **p),
+        labels=_two,
+    ),
+    Case(
+        "logistic_regression_of_three",
+        lambda **p: DPLogisticRegression(classes=[0, 1, 2], **p),
+        labels=_three,
+    ),
+    Case(
+        "gaussian_nb",
+        lambda **p: DPGaussianNB(classes=["no", "yes"], bounds=(-1, 1), **p),
+        sklearn=True,
+        marked=lambda **p: CheckedGaussianNB(epsilon=1e5, **p),
+        labels=_two,
+    ),
+    Case(
+        "categorical_nb",
+        lambda **p: DPCategoricalNB([[-1, 0, 1]] * 3, classes=[0, 1, 2], **p),
+        sklearn=True,
+        marked=lambda **p: CheckedCategoricalNB(epsilon=1e5, **p),
+        labels=_three,
+    ),
+    Case(
+        "nearest_centroid",
+        lambda **p: DPNearestCentroid(classes=[0, 1, 2], bounds=(-1, 1), **p),
+        sklearn=True,
+        marked=lambda **p: CheckedNearestCentroid(epsilon=1e5, **p),
+        labels=_three,
+    ),
+    Case(
+        "discriminant_analysis",
+        lambda **p: DPLinearDiscriminantAnalysis(classes=["no", "yes"], bounds=(-1, 1), **p),
+        sklearn=True,
+        marked=lambda **p: CheckedDiscriminantAnalysis(epsilon=1e5, **p),
+        labels=_two,
+    ),
     _small_db("small_db", conjunctions(2), size=2, domain=HALVES),
     _small_db("small_db_thresholds", thresholds(), domain=TENTHS),
     replace(
@@ -635,9 +749,9 @@ class Door(PrivateMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
-    def _session(self, rows: kernel.Rows) -> kernel.Session:
+    def _session(self, rows: Rows) -> Session:
         # Without the mixin's digest of parameters, which cannot read a lambda.
-        return kernel.open_session(
+        return open_session(
             rows,
             estimator="Door",
             epsilon=self.epsilon,

@@ -34,7 +34,7 @@ import estimators as registry
 
 import skdp
 from skdp.budget import PrivacyBudget
-from skdp.kernel.tape import record
+from skdp.core.transcript import record
 
 FILE = Path(__file__).with_name("golden.json.gz")
 SEED = 7
@@ -118,7 +118,7 @@ def outcome(case: Any, delta: float, relation: str, kind: str) -> Any:
         threadpool_limits(1),  # the last bits of products depend on it
         warnings.catch_warnings(),
         skdp.config_context(noise="seeded"),
-        record() as tape,
+        record() as transcript,
     ):
         warnings.simplefilter("ignore")
         try:
@@ -133,7 +133,7 @@ def outcome(case: Any, delta: float, relation: str, kind: str) -> Any:
             repr(float(entry.sensitivity)),
             short_hash(repr(np.asarray(entry.released).tolist())),
         ]
-        for entry in tape.entries
+        for entry in transcript.entries
     ]
     return {"releases": releases, "fitted": fitted(estimator)}
 

@@ -21,16 +21,17 @@ from estimators import Called, Door, Toy, _budget, two_samples
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import PolynomialFeatures
 
-from skdp import kernel, statistics
+from skdp import statistics
 from skdp.audit import AuditResult, audit
 from skdp.cluster import DPKMeans
+from skdp.core import noise as sampling
+from skdp.core.transcript import record, replay
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
-from skdp.kernel import sampling
-from skdp.kernel.tape import record, replay
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile
+from skdp.queries import CellQuantile
 from skdp.synthetic import (
     Domain,
     DPEmpiricalCDF,
@@ -40,13 +41,14 @@ from skdp.synthetic import (
     SmallDBReleaser,
     conjunctions,
 )
+from tests.views import box_of
 
 CONFIDENCE = 1 - 3e-6
 PURE = {"epsilon": 4.0}
 GAUSS = {"epsilon": 4.0, "delta": 0.05}  # mu = 1.8: events are neither rare nor common
 
 
-class Taped(BaseEstimator):
+class Recorded(BaseEstimator):
     """Fits an estimator and keeps the log-likelihood ratio of all its releases together.
 
     The best test there is (Neyman & Pearson). It is a function of the releases: the exact
@@ -70,15 +72,15 @@ class Taped(BaseEstimator):
     def privacy_cost(self) -> Any:
         return self.estimator.privacy_cost()
 
-    def fit(self, X: Any, y: Any = None) -> Taped:
+    def fit(self, X: Any, y: Any = None) -> Recorded:
         on_first = np.array_equal(X, self.X)
-        with record() as tape:
+        with record() as transcript:
             self.estimator.fit(X, *self._marks(on_first))
         released = self.estimator.privacy_
         levels = {r.name: r.epsilon if r.mu is None else r.mu for r in released.releases}
-        with replay(tape) as other:
+        with replay(transcript) as other:
             self.estimator.fit(self.X_neighbour if on_first else self.X, *self._marks(not on_first))
-        first, second = (tape, other) if on_first else (other, tape)
+        first, second = (transcript, other) if on_first else (other, transcript)
         self.score_ = 0.0
         for a, b in zip(first.entries, second.entries, strict=True):
             # The sensitivity of a joint release of counts and sums is in units of its loss.
@@ -132,7 +134,7 @@ LLOYD = {"algorithm": "lloyd", "max_iter": 1, **BOX}
 
 def beyond(s):
     """Return 1 if a private median lies above 0.9."""
-    return float(s.answer(kernel.CellQuantile(s.box(-1.0, 1.0), 0.5, 64)).value[0] > 0.9)
+    return float(s.answer(CellQuantile(box_of(s, -1.0, 1.0), 0.5, 64)).value[0] > 0.9)
 
 
 # Half of the rows on each side of 0.9: the median's cell is above or below, at the odds exp(±).
@@ -378,7 +380,7 @@ def audited(pair: Pair, n_runs: int | None = None) -> AuditResult:
     X, X_neighbour, y, y_neighbour = pair.tables()
     estimator = pair.estimator
     if pair.statistic is None:
-        estimator = Taped(estimator, X, X_neighbour, y, y_neighbour)
+        estimator = Recorded(estimator, X, X_neighbour, y, y_neighbour)
     return audit(
         estimator,
         X,

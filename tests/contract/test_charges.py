@@ -1,7 +1,7 @@
 """Charges: what sessions may lose is what the budget is charged, what was announced and is shown.
 
-Every estimator and every function is fitted under a real budget while a tape notes every session
-that is opened, by whomever and on whatever budget. Their sum is what the ledger holds, for good.
+Every estimator and every function is fitted under a real budget while a transcript notes every
+session that is opened, by whomever and on whatever budget. Their sum is what the ledger holds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sklearn.pipeline import Pipeline
 
 from skdp.audit import replay_check
 from skdp.budget import PrivacyBudget, exact
-from skdp.kernel import release
-from skdp.kernel.tape import record
+from skdp.core import privacy_filter as release
+from skdp.core.transcript import record
 
 N = 40
 EVERY = [
@@ -60,10 +60,10 @@ def check_charges(case, delta, relation, n=N):
     budget = PrivacyBudget(1e6, 0.9, adjacency=relation)
     estimator = case.make(epsilon=1.0, delta=delta, budget=budget, random_state=None)
     X, y = case.table(rows(n, case.n_features, 0))
-    with record() as tape:
+    with record() as transcript:
         fitted = estimator.fit(X) if y is None else estimator.fit(X, y)
-    used = [session for session in tape.sessions if session.releases]
-    assert bool(used) == bool(tape.entries) == any(price(estimator))
+    used = [session for session in transcript.sessions if session.releases]
+    assert bool(used) == bool(transcript.entries) == any(price(estimator))
     for session in used:
         assert session.budget is budget, f"{session.estimator}: a session that nobody counts here"
     charges = budget.charges
@@ -211,14 +211,14 @@ def test_two_samples_are_charged_once():
         check_charges(case, 0.0, relation)
 
 
-def test_the_tape_notes_sessions_on_both_relations_and_in_order():
+def test_the_transcript_notes_sessions_on_both_relations_and_in_order():
     budgets = [PrivacyBudget(9.0, adjacency=relation) for relation in RELATIONS]
-    with record() as tape:
+    with record() as transcript:
         for budget in (*budgets, None):
             Toy(budget=budget, epsilon=0.5).fit(np.zeros((4, 2)))
-    assert [session.budget for session in tape.sessions] == [*budgets, None]
-    assert [session.cost.epsilon for session in tape.sessions] == [0.5] * 3
-    assert all(session.releases == 1 for session in tape.sessions)
+    assert [session.budget for session in transcript.sessions] == [*budgets, None]
+    assert [session.cost.epsilon for session in transcript.sessions] == [0.5] * 3
+    assert all(session.releases == 1 for session in transcript.sessions)
 
 
 def test_a_function_is_a_case_like_an_estimator():

@@ -22,14 +22,16 @@ from scipy.stats import beta, norm
 
 from skdp.audit._subject import fitted_clone, subject_of
 from skdp.budget.accountants import gdp_mu
-from skdp.kernel.tape import record
+from skdp.core.transcript import record
 
 EPSILON, TIMES, ROWS = 0.1, 4000, 4
 LEARN, TRY, NUMBERS = 12, 40, 8
 # Of these the audit sees nothing even of the variant: what is learned of the bounds of four rows
 # moves by itself more than the rows move it. Their claim is audited here all the same, and the
 # variant of the same estimator where bounds are stated.
-LEARNED = {"empirical_cdf", "histogram_density", "kmeans_private", "median_smooth"}
+LEARNED = {
+    "empirical_cdf", "histogram_density", "kmeans_private", "median_smooth", "statistics.sum",
+}  # fmt: skip
 ALPHA = 1e-6
 
 
@@ -43,10 +45,10 @@ def releases(estimator, X, y, runs, seed):
     found = []
     for run in range(runs):
         subject = subject_of(estimator, seed=seed + run, only_unset=False)
-        with record() as tape:
+        with record() as transcript:
             fitted_clone(subject, X, y)
         numbers, times = {}, Counter()
-        for entry in tape.entries:
+        for entry in transcript.entries:
             times[entry.name] += 1
             for place, value in enumerate(flat(entry.released)):
                 numbers[entry.name, times[entry.name], place] = value
@@ -58,6 +60,13 @@ def aligned(*samples):
     """Return samples as tables of one number a column; what a fit did not release is 0."""
     keys = sorted({key for sample in samples for numbers in sample for key in numbers})
     return [np.array([[one.get(key, 0.0) for key in keys] for one in s]) for s in samples]
+
+
+MODELS = {
+    "categorical_nb", "discriminant_analysis", "gaussian_nb", "linear_regression",
+    "logistic_regression", "logistic_regression_of_three", "nearest_centroid", "ridge",
+    "ridge_private",
+}  # fmt: skip
 
 
 def told_apart(a, b):
@@ -126,9 +135,9 @@ def test_many_rows_have_noise_like_few(case):
     noisy = {}
     for seed in range(3):
         subject = subject_of(estimator, seed=seed, only_unset=False)
-        with record() as tape:
+        with record() as transcript:
             fitted_clone(subject, X, y)
-        for place, entry in enumerate(tape.entries):
+        for place, entry in enumerate(transcript.entries):
             # Not whole tables and scores, nor the answer (0 or 1) to a comparison of a score.
             numbers = not isinstance(entry.exact.flat[0], list | np.ndarray | None)
             if (
@@ -147,7 +156,9 @@ def test_many_rows_have_noise_like_few(case):
     [
         pytest.param(case, delta, relation, id=case.name)
         for case, (delta, relation) in zip(
-            CASES + CALLS, itertools.cycle(itertools.product(DELTAS, RELATIONS))
+            # Models last: what else is here keeps the combination on which little noise shows.
+            sorted(CASES + CALLS, key=lambda one: one.name in MODELS),
+            itertools.cycle(itertools.product(DELTAS, RELATIONS)),
         )
     ],
 )

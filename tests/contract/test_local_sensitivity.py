@@ -23,10 +23,10 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from skdp.audit import audit
-from skdp.kernel import cauchy_kappa, smooth_sensitivity
-from skdp.kernel import smooth as smooth_module
-from skdp.kernel.order import order_window
 from skdp.quantile import DPMedian
+from skdp.queries.smooth_sensitivity import medians as smooth_module
+from skdp.queries.smooth_sensitivity.ladders import cauchy_kappa
+from skdp.queries.smooth_sensitivity.order_statistics import order_window, smooth_sensitivity
 
 CONFIDENCE = 1 - 3e-6
 HALF = Fraction(1, 2)

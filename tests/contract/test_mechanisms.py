@@ -17,10 +17,20 @@ from scipy.stats import binom
 from test_audit import CONFIDENCE
 from test_neighbour import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedDoor
 
-from skdp import kernel
 from skdp.audit import audit
+from skdp.core import open_session
+from skdp.core.mechanisms import (
+    exponential_mechanism,
+    independent_noise,
+    l2_noise,
+    symmetric_noise,
+)
 from skdp.exceptions import PrivacyLeakError
-from skdp.kernel.sparse_vector import threshold_scales
+from skdp.queries import SmoothMedian, SparseVector, WorkloadAnswer
+from skdp.queries.joint_sums import joint_noise
+from skdp.queries.sparse_vector import threshold_scales
+from skdp.tabular import Bins, Domain, check_coded
+from tests.views import box_of
 
 pytestmark = pytest.mark.statistical
 
@@ -29,38 +39,45 @@ ZERO, ONE = np.zeros((1, 1)), np.ones((1, 1))
 
 def row(s):
     """Return the one row's value: 0 or 1."""
-    return int(next(iter(s._rows.blocks()))[0, 0])
+    return int(next(iter(s._table.rows.blocks()))[0, 0])
 
 
 def chosen(s, others=12):
     """Choose among one candidate and others; a row makes it better by one, and these worse."""
     here = row(s)
     scores = np.array([[1 - here] + [here] * others])
-    return float(s._choices("choice", scores, 1, None)[0] == 0)
+    return float(exponential_mechanism(s._meter, "choice", scores, 1, None)[0] == 0)
 
 
 def of_matrix(noise, size=1000):
     def ask(s):
         exact = np.array([[row(s) * size]])
-        return float(s._symmetric("matrix", exact, lambda _: size, None, noise)[0][0, 0])
+        return float(
+            symmetric_noise(s._meter, "matrix", exact, lambda _: size, None, noise)[0][0, 0]
+        )
 
     return ask
 
 
 def of_scalar(s, size=1000):
-    return float(s._scalars("number", np.array([row(s) * size]), size, size**2, None)[0][0])
+    return float(
+        independent_noise(s._meter, "number", np.array([row(s) * size]), size, size**2, None)[0][0]
+    )
 
 
 def of_vector(s, size=1000):
-    return float(s._vector("number", np.array([row(s) * size]), size, None)[0][0])
+    return float(l2_noise(s._meter, "number", np.array([row(s) * size]), size, None)[0][0])
 
 
 def of_groups(s, size=1000):
     """Return which of two groups' counts and sums say that the row is there."""
     here = row(s)
     counts, sums = np.array([here, 1 - here]), np.array([[here * size], [(1 - here) * size]])
-    counts, _, sums, _ = s._joint("groups", counts, sums, np.array([size, size]), None, 0.5)
-    near = s.epsilon / 4  # half of it for two groups, half of that for counts
+    bounds = np.array([size, size])
+    counts, _, sums, _ = joint_noise(
+        s._meter, "groups", counts, sums, bounds, None, 0.5, s.adjacency
+    )
+    near = s._meter.epsilon / 4  # half of it for two groups, half of that for counts
     if not s.pure:
         return float(counts[0] - counts[1] + (sums[0, 0] - sums[1, 0]) / size)
 
@@ -105,7 +122,7 @@ def test_smooth_noise_holds_a_small_claim():
     """An eighth of it would show all that so few runs can show, which is three times the claim."""
 
     def ask(s):
-        return float(s.answer(kernel.SmoothMedian(s.box(0, 1))).value[0])
+        return float(s.answer(SmoothMedian(box_of(s, 0, 1))).value[0])
 
     options = {"n_runs": 400, "confidence": CONFIDENCE, "random_state": 0}
     assert audit(Door(ask), SEVEN, SEVEN_R, "answer_", **options).passed
@@ -122,10 +139,8 @@ MANY = 32
 
 
 def comparisons(s, threshold, times):
-    asked = s.answer(kernel.SparseVector(threshold, times))
-    return lambda query, public=0.0: asked.is_far(
-        kernel.WorkloadAnswer(PAIRS_OF_SIDES, query), public
-    )
+    asked = s.answer(SparseVector(threshold, times))
+    return lambda query, public=0.0: asked.is_far(WorkloadAnswer(PAIRS_OF_SIDES, query), public)
 
 
 def both_ways(s):
@@ -208,15 +223,13 @@ def test_comparisons_share_the_threshold_s_noise_and_nothing_else(times):
     """
     epsilon, threshold, runs = 4.0, 2, 3000
     pairs = []
-    rows = kernel.check_coded(
+    rows = check_coded(
         np.full((1, 3), -5.0),
-        kernel.Domain([kernel.Bins([-10.0, 0.0, 10.0])] * 3),
+        Domain([Bins([-10.0, 0.0, 10.0])] * 3),
         estimator="T",
     )
     for seed in range(runs):
-        with kernel.open_session(
-            rows, estimator="T", epsilon=epsilon, random_state=seed
-        ) as session:
+        with open_session(rows, estimator="T", epsilon=epsilon, random_state=seed) as session:
             far = comparisons(session, float(threshold), times)
             pairs.append((far(ABOVE), far(ABOVE)))
     rho, nu = (float(scale) for scale in threshold_scales(times, epsilon))

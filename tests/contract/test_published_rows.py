@@ -15,9 +15,9 @@ from test_audit import CONFIDENCE
 
 from skdp import PrivacyBudget
 from skdp.audit import audit
+from skdp.core.transcript import record
 from skdp.density_ratio import DPuLSIF
 from skdp.exceptions import PublishedRowsWarning
-from skdp.kernel.tape import record
 
 PUBLISHED = "published_private_rows"
 N, B = 48, 6
@@ -38,9 +38,12 @@ def nearest(points, table):
 
 
 def test_its_centres_are_private_rows():
-    with pytest.warns(PublishedRowsWarning, match="publishes raw private rows"), record() as tape:
+    with (
+        pytest.warns(PublishedRowsWarning, match="publishes raw private rows"),
+        record() as transcript,
+    ):
         fitted = variant_c().fit(X, Y)
-    shown = tape.entries[0].released
+    shown = transcript.entries[0].released
     # To the last bit, six different ones.
     found = [np.flatnonzero((row == PRIVATE).all(axis=1)) for row in shown]
     assert [len(places) for places in found] == [1] * B

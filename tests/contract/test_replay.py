@@ -13,10 +13,12 @@ import pytest
 from estimators import CALLS, CASES, DELTAS, RELATIONS, Case, Toy, ToyRatio, make, rows, two_samples
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from skdp import statistics
 from skdp.audit import replay_check
+from skdp.budget.stand_in import StandInBudget
+from skdp.core.transcript import record, replay
 from skdp.density_ratio import DPuLSIF
 from skdp.exceptions import SeededNoiseWarning
-from skdp.kernel.tape import record
 
 D = 3
 PUBLIC = np.random.default_rng(7).normal(size=(5, D))
@@ -121,9 +123,9 @@ def test_seeded_fits_with_other_public_rows_share_no_noise(case):
     noise = []
     for others in (public, public + 1e-9):
         estimator = case.make(epsilon=1.0, delta=0.0, random_state=3)
-        with record() as tape:
+        with record() as transcript:
             estimator.fit(*two_samples(private, others))
-        last = tape.entries[-1]
+        last = transcript.entries[-1]
         noise.append(np.asarray(last.released - last.exact, dtype=float))
     if case.name == "toy_ratio":  # what it releases has nothing to do with public rows
         assert (noise[0] == noise[1]).all()
@@ -311,8 +313,9 @@ def test_a_private_length_is_found_under_add_or_remove_one(leaky):
 
 def test_a_charge_that_depends_on_rows_is_found():
     class ChargesByRows(Toy):
-        def _session(self, rows, *, epsilon=None, delta=None):
-            return super()._session(rows, epsilon=0.5 if self._positive else 1.0)
+        def _session(self, rows, **options):
+            self.epsilon = 0.5 if self._positive else 1.0
+            return super()._session(rows, **options)
 
         def fit(self, X, y=None):
             self._positive = bool(np.asarray(X)[0, 0] > 0)
@@ -636,3 +639,20 @@ def test_a_seeded_fit_under_a_budget_still_warns_its_user():
         warnings.simplefilter("error", SeededNoiseWarning)
         # The audit's own seed is no business of the user's.
         replay_check(estimator, rows(9, D, 0), rows(5, D, 1))
+
+
+@pytest.mark.parametrize("call", [statistics.count, statistics.sum, statistics.mean])
+def test_what_a_filter_leaves_shows_no_number_of_rows(call):
+    """A replaced row may leave what a filter leaves: the releases alone say how many there are."""
+    options = {"budget": StandInBudget("replace_one"), "nan_policy": "omit"}
+    if call is not statistics.count:
+        options["bounds"] = (0, 1)
+    x = np.linspace(0, 1, 12)
+    other = np.where(np.arange(12) == 5, np.nan, x)
+    with record() as transcript:
+        first = call(x, **options)
+    with replay(transcript) as again:
+        second = call(other, **options)
+    assert np.array_equal(first.value, second.value)
+    (a,), (b,) = transcript.entries, again.entries
+    assert 0 < a.distance(a.exact, b.exact) <= a.sensitivity

@@ -26,9 +26,9 @@ from sklearn.preprocessing import (
 
 from skdp import DPuLSIF, PrivacyBudget, PublishedRowsWarning
 from skdp.budget import exact
+from skdp.core.transcript import record, replay
 from skdp.density_ratio import stack_samples
 from skdp.density_ratio._features import is_elementwise
-from skdp.kernel.tape import record, replay
 
 PUBLISHED = "published_private_rows"
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -297,11 +297,11 @@ def test_a_basis_of_any_transformer_is_mapped_row_by_row_and_fails_row_by_row():
 
     basis = FunctionTransformer(fragile)
     ratio = DPuLSIF(basis=basis, basis_bounds=(0, 1), epsilon=1e6, random_state=0)
-    with record() as tape:
+    with record() as transcript:
         ratio.fit(X, y)
     good = private[:, 0] <= 1.0
     expected = np.where(good, private[:, 1] > 0, 0.5).mean() - 0.5
-    view = tape.entries[-1].exact
+    view = transcript.entries[-1].exact
     assert view[1] / 2.0**32 / 300 == pytest.approx(expected, abs=1e-8)
 
 
@@ -408,9 +408,9 @@ def test_seeded_fits_that_differ_in_the_public_sample_share_no_noise():
     noises = []
     for shift in (0.0, 1e-9):
         X, y = stack_samples(private=private, public=public + shift)
-        with record() as tape:
+        with record() as transcript:
             DPuLSIF(centers=public[:20], gamma=0.5, random_state=0).fit(X, y)
-        entry = tape.entries[0]
+        entry = transcript.entries[0]
         noises.append(entry.released - entry.exact)
     assert not np.array_equal(*noises)
 
@@ -418,9 +418,9 @@ def test_seeded_fits_that_differ_in_the_public_sample_share_no_noise():
 def test_replay_ignores_the_private_rows():
     public, private, X, y = samples(n=300)
     other, marks = stack_samples(private=private[::-1] * 7 + 3, public=public)
-    with record() as tape:
+    with record() as transcript:
         first = DPuLSIF(random_state=0).fit(X, y)
-    with replay(tape):
+    with replay(transcript):
         second = DPuLSIF(random_state=0).fit(other, marks)
     assert np.array_equal(first.coef_, second.coef_)
     assert first.alpha_ == second.alpha_
@@ -454,9 +454,9 @@ def test_a_basis_that_remembers_keeps_no_private_row_and_moves_no_other():
         table = X.copy()
         table[0] += 5.0 * changed
         ratio = DPuLSIF(basis=Remembering(), basis_bounds=(0, 1), epsilon=9.0, random_state=0)
-        with record() as tape:
+        with record() as transcript:
             ratio.fit(table, y)
-        exact.append((tape.entries[-1].exact, tape.entries[-1].sensitivity))
+        exact.append((transcript.entries[-1].exact, transcript.entries[-1].sensitivity))
         pickled = pickle.dumps(ratio)
         assert not any(row.tobytes() in pickled for row in private)
         assert all(len(kept) == 200 for kept in ratio._features.transformer.kept_)
@@ -482,9 +482,9 @@ def test_a_basis_with_a_generator_of_its_own_moves_by_one_row_only():
     entries = []
     for table in tables:
         X, y = stack_samples(private=table, public=public)
-        with record() as tape:
+        with record() as transcript:
             DPuLSIF(basis=basis, basis_bounds=(-1, 1), random_state=0).fit(X, y)
-        entries.append(tape.entries[-1])
+        entries.append(transcript.entries[-1])
     distance = entries[0].distance(entries[0].exact, entries[1].exact)
     assert distance <= entries[0].sensitivity
 
@@ -511,9 +511,9 @@ def test_types_of_the_table_that_private_rows_decide_do_not_reach_the_basis(kind
     tables = [frames([v, 0, 1, 2, 0, 1, 2]) for v in (1, 2.5 if kind != "categorical" else 7)]
     basis = make_pipeline(FunctionTransformer(widths))
     fits = []
-    with record() as tape:
+    with record() as transcript:
         fits.append(DPuLSIF(basis=basis, basis_bounds=(0, 9), random_state=0).fit(tables[0], y))
-    with replay(tape):
+    with replay(transcript):
         fits.append(DPuLSIF(basis=basis, basis_bounds=(0, 9), random_state=0).fit(tables[1], y))
     assert np.array_equal(fits[0].coef_, fits[1].coef_)
 

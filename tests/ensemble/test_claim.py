@@ -33,7 +33,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skdp import PrivacyBudget
 from skdp.audit import audit, neighbour_check
-from skdp.kernel.tape import record, replay
+from skdp.core.transcript import record, replay
 
 # --- nothing raises or is said because of rows ----------------------------------------------------
 
@@ -198,14 +198,14 @@ def test_the_claim_of_an_ensemble_holds_and_a_twin_s_would_not(monkeypatch):
     assert honest.epsilon_lower > 4.0 / 2.0
 
     # A twin that takes the sensitivity of a row that is added for that of one that is replaced.
-    from skdp.kernel import session as module
+    from skdp.queries import blocks as module
 
-    vector = module.Session._vector
+    noise = module.l2_noise
 
-    def halved(self, name, exact, sensitivity, share, **unit):
-        return vector(self, name, exact, sensitivity // 2, share, **unit)
+    def halved(meter, name, exact, sensitivity, share, **unit):
+        return noise(meter, name, exact, sensitivity // 2, share, **unit)
 
-    monkeypatch.setattr(module.Session, "_vector", halved)
+    monkeypatch.setattr(module, "l2_noise", halved)
     for model, statistic, y, other in [
         (voter, margin, labels, labels), (averager, "answers_", high, targets),
     ]:  # fmt: skip
@@ -252,9 +252,9 @@ def test_the_winner_of_three_holds_its_claim():
 
 def test_the_private_number_of_rows_is_released_where_it_is_needed_only():
     for n_blocks, names in [("auto", ["count", "votes of blocks"]), (9, ["votes of blocks"])]:
-        with record() as tape:
+        with record() as transcript:
             voting(n_blocks=n_blocks, n_queries=5, budget=budget_of(A)).fit(X, LABELS)
-        assert [entry.name for entry in tape.entries] == names
+        assert [entry.name for entry in transcript.entries] == names
 
 
 @pytest.mark.statistical
@@ -269,9 +269,9 @@ def test_one_row_changes_one_vote_where_models_draw_from_the_global_generator():
 
     def run(y, manager):
         np.random.seed(0)
-        with manager as tape:
+        with manager as transcript:
             voting(search, n_blocks=40, n_queries=20).fit(X[:800], y)
-        return tape, np.random.rand()
+        return transcript, np.random.rand()
 
     first, left = run(labels, record())
     # The same answers are released, from which the student draws as it likes.

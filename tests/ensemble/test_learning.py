@@ -31,10 +31,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
+from skdp.core.transcript import record
 from skdp.ensemble import DPSubsampleAggregate
 from skdp.ensemble._scores import directions, radius
 from skdp.ensemble._tasks import Scores
-from skdp.kernel.tape import record
 
 # --- what it learns -------------------------------------------------------------------------------
 
@@ -183,9 +183,9 @@ def test_expected_error_of_scores_is_their_noise(relation, delta):
     expected = model.expected_error(len(X), 2)
     squares = []
     for _ in range(24):
-        with record() as tape:
+        with record() as transcript:
             model.fit(X, LABELS)
-        entry, release = tape.entries[-1], model.privacy_.releases[-1]
+        entry, release = transcript.entries[-1], model.privacy_.releases[-1]
         unit = release.sensitivity / entry.sensitivity / model.n_blocks_
         noise = (entry.released - entry.exact).astype(float) * unit
         assert noise.size >= 8

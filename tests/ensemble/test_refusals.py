@@ -77,8 +77,16 @@ BAD = [
     ({"n_blocks": 2.5}, TypeError, "n_blocks"),
     ({"n_blocks": "many"}, ValueError, "n_blocks"),
     ({"n_queries": 0}, ValueError, "n_queries"),
-    ({"n_jobs": "two"}, TypeError, "n_jobs must be None or an integer other than 0 .*, got str"),
-    ({"n_jobs": 0}, ValueError, "n_jobs must be None or an integer other than 0 .*, got 0"),
+    (
+        {"n_jobs": "two"},
+        TypeError,
+        "n_jobs must be None, .* or an integer of at most -1, got str",
+    ),
+    (
+        {"n_jobs": 0},
+        ValueError,
+        "n_jobs must be None, .* or an integer of at most -1, got 0",
+    ),
     ({"epsilon": 0}, ValueError, "epsilon"),
     ({"delta": 1.0}, ValueError, "delta"),
 ]

@@ -170,7 +170,7 @@ def test_nothing_is_found_where_all_is_well(name):
         (
             make_pipeline(make_pipeline(scaler(), LogisticRegression())),
             "pipeline__logisticregression (LogisticRegression)",
-            "DPSubsampleAggregate",
+            "DPLogisticRegression",
         ),
         (
             ColumnTransformer(
@@ -198,7 +198,11 @@ def test_nothing_is_found_where_all_is_well(name):
             "transformer (StandardScaler)",
             "DPStandardScaler",
         ),
-        (VotingRegressor([("a", LinearRegression())]), "a (LinearRegression)", "DPSubsample"),
+        (
+            VotingRegressor([("a", LinearRegression())]),
+            "a (LinearRegression)",
+            "DPLinearRegression",
+        ),
         (
             GridSearchCV(make_pipeline(PCA(), kmeans()), {}, scoring=scorer(), cv=KFold(2)),
             "estimator__pca (PCA)",

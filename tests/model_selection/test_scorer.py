@@ -25,7 +25,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from skdp.budget import PrivacyBudget
-from skdp.kernel import tape
+from skdp.core import transcript
 from skdp.model_selection import (
     PrivateScorer,
     _scorer,
@@ -140,14 +140,14 @@ def test_sensitivity_holds_for_any_row(adjacency, rows, y):
     for metric in ("accuracy", "neg_inertia", "neg_mean_squared_error"):
         bounds = None if metric == "accuracy" else 2.5
         scorer = private_scorer(metric, epsilon=1.0, bounds=bounds, budget=budget)
-        tapes = []
+        transcripts = []
         first = slice(0, 4)
         other = [4, 1, 2, 3] if adjacency == "replace_one" else [1, 2, 3]
         for part in (first, other):
-            with tape.record() as recorded:
+            with transcript.record() as recorded:
                 scorer(ECHO, rows[part], y[part])
-            tapes.append(recorded.entries)
-        ((a,), (b,)) = tapes
+            transcripts.append(recorded.entries)
+        ((a,), (b,)) = transcripts
         assert a.sensitivity == b.sensitivity
         assert a.distance(a.exact, b.exact) <= a.sensitivity
 
@@ -164,7 +164,7 @@ def test_sensitivity_is_reached(adjacency):
     pair = (right, wrong) if adjacency == "replace_one" else (right, right[1:])
     entries = []
     for rows in pair:
-        with tape.record() as recorded:
+        with transcript.record() as recorded:
             scorer(ECHO, rows, np.zeros(len(rows)))
         entries += recorded.entries
     a, b = entries

@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from skdp import kernel
 from skdp.synthetic import Bins, Domain
+from skdp.tabular import Schema, check_coded, decoded, public_codes, table_schema
 
 
 def codes(X, domain, **options):
-    return kernel.public_codes(X, domain, estimator="Test", **options)
+    return public_codes(X, domain, estimator="Test", **options)
 
 
 class Rude:
@@ -180,7 +180,7 @@ def test_dates(unit):
 def test_rows_far_behind_the_first_block_and_many_categories():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 300, size=(70_000, 2))
-    found = kernel.check_coded(X, Domain([300, 2]), estimator="Test")
+    found = check_coded(X, Domain([300, 2]), estimator="Test")
     assert np.array_equal(found.codes(0, 70_000)[:, 0], X[:, 0])
     assert np.array_equal(found.codes(65_000, 70_000)[:, 1], np.minimum(X[65_000:, 1], 1))
     assert found.sizes == (300, 2)
@@ -216,13 +216,13 @@ def test_decoded_is_coded_again_to_the_same_cells(container):
     rng = np.random.default_rng(0)
     codes_ = np.column_stack([rng.integers(0, k, 50) for k in domain.sizes])
     for draw in (None, np.random.default_rng(1), np.random.RandomState(1)):
-        table = kernel.decoded(domain, codes_, names=domain.names, container=container, rng=draw)
+        table = decoded(domain, codes_, names=domain.names, container=container, rng=draw)
         assert np.array_equal(codes(table, domain), codes_)
         assert codes(table, Domain(_specs(domain), outside="refuse")).shape == (50, 4)
     if container == "pandas":
         assert [table.dtypes.iloc[j] for j in (0, 1, 3)] == [np.float64, np.float64, np.int64]
         assert (table["age"] % 1 == 0).all()
-    numbers = kernel.decoded(Domain([3, Bins([0, 1])]), codes_[:, :2] % [[3, 1]])
+    numbers = decoded(Domain([3, Bins([0, 1])]), codes_[:, :2] % [[3, 1]])
     assert numbers.dtype == np.float64
 
 
@@ -258,9 +258,9 @@ def test_schemas():
         (frame.to_numpy(), None, "numpy", objects),
         (frame.to_numpy().tolist(), None, "numpy", objects),
     ):
-        _, schema = kernel.table_schema(X, estimator="Test")
+        _, schema = table_schema(X, estimator="Test")
         assert schema.types[1] in (types[1], pa.large_string())
-        assert schema == kernel.Schema(2, names, container, (types[0], schema.types[1]))
+        assert schema == Schema(2, names, container, (types[0], schema.types[1]))
         assert pickle.loads(pickle.dumps(schema)) == schema
 
 
@@ -535,7 +535,7 @@ def test_any_draw_of_categories_makes_a_table(container, column):
     """A type that the drawn values decide could fail after the charge."""
     domain = Domain([column, 2])
     for first in itertools.product(range(len(column)), repeat=3):
-        table = kernel.decoded(
+        table = decoded(
             domain, np.column_stack([first, [0, 1, 0]]), names=["a", "b"], container=container
         )
         assert table.shape == (3, 2)

@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 
 from skdp import PrivacyBudget
-from skdp.kernel import gdp_mu
+from skdp.budget import gdp_mu
 from skdp.synthetic import Bins, Domain, DPMarginalSynthesizer, conjunctions, linear_queries
 from skdp.synthetic import _marginals as marginals_module
 from skdp.synthetic._trees import Model, Tree, clique_size, fit_model, tree_size

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from skdp import kernel
 from skdp.audit import neighbour_check
-from skdp.budget import PrivacyBudget
+from skdp.budget import PrivacyBudget, gdp_mu
+from skdp.queries import marginals
 from skdp.synthetic import (
     Bins,
     Domain,
@@ -60,7 +60,7 @@ def test_a_view_is_a_marginal_table(sizes):
         k = rng.integers(0, len(sizes) + 1)
         columns = tuple(sorted(rng.choice(len(sizes), k, replace=False).tolist()))
         view = _View(sizes, columns)
-        np.testing.assert_allclose(view.marginal(p), kernel.marginals(p, [columns])[columns])
+        np.testing.assert_allclose(view.marginal(p), marginals(p, [columns])[columns])
         factor = rng.random(math.prod(sizes[j] for j in columns))
         expected = p * factor.reshape([k if j in columns else 1 for j, k in enumerate(sizes)])
         view.multiply(p, factor)
@@ -89,7 +89,7 @@ def test_weights_minimise_their_objective():
     assert model.fit(500, 1e-7) < 500
     derivative = np.log(model.p)
     for s, target, v, w in measurements(sizes):
-        table = kernel.marginals(model.p, [s])[s]
+        table = marginals(model.p, [s])[s]
         off = (table - target) / v if w is None else w.T @ ((w @ table - target) / v)
         derivative += off.reshape([k if j in s else 1 for j, k in enumerate(sizes)])
     assert np.ptp(derivative) < 1e-4 < np.ptp(np.log(model.p))
@@ -101,11 +101,11 @@ def test_consistent_tables_are_met():
     sizes = (2, 3, 4)
     truth = rng.dirichlet(np.ones(24)).reshape(sizes)
     model = Weights(sizes)
-    tables = kernel.marginals(truth, [(0, 1), (1, 2)])
+    tables = marginals(truth, [(0, 1), (1, 2)])
     for s, table in tables.items():
         model.measure(s, table, 1e-7)
     model.fit(300, 1e-9)
-    found = kernel.marginals(model.p, [(0, 1), (1, 2)])
+    found = marginals(model.p, [(0, 1), (1, 2)])
     for s, table in tables.items():
         np.testing.assert_allclose(found[s], table, atol=1e-5)
 
@@ -379,7 +379,7 @@ def test_nltcs_beats_noise_on_every_table():
     truth = exact(queries, domain, X)
     uniform = np.abs(truth - 1 / 8).max()
     for epsilon, delta in ((0.1, 0.0), (0.1, 1e-6), (1.0, 0.0)):
-        gaussian = 2.5 * math.sqrt(560) / kernel.gdp_mu(epsilon, 1e-6) / len(X)
+        gaussian = 2.5 * math.sqrt(560) / gdp_mu(epsilon, 1e-6) / len(X)
         released = MWEMReleaser(
             queries, domain=domain, epsilon=epsilon, delta=delta, budget=A, random_state=0
         ).fit(X)

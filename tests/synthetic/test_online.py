@@ -13,13 +13,15 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from skdp import kernel
 from skdp.audit import neighbour_check, replay_check
 from skdp.budget import PrivacyBudget
+from skdp.core import Session
+from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
-from skdp.kernel.tape import record
+from skdp.queries import Marginal
 from skdp.synthetic import Domain, PrivateMultiplicativeWeights, conjunctions
 from skdp.synthetic._online import _LIVE
+from skdp.tabular import Rows
 
 A = PrivacyBudget(1e6, 0.5, adjacency="add_or_remove_one")
 BUDGETS = pytest.mark.parametrize("budget", [None, A], ids=["R", "A"])
@@ -92,7 +94,7 @@ def test_a_pickle_predicts_and_does_not_answer():
     with pytest.raises(NotFittedError):
         fresh.answer(questions()[0])
     fitted.answer(questions()[1])  # it goes on itself
-    assert not any(isinstance(v, kernel.Session | kernel.Rows) for v in vars(fitted).values())
+    assert not any(isinstance(v, Session | Rows) for v in vars(fitted).values())
 
 
 def test_closing_and_fitting_again():
@@ -100,7 +102,7 @@ def test_closing_and_fitting_again():
         first = _LIVE[fitted.fit(table(500))].session
         fitted.fit(table(500, seed=1))
         with pytest.raises(PrivacyLeakError, match="closed"):
-            first.answer(kernel.Marginal((2,) * 4, (0,)))
+            first.answer(Marginal((2,) * 4, (0,)))
         fitted.answer(questions()[0])
     with pytest.raises(BudgetExceededError, match="closed"):
         fitted.answer(questions()[0])
@@ -208,7 +210,7 @@ def test_hardly_any_rows(n):
 
 def test_what_is_no_single_query():
     fitted = online().fit(table(100))
-    with record() as tape:
+    with record() as transcript:
         for query, error in (
             (conjunctions(2), ValueError),
             (lambda row: 3.0, ValueError),
@@ -218,7 +220,7 @@ def test_what_is_no_single_query():
         ):
             with pytest.raises(error):
                 fitted.answer(query)
-    assert tape.entries == []
+    assert transcript.entries == []
     assert fitted.n_answers_ == 0
 
 

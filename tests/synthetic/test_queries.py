@@ -18,7 +18,7 @@ from skdp.synthetic import (
     parities,
     thresholds,
 )
-from skdp.synthetic import _queries as module
+from skdp.synthetic import _kinds as module
 from skdp.synthetic._queries import as_queries
 
 MIXED = Domain({"a": ["x", "y", None], "b": Bins([0, 1, 2, 5, 9]), "c": 2, "d": [3, 1]})

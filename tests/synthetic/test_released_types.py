@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdp import kernel
 from skdp.budget import PrivacyBudget
 from skdp.synthetic import Bins, Domain, MWEMReleaser, SmallDBReleaser, conjunctions
+from skdp.tabular import decoded, public_codes, table_schema
 
 CONTAINERS = ["numpy", "pandas", "polars", "pyarrow"]
 ZONE = zoneinfo.ZoneInfo("America/New_York")
@@ -67,8 +67,8 @@ MIXED = {"tuples": [(1, 2), (3,)], "text and numbers": ["a", 1, None], "mixed": 
 
 def again(domain, codes, container, **options):
     """Return the decoded table and the codes that it has."""
-    table = kernel.decoded(domain, codes, names=domain.names, container=container, **options)
-    return table, kernel.public_codes(table, domain, estimator="Test")
+    table = decoded(domain, codes, names=domain.names, container=container, **options)
+    return table, public_codes(table, domain, estimator="Test")
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
@@ -80,19 +80,17 @@ def test_a_released_category_is_itself(kind, container):
     # The types of a fitted table are those of the first release; both ways.
     first, found = again(domain, everything, container)
     assert np.array_equal(found, everything)
-    _, schema = kernel.table_schema(first, estimator="Test")
+    _, schema = table_schema(first, estimator="Test")
     for types in ((), schema.types):
         for rows in ([], [0], [size - 1] * 3, [*range(size), 0]):
             codes = np.array(rows, dtype=np.int64)[:, None]
             if not rows:
-                table = kernel.decoded(
-                    domain, codes, names=domain.names, container=container, types=types
-                )
+                table = decoded(domain, codes, names=domain.names, container=container, types=types)
             else:
                 table, found = again(domain, codes, container, types=types)
                 assert np.array_equal(found, codes)
             # The draw does not decide about types.
-            assert kernel.table_schema(table, estimator="Test")[1] == schema
+            assert table_schema(table, estimator="Test")[1] == schema
 
 
 @settings(max_examples=40, deadline=None)
@@ -101,8 +99,8 @@ def test_any_types_of_x(data, container, kind):
     """A type of X that cannot hold the categories is left, for one that can."""
     domain = Domain({"a": CATEGORIES[kind], "b": [1, 2]}, outside="refuse")
     other = data.draw(st.sampled_from(sorted(CATEGORIES)))
-    unlike = kernel.decoded(Domain([CATEGORIES[other]]), np.zeros((1, 1), int), container=container)
-    _, schema = kernel.table_schema(unlike, estimator="Test")
+    unlike = decoded(Domain([CATEGORIES[other]]), np.zeros((1, 1), int), container=container)
+    _, schema = table_schema(unlike, estimator="Test")
     codes = np.array(data.draw(st.lists(st.integers(0, domain.sizes[0] - 1), min_size=1)))
     codes = np.column_stack([codes, codes % 2])
     _, found = again(domain, codes, container, types=schema.types * 2)
@@ -114,9 +112,9 @@ def test_any_types_of_x(data, container, kind):
 def test_text_only_where_there_is_no_type(kind, container):
     domain = Domain({"a": MIXED[kind]})
     codes = np.arange(domain.sizes[0])[:, None]
-    table = kernel.decoded(domain, codes, names=["a"], container=container)
+    table = decoded(domain, codes, names=["a"], container=container)
     if container in ("numpy", "pandas"):
-        assert np.array_equal(kernel.public_codes(table, domain, estimator="Test"), codes)
+        assert np.array_equal(public_codes(table, domain, estimator="Test"), codes)
         return
     texts = [None if value is None else str(value) for value in MIXED[kind]]
     cells = table["a"].to_list() if container == "polars" else table["a"].to_pylist()
@@ -193,7 +191,7 @@ def _empty(dtype, container):
 @pytest.mark.parametrize(("dtype", "spec", "container"), TYPES, ids=repr)
 def test_a_table_like_x(dtype, spec, container):
     X = _empty(dtype, container)
-    _, schema = kernel.table_schema(X, estimator="Test")
+    _, schema = table_schema(X, estimator="Test")
     assert pickle.loads(pickle.dumps(schema)) == schema
     domain = Domain({"a": spec}, outside="refuse")
     codes = np.array([0, domain.sizes[0] - 1, 0])[:, None]
@@ -207,13 +205,13 @@ def test_a_table_like_x(dtype, spec, container):
         elif container == "numpy":
             assert table.dtype == dtype
         else:
-            assert kernel.table_schema(table, estimator="Test")[1] == schema
+            assert table_schema(table, estimator="Test")[1] == schema
 
 
 def test_enumerations_have_the_categories_of_the_domain():
     X = pl.DataFrame({"a": pl.Series(["x"], dtype=pl.Enum(["x", "secret"]))})
-    _, schema = kernel.table_schema(X, estimator="Test")
-    table = kernel.decoded(
+    _, schema = table_schema(X, estimator="Test")
+    table = decoded(
         Domain({"a": ["x", "y"]}), np.array([[1]]), names=["a"], container="polars",
         types=schema.types,
     )  # fmt: skip
@@ -232,7 +230,7 @@ def test_a_schema_holds_no_value_of_a_column():
         pl.from_arrow(nested),
         pa.table({"a": pa.array(["secret"]).dictionary_encode()}),
     ):
-        schema = kernel.table_schema(X, estimator="Test")[1]
+        schema = table_schema(X, estimator="Test")[1]
         assert b"secret" not in pickle.dumps(schema)
         assert "secret" not in repr(schema)
         assert "7.25" not in repr(schema)
@@ -248,8 +246,8 @@ def test_points_of_bins_of_any_type_lie_in_their_cells(edges, dtype, seed):
     domain = Domain([Bins(edges)], outside="refuse")
     codes = np.random.default_rng(seed).integers(0, len(edges) - 1, size=(30, 1))
     for rng in (None, np.random.default_rng(seed)):
-        table = kernel.decoded(domain, codes, types=(np.dtype(dtype),), rng=rng)
-        assert np.array_equal(kernel.public_codes(table, domain, estimator="Test"), codes)
+        table = decoded(domain, codes, types=(np.dtype(dtype),), rng=rng)
+        assert np.array_equal(public_codes(table, domain, estimator="Test"), codes)
 
 
 # --- the estimators -------------------------------------------------------------------------------
@@ -271,9 +269,9 @@ def test_a_release_knows_its_own_rows(table, outside):
     assert released.predict(released.database_[:1])[0] == 1.0
     again = pickle.loads(pickle.dumps(released))
     assert again.predict(released.database_[:1])[0] == 1.0
-    schemas = [kernel.table_schema(t, estimator="Test")[1] for t in (X, released.database_)]
+    schemas = [table_schema(t, estimator="Test")[1] for t in (X, released.database_)]
     assert schemas[0] == schemas[1]
-    assert kernel.table_schema(again.sample(2), estimator="Test")[1] == schemas[0]
+    assert table_schema(again.sample(2), estimator="Test")[1] == schemas[0]
 
 
 @pytest.mark.parametrize("kind", ["small", "mwem"])

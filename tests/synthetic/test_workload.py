@@ -12,27 +12,42 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from skdp import kernel
 from skdp.budget.stand_in import StandInBudget
+from skdp.core import noise as sampling
+from skdp.core import open_session
+from skdp.core.transcript import record
 from skdp.exceptions import PrivacyLeakError
-from skdp.kernel import sampling, workload
-from skdp.kernel.coding import CodedRows
-from skdp.kernel.tape import record
+from skdp.queries import (
+    Cells,
+    Intervals,
+    Marginal,
+    Prefixes,
+    SparseVector,
+    Weighted,
+    Workload,
+    WorkloadAnswer,
+    WorstMarginal,
+    WorstQuery,
+    marginals,
+)
+from skdp.queries import workloads as workload
 from skdp.synthetic import Domain
+from skdp.tabular import check_coded, check_rows
+from skdp.tabular.encoding import CodedRows
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 SIZES = (3, 2, 4)
 RNG = np.random.default_rng(0)
 GROUPS = {
-    "cells": kernel.Cells([0, 2]),
-    "one cell": kernel.Cells([1, 2], np.array([5])),
-    "cells twice": kernel.Cells([0], np.array([1, 1, 2])),
-    "prefixes": kernel.Prefixes(2),
-    "intervals": kernel.Intervals(2),
-    "intervals of three": kernel.Intervals(0),
-    "zeros and ones": kernel.Weighted([0, 1], RNG.integers(0, 2, (7, 6))),
-    "weights": kernel.Weighted([0, 1, 2], RNG.random((4, 24))),
-    "weights and ones": kernel.Weighted([2], [[1.0, 0.5, 0.25, 0.0], [1, 1, 1, 1]]),
+    "cells": Cells([0, 2]),
+    "one cell": Cells([1, 2], np.array([5])),
+    "cells twice": Cells([0], np.array([1, 1, 2])),
+    "prefixes": Prefixes(2),
+    "intervals": Intervals(2),
+    "intervals of three": Intervals(0),
+    "zeros and ones": Weighted([0, 1], RNG.integers(0, 2, (7, 6))),
+    "weights": Weighted([0, 1, 2], RNG.random((4, 24))),
+    "weights and ones": Weighted([2], [[1.0, 0.5, 0.25, 0.0], [1, 1, 1, 1]]),
 }
 
 
@@ -43,12 +58,12 @@ def dense(groups, sizes):
     for group in groups:
         shape = [sizes[a] for a in group.attributes]
         own = [np.ravel_multi_index([cell[a] for a in group.attributes], shape) for cell in cells]
-        if isinstance(group, kernel.Cells):
+        if isinstance(group, Cells):
             index = np.arange(math.prod(shape)) if group.index is None else group.index
             rows += [[float(place == i) for place in own] for i in index]
-        elif isinstance(group, kernel.Prefixes):
+        elif isinstance(group, Prefixes):
             rows += [[float(place <= i) for place in own] for i in range(max(shape[0] - 1, 1))]
-        elif isinstance(group, kernel.Intervals):
+        elif isinstance(group, Intervals):
             for i, j in itertools.combinations_with_replacement(range(shape[0]), 2):
                 rows.append([float(i <= place <= j) for place in own])
         else:
@@ -62,7 +77,7 @@ def every_workload():
 
 @pytest.mark.parametrize("groups", every_workload())
 def test_answers_and_coefficients_are_the_matrix(groups):
-    work = kernel.Workload(SIZES, groups)
+    work = Workload(SIZES, groups)
     matrix = dense(groups, SIZES)
     assert matrix.shape == (work.n_queries, 24)
     assert np.array_equal(work.coefficients(np.arange(24)), matrix * work.one)
@@ -78,14 +93,14 @@ def test_answers_and_coefficients_are_the_matrix(groups):
         g, place = work.locate(query)
         row = work.groups[g].coefficients(SIZES, np.array([place]))[0] / work.groups[g].one
         # Spread over the whole domain it is the query's row of the matrix.
-        alone = kernel.Workload(SIZES, [kernel.Weighted(work.groups[g].attributes, row[None, :])])
+        alone = Workload(SIZES, [Weighted(work.groups[g].attributes, row[None, :])])
         assert np.array_equal(alone.coefficients(np.arange(24))[0] / alone.one, matrix[query])
 
 
 @pytest.mark.parametrize("groups", every_workload())
 def test_a_row_moves_an_answer_by_at_most_one(groups):
     """By brute force over pairs of cells: alone, and against every other."""
-    work = kernel.Workload(SIZES, groups)
+    work = Workload(SIZES, groups)
     rows = work.coefficients(np.arange(24)).T  # what one row adds to all answers, by its cell
     assert rows.min() >= 0
     assert rows.max() <= work.one
@@ -101,12 +116,12 @@ def test_marginals_are_sums(data):
         st.lists(st.sets(st.integers(0, d - 1)).map(lambda s: tuple(sorted(s))), max_size=6)
     )
     table = np.random.default_rng(0).integers(0, 50, sizes)
-    found = kernel.marginals(table, sets)
+    found = marginals(table, sets)
     assert set(found) == set(sets)
     for s in sets:
         axes = tuple(j for j in range(d) if j not in s)
         assert np.array_equal(found[s], table.sum(axis=axes).reshape(-1))
-    assert kernel.marginals(table, []) == {}
+    assert marginals(table, []) == {}
 
 
 @pytest.mark.parametrize(
@@ -134,16 +149,16 @@ def test_exact_marginals_count_rows(sizes, sets, n):
 
 def test_bad_workloads():
     with pytest.raises(ValueError, match="at least one query"):
-        kernel.Workload(SIZES, [])
+        Workload(SIZES, [])
     with pytest.raises(ValueError, match="at least one query"):
-        kernel.Workload(SIZES, [kernel.Cells([0], np.array([], dtype=int))])
+        Workload(SIZES, [Cells([0], np.array([], dtype=int))])
     with pytest.raises(ValueError, match="table of 4000000 cells"):
-        kernel.Workload((2000, 2000), [kernel.Cells([0, 1])])
+        Workload((2000, 2000), [Cells([0, 1])])
 
 
 # --- the queries --------------------------------------------------------------------------------
 
-DOMAIN = kernel.Domain(list(SIZES))
+DOMAIN = Domain(list(SIZES))
 X = np.column_stack([np.random.default_rng(j).integers(0, k, 40) for j, k in enumerate(SIZES)])
 
 
@@ -151,45 +166,45 @@ UNMETERED = StandInBudget("add_or_remove_one")
 
 
 def opened(X, relation="replace_one", epsilon=1.0, delta=0.0):
-    rows = kernel.check_coded(X, DOMAIN, estimator="Test", allow_empty=True)
+    rows = check_coded(X, DOMAIN, estimator="Test", allow_empty=True)
     budget = None if relation == "replace_one" else UNMETERED
-    return kernel.open_session(rows, estimator="Test", epsilon=epsilon, delta=delta, budget=budget)
+    return open_session(rows, estimator="Test", epsilon=epsilon, delta=delta, budget=budget)
 
 
 def moved(ask, relation, X, other, delta=0.0):
     """Return by how much the exact value of a release moves, and what it declares."""
     entries = []
     for table in (X, other):
-        with record() as tape, opened(table, relation, delta=delta) as session:
+        with record() as transcript, opened(table, relation, delta=delta) as session:
             ask(session)
-        (entry,) = tape.entries
+        (entry,) = transcript.entries
         entries.append(entry)
     return entries[0].distance(entries[0].exact, entries[1].exact), entries[0].sensitivity
 
 
-ALL = kernel.Workload(SIZES, list(GROUPS.values()))
+ALL = Workload(SIZES, list(GROUPS.values()))
 TABLES = [np.eye(math.prod(SIZES[a] for a in s))[0] * 99 for s in ALL.attribute_sets]
 
 
 def marginal(s):
-    s.answer(kernel.Marginal(SIZES, (0, 2)))
+    s.answer(Marginal(SIZES, (0, 2)))
 
 
 def measured(s):
-    s.answer(kernel.WorkloadAnswer(ALL, 0))
+    s.answer(WorkloadAnswer(ALL, 0))
 
 
 def measured_weight(s):
     # "weights and ones": the first query is 1 in the first cell of column 2 and 0 in the last.
-    s.answer(kernel.WorkloadAnswer(ALL, ALL.n_queries - 2))
+    s.answer(WorkloadAnswer(ALL, ALL.n_queries - 2))
 
 
 def chosen(s):
-    s.answer(kernel.WorstQuery(ALL, np.zeros(ALL.n_queries)))
+    s.answer(WorstQuery(ALL, np.zeros(ALL.n_queries)))
 
 
 def chosen_table(s):
-    s.answer(kernel.WorstMarginal(ALL, TABLES, np.zeros(len(ALL.groups))))
+    s.answer(WorstMarginal(ALL, TABLES, np.zeros(len(ALL.groups))))
 
 
 QUERIES = [marginal, measured, measured_weight, chosen, chosen_table]
@@ -223,12 +238,12 @@ def test_no_rows_are_rows_like_others(relation):
 
 def test_an_independent_count_of_the_noise():
     """Scales and norms on the certificate are those of the claim, in user units."""
-    work = kernel.Workload(SIZES, [GROUPS["weights and ones"]])
+    work = Workload(SIZES, [GROUPS["weights and ones"]])
     for relation in RELATIONS:
         with opened(X, relation, epsilon=2.0) as session:
-            session.answer(kernel.WorkloadAnswer(work, 1), 0.25)
-            session.answer(kernel.Marginal(SIZES, (0, 2)), 0.25)
-            session.answer(kernel.WorstQuery(work, np.zeros(2)), 0.25)
+            session.answer(WorkloadAnswer(work, 1), 0.25)
+            session.answer(Marginal(SIZES, (0, 2)), 0.25)
+            session.answer(WorstQuery(work, np.zeros(2)), 0.25)
             records = session.certificate().releases
         table = 2 if relation == "replace_one" else 1
         assert [r.sensitivity for r in records] == [1.0, table, work.one]
@@ -239,14 +254,14 @@ def test_an_independent_count_of_the_noise():
 @pytest.mark.statistical
 def test_answers_are_unbiased_and_their_noise_is_as_stated():
     """Mean and spread of 4000 releases, z-tests at 5 sigma: false alarms below 3e-6 each."""
-    work = kernel.Workload(SIZES, [GROUPS["weights"]])
+    work = Workload(SIZES, [GROUPS["weights"]])
     exact = dense([GROUPS["weights"]], SIZES) @ np.bincount(
         workload.flat_codes(X, SIZES, (0, 1, 2)), minlength=24
     )
     runs = 4000
     for delta in (0.0, 1e-5):
         with opened(X, epsilon=1.0, delta=delta) as session:
-            asked = [kernel.WorkloadAnswer(work, i % 4) for i in range(runs)]
+            asked = [WorkloadAnswer(work, i % 4) for i in range(runs)]
             found = [session.answer(query, 1 / runs) for query in asked]
         error = np.array(
             [(r.value - exact[q.query]) / r.std for q, r in zip(asked, found, strict=True)]
@@ -260,15 +275,15 @@ def test_answers_are_unbiased_and_their_noise_is_as_stated():
 
 def test_the_worst_query_is_chosen_as_the_exponential_mechanism_has_it():
     """Chi-squared at 1e-6 against exp(eta |error|); epsilon 2/3 and 3/2 as large are rejected."""
-    work = kernel.Workload((3, 2), [kernel.Cells([0]), kernel.Weighted([1], [[0.5, 1.0]])])
-    domain = kernel.Domain([3, 2])
+    work = Workload((3, 2), [Cells([0]), Weighted([1], [[0.5, 1.0]])])
+    domain = Domain([3, 2])
     table = np.array([[0, 1]] * 3 + [[1, 0]])
     answers = np.array([1.0, 1.0, 1.5, 2.0])
     exact = np.array([3.0, 1.0, 0.0, 3.5])
     runs, epsilon = 4000, 2.0
-    rows = kernel.check_coded(table, domain, estimator="Test")
-    with kernel.open_session(rows, estimator="Test", epsilon=epsilon * runs, delta=0.0) as session:
-        worst = kernel.WorstQuery(work, answers)
+    rows = check_coded(table, domain, estimator="Test")
+    with open_session(rows, estimator="Test", epsilon=epsilon * runs, delta=0.0) as session:
+        worst = WorstQuery(work, answers)
         found = np.bincount([session.answer(worst, 1 / runs) for _ in range(runs)], minlength=4)
 
     def tail(epsilon):
@@ -281,34 +296,34 @@ def test_the_worst_query_is_chosen_as_the_exponential_mechanism_has_it():
 
 
 def test_the_worst_marginal_is_chosen_by_its_distance_and_its_penalty():
-    work = kernel.Workload((3, 2), [kernel.Cells([0]), kernel.Cells([1]), kernel.Cells([0, 1])])
-    rows = kernel.check_coded(np.array([[0, 1]] * 5), kernel.Domain([3, 2]), estimator="Test")
+    work = Workload((3, 2), [Cells([0]), Cells([1]), Cells([0, 1])])
+    rows = check_coded(np.array([[0, 1]] * 5), Domain([3, 2]), estimator="Test")
     public = [np.array([5.0, 0, 0]), np.array([1.0, 2.0]), np.zeros(6)]
     # Distances 0, 1 + 3, 5.
     for penalties, best in (([0, 0, 0], 2), ([0, 2, 0], 2), ([0, 0, 3], 1), ([-9, 9, 9], 0)):
-        with kernel.open_session(rows, estimator="Test", epsilon=1000.0, delta=0.0) as session:
-            assert session.answer(kernel.WorstMarginal(work, public, penalties)) == best
+        with open_session(rows, estimator="Test", epsilon=1000.0, delta=0.0) as session:
+            assert session.answer(WorstMarginal(work, public, penalties)) == best
 
 
 def test_large_public_answers_do_not_overflow():
     with opened(X) as session:
         for value in (1e300, -np.inf):
-            chosen = session.answer(kernel.WorstQuery(ALL, np.full(ALL.n_queries, value)), 0.3)
+            chosen = session.answer(WorstQuery(ALL, np.full(ALL.n_queries, value)), 0.3)
             assert 0 <= chosen < ALL.n_queries
 
 
 def test_rows_must_be_coded_by_the_workload_s_domain():
-    other = kernel.Workload((3, 2), [kernel.Cells([0])])
+    other = Workload((3, 2), [Cells([0])])
     with opened(X) as session:
         with pytest.raises(PrivacyLeakError, match="not coded"):
-            session.answer(kernel.WorkloadAnswer(other, 0))
+            session.answer(WorkloadAnswer(other, 0))
         with pytest.raises(PrivacyLeakError, match="too large"):
-            session.answer(kernel.Marginal(SIZES, (2,) * 11))
-        assert session.rest == 1
-    plain = kernel.check_rows(X, estimator="Test")
-    session = kernel.open_session(plain, estimator="Test", epsilon=1.0, delta=0.0)
+            session.answer(Marginal(SIZES, (2,) * 11))
+        assert session.remaining == 1
+    plain = check_rows(X, estimator="Test")
+    session = open_session(plain, estimator="Test", epsilon=1.0, delta=0.0)
     with session, pytest.raises(PrivacyLeakError, match="not coded"):
-        session.answer(kernel.WorkloadAnswer(ALL, 0))
+        session.answer(WorkloadAnswer(ALL, 0))
 
 
 def test_public_numbers_of_another_shape_are_refused():
@@ -316,32 +331,32 @@ def test_public_numbers_of_another_shape_are_refused():
     answers, penalties = np.zeros(ALL.n_queries), np.zeros(len(ALL.groups))
     with opened(X) as session:
         for wrong in (
-            kernel.WorstQuery(ALL, np.zeros((2, ALL.n_queries))),
-            kernel.WorstQuery(ALL, answers[:1]),
-            kernel.WorstMarginal(ALL, [np.tile(t, (3, 1)) for t in TABLES], penalties),
-            kernel.WorstMarginal(ALL, TABLES, np.zeros((2, len(ALL.groups)))),
-            kernel.WorstMarginal(ALL, TABLES, 0.0),
+            WorstQuery(ALL, np.zeros((2, ALL.n_queries))),
+            WorstQuery(ALL, answers[:1]),
+            WorstMarginal(ALL, [np.tile(t, (3, 1)) for t in TABLES], penalties),
+            WorstMarginal(ALL, TABLES, np.zeros((2, len(ALL.groups)))),
+            WorstMarginal(ALL, TABLES, 0.0),
         ):
             with pytest.raises(ValueError, match="must have shape"):
                 session.answer(wrong)
         with pytest.raises(ValueError, match="zip"):
-            session.answer(kernel.WorstMarginal(ALL, TABLES[:-1], penalties))
-        assert session.rest == 1
+            session.answer(WorstMarginal(ALL, TABLES[:-1], penalties))
+        assert session.remaining == 1
 
 
 def test_groups_of_others_are_refused():
     """Coefficients beyond `one` would move an answer by more than it declares."""
 
-    class Thousandfold(kernel.Cells):
+    class Thousandfold(Cells):
         def apply(self, table):
             return 1000 * super().apply(table)
 
-    work = kernel.Workload(SIZES, [Thousandfold([0])])
+    work = Workload(SIZES, [Thousandfold([0])])
     with opened(X) as session:
-        comparisons = session.answer(kernel.SparseVector(1.0, 1), 0.5)
+        comparisons = session.answer(SparseVector(1.0, 1), 0.5)
         for ask in (
-            lambda: session.answer(kernel.WorkloadAnswer(work, 0)),
-            lambda: comparisons.is_far(kernel.WorkloadAnswer(work, 0), 0.0),
+            lambda: session.answer(WorkloadAnswer(work, 0)),
+            lambda: comparisons.is_far(WorkloadAnswer(work, 0), 0.0),
         ):
             with pytest.raises(TypeError, match="Thousandfold"):
                 ask()
@@ -351,13 +366,13 @@ def test_rows_are_counted_once_for_many_releases(monkeypatch):
     passes = []
     count = workload.exact_marginals
     monkeypatch.setattr(workload, "exact_marginals", lambda *a: (passes.append(1), count(*a))[1])
-    work = kernel.Workload(SIZES, [GROUPS["cells"]])
+    work = Workload(SIZES, [GROUPS["cells"]])
     for _ in range(2):  # a session of other rows counts its own
         with opened(X) as session:
             for query in range(3):
-                session.answer(kernel.WorkloadAnswer(work, query), 0.1)
-                session.answer(kernel.WorstQuery(work, np.zeros(work.n_queries)), 0.1)
-            kept = session._rows.kept
+                session.answer(WorkloadAnswer(work, query), 0.1)
+                session.answer(WorstQuery(work, np.zeros(work.n_queries)), 0.1)
+            kept = session._table.rows.kept
     assert len(passes) == 2
     assert len(kept) == 1
     del work
@@ -378,20 +393,20 @@ def test_two_thirds_of_the_noise_is_found(monkeypatch):
 @pytest.mark.parametrize("value", [2.0**62, -(2.0**62), 1e300, math.inf, math.nan])
 def test_public_tables_of_any_size_keep_the_sensitivity(value):
     """Sums of huge public numbers must not wrap around where a row more moves them."""
-    work = kernel.Workload((2, 2), [kernel.Cells((0,)), kernel.Cells((1,))])
+    work = Workload((2, 2), [Cells((0,)), Cells((1,))])
     public = [np.array([value, value]), np.array([0.0, 0.0])]
     scores = []
     for n in (2048, 2049):
-        rows = kernel.check_coded(np.zeros((n, 2)), Domain.binary(2), estimator="T")
-        with record() as tape, kernel.open_session(rows, estimator="T", epsilon=1.0) as session:
-            session.answer(kernel.WorstMarginal(work, public, [value, 0.0]))
-        scores.append(tape.entries[0].exact.astype(object))
+        rows = check_coded(np.zeros((n, 2)), Domain.binary(2), estimator="T")
+        with record() as transcript, open_session(rows, estimator="T", epsilon=1.0) as session:
+            session.answer(WorstMarginal(work, public, [value, 0.0]))
+        scores.append(transcript.entries[0].exact.astype(object))
     assert np.abs(scores[0] - scores[1]).max() <= 1
 
 
 def test_groups_outside_of_their_range_are_refused():
     with pytest.raises(ValueError, match="numbered from 0"):
-        kernel.Cells((0,), np.array([1, -1]))
+        Cells((0,), np.array([1, -1]))
     for weights in ([[3.0, 0.0]], [[-2.0, 0.0]], [[math.nan, 0.0]]):
         with pytest.raises(ValueError, match=r"in \[0, 1\]"):
-            kernel.Weighted((0,), weights)
+            Weighted((0,), weights)

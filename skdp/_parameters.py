@@ -1,0 +1,140 @@
+"""What parameters may be: a table for each class, one check, one wording of errors.
+
+Nothing is released here. A constraint is a value that a parameter may take (a word, None), a set of
+numbers (`Integers`, `Reals`), `FLAG`, or a function of value and name that raises; a tuple holds
+alternatives. Every error names the parameter, what it may be and what it is, before any charge.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Integers:
+    """The integers from `low` to `high`; None: no end on that side."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def __str__(self) -> str:
+        least = "" if self.low is None else f"at least {self.low}"
+        most = "" if self.high is None else f"at most {self.high}"
+        return f"an integer of {' and '.join(filter(None, (least, most)))}"
+
+    def is_kind(self, value: Any) -> bool:
+        """Say whether the value is of the right type, in range or not."""
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+    def has(self, value: Any) -> bool:
+        """Say whether a value of the right type is in range."""
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    def converted(self, value: Any) -> int:
+        """Return the value as an int."""
+        return int(value)
+
+
+@dataclass(frozen=True)
+class Reals:
+    """The numbers of an interval, as `closed` says "[]", "()", "(]" or "[)"."""
+
+    low: float
+    high: float = math.inf
+    closed: str = "[]"
+
+    def __str__(self) -> str:
+        return f"a number in {self.closed[0]}{self.low:g}, {self.high:g}{self.closed[1]}"
+
+    def is_kind(self, value: Any) -> bool:
+        """Say whether the value is of the right type, in range or not."""
+        return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+    def has(self, value: Any) -> bool:
+        """Say whether a value of the right type is in range; NaN is not, nor a huge integer."""
+        try:
+            number = float(value)
+        except OverflowError:
+            return False
+        above = number > self.low or (self.closed[0] == "[" and number == self.low)
+        below = number < self.high or (self.closed[1] == "]" and number == self.high)
+        return above and below
+
+    def converted(self, value: Any) -> float:
+        """Return the value as a float."""
+        return float(value)
+
+
+@dataclass(frozen=True)
+class _Flags:
+    def __str__(self) -> str:
+        return "True or False"
+
+    def is_kind(self, value: Any) -> bool:
+        """Say whether the value is a bool, of Python or of numpy."""
+        return isinstance(value, bool | np.bool_)
+
+    def has(self, value: Any) -> bool:
+        """Say yes: there are no others."""
+        return True
+
+    def converted(self, value: Any) -> bool:
+        """Return the value as a bool."""
+        return bool(value)
+
+
+Set = Integers | Reals | _Flags
+Constraint = str | None | Set | Callable[[Any, str], Any]
+Table = Mapping[str, Constraint | tuple[Constraint, ...]]
+
+FLAG = _Flags()
+FRACTION = Reals(0, 1, "()")
+STEP = (None, Reals(0, math.inf, "()"))
+
+
+def check_parameter(value: Any, name: str, *allowed: Constraint) -> Any:
+    """Return a parameter, numbers as an int or a float, or raise with what it may be.
+
+    Raises
+    ------
+    ValueError
+        For a value of the right type that is not allowed; for any value, if words alone are.
+    TypeError
+        For another type.
+    """
+    if len(allowed) == 1 and callable(allowed[0]):
+        return allowed[0](value, name)
+    words = [one for one in allowed if isinstance(one, str)]
+    sets = [one for one in allowed if isinstance(one, Set)]
+    if (value is None and None in allowed) or (isinstance(value, str) and value in words):
+        return value
+    wrong: type[Exception] = ValueError if words and not sets else TypeError
+    for one in sets:
+        if one.is_kind(value):
+            if one.has(value):
+                return one.converted(value)
+            wrong = ValueError
+    wrong = ValueError if isinstance(value, str) and words else wrong
+    *most, last = [str(one) if isinstance(one, Set) else repr(one) for one in allowed]
+    text = f"{', '.join(most)} or {last}" if most else last
+    got = type(value).__name__ if wrong is TypeError else repr(value)
+    raise wrong(f"{name} must be {text}, got {got if len(got) <= 80 else type(value).__name__}")
+
+
+def check_parameters(owner: Any, table: Table) -> None:
+    """Check the attributes of an object by a table of what they may be."""
+    for name, allowed in table.items():
+        several = allowed if isinstance(allowed, tuple) else (allowed,)
+        check_parameter(getattr(owner, name), name, *several)
+
+
+def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -> int:
+    """Return an integer parameter, or raise with its name and the values it may take."""
+    found: int = check_parameter(value, name, Integers(low, high))
+    return found

@@ -1,0 +1,342 @@
+"""What was charged to one ledger, what is set aside, and whether one more charge fits.
+
+Nothing is released here. :class:`Account` joins a ledger with the accountant that its terms name;
+`PrivacyBudget` is the object round it that users hold. A refusal says what does not fit, and what
+to do about it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from skdp.budget.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
+from skdp.budget.amounts import Amount, exact
+from skdp.budget.arguments import check_cost, check_text
+from skdp.budget.charge import Charge, Cost, PrivacyLoss, total
+from skdp.budget.ledger import Ledger, Terms, releases_json
+from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
+
+_COUNTED = 1_000  # prices that depend on what was charged before are counted one by one so far
+
+__all__ = ["Account", "Reservation", "accountant_of", "free_part", "plain_sum"]
+
+
+class Account:
+    """A ledger and its accountant.
+
+    Parameters
+    ----------
+    terms : Terms
+        They must be ones that the accountant can keep.
+
+    Attributes
+    ----------
+    accountant : Accountant
+    ledger : Ledger
+        Given once it is open.
+    sealed : bool
+        Whether the ledger could not be reached when it was last asked.
+    tokens : dict
+        Of the reservations that are open here, oldest first.
+    """
+
+    __slots__ = ("accountant", "ledger", "sealed", "terms", "tokens")
+
+    accountant: Accountant
+    ledger: Ledger
+    sealed: bool
+    terms: Terms
+    tokens: dict[str, None]
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms, self.sealed, self.tokens = terms, False, {}
+        self.accountant = accountant_of(terms)
+
+    @contextlib.contextmanager
+    def noting_seal(self) -> Iterator[None]:
+        """Remember, for `repr`, whether the ledger was reachable."""
+        try:
+            yield
+            self.sealed = False
+        except SealedBudgetError:
+            self.sealed = True
+            raise
+
+    # -- how it stands ------------------------------------------------------------------------
+
+    def sums(self) -> tuple[Amount, Amount]:
+        """Return what was charged, and what is set aside."""
+        with self.noting_seal():
+            return self.ledger.sums()
+
+    @property
+    def spent(self) -> PrivacyLoss:
+        """What was charged as (epsilon, delta), rounded up."""
+        charged = self.sums()[0]
+        if self.accountant.stateful:
+            with self.noting_seal():
+                charges = self.ledger.charges(self.terms.adjacency)
+            charged = plain_sum(self.accountant, charges)
+        return self.accountant.loss(charged)
+
+    @property
+    def remaining(self) -> PrivacyLoss:
+        """The (epsilon, delta) of one more fit, or plan, that is neither spent nor set aside."""
+        return self.accountant.room(self._free().positive())
+
+    def _free(self) -> Amount:
+        """Return what is neither spent nor set aside: of plans, the largest part that is free."""
+        if self.accountant.planned:
+            with self.noting_seal():
+                return free_part(self.terms, self.ledger.taken())
+        charged, set_aside = self.sums()
+        return self.accountant.cap - charged - set_aside
+
+    def fits(self, cost: Cost) -> int:
+        """Return how many more charges of this price fit."""
+        tokens, planned = tuple(self.tokens), self.accountant.planned
+        check_cost(cost)
+        with self.noting_seal():
+            if planned:
+                return self.ledger.planned(cost, tokens)
+            cap = self.accountant.cap
+            room = self.ledger.room(cap, cap, tokens).positive()
+            charged = self.ledger.sums()[0]
+        count = 0
+        while self.accountant.stateful and count < _COUNTED:
+            price = self.accountant.price_at(cost, charged)
+            if not price.fits(room):
+                return count
+            count, charged, room = count + 1, charged + price, room - price
+        price = self.accountant.price(cost)
+        parts = ((room.main, price.main), (room.apart, price.apart))
+        return count + min(have // need for have, need in parts if need)
+
+    def _price(self, cost: Cost) -> Callable[[Amount], Amount] | None:
+        """Return what a charge adds, as a function of what was charged; None where plans say it."""
+        accountant = self.accountant
+        if accountant.planned:
+            return None
+        if accountant.stateful:
+            return functools.partial(accountant.price_at, cost)
+        price = accountant.price(cost)
+        return lambda charged: price
+
+    def _prices(self, cost: Cost) -> list[Amount | None]:
+        """Return what a reservation sets aside, for each part that it may take."""
+        accountant = self.accountant
+        if not isinstance(accountant, PLDAccountant):
+            return [accountant.price(cost)]
+        prices: list[Amount | None] = []
+        for epsilon, delta in self.terms.plans:
+            price = accountant.plan_price(cost, delta)
+            prices.append(price if price.main <= exact(epsilon) else None)
+        return prices
+
+    # -- spending -----------------------------------------------------------------------------
+
+    def check(self, cost: Cost) -> None:
+        """Raise what :meth:`grant` would raise for this price; record nothing."""
+        price_after, tokens = self._price(check_cost(cost)), tuple(self.tokens)
+        with self.noting_seal():
+            if price_after is None:
+                if not self.ledger.planned(cost, tokens):
+                    raise self.unplanned(cost)
+                return
+            price = price_after(self.ledger.sums()[0])
+            room = self.ledger.room(self.accountant.cap, price, tokens)
+        if not price.fits(room):
+            raise self.exceeded(cost, room)
+
+    def grant(
+        self,
+        cost: Cost,
+        *,
+        estimator: str,
+        seeded: bool,
+        releases: Sequence[Mapping[str, Any]],
+        note: str,
+    ) -> Charge:
+        """Write a charge if it fits, in one transaction; see `PrivacyBudget.charge`."""
+        price_after = self._price(check_cost(cost))
+        facts: dict[str, Any] = {
+            "estimator": check_text(estimator, "estimator"),
+            "seeded": bool(seeded),
+            "releases": releases_json(releases),
+            "note": check_text(note, "note"),
+        }
+        with self.noting_seal():
+            charge, room = self.ledger.record(
+                cost,
+                price_after,
+                self.accountant.cap,
+                adjacency=self.terms.adjacency,
+                tokens=tuple(self.tokens),
+                **facts,
+            )
+        if charge is not None:
+            return charge
+        raise (
+            self.unplanned(cost, estimator)
+            if price_after is None
+            else self.exceeded(cost, room, estimator)
+        )
+
+    def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
+        """Write down what a charge released; see `PrivacyBudget.describe`."""
+        text = releases_json(releases)
+        with self.noting_seal():
+            self.ledger.describe(charge, text)
+
+    def reserve(self, cost: Cost, note: str) -> tuple[int, str]:
+        """Set a price aside; return the number of the reservation, and its token."""
+        token = uuid.uuid4().hex  # secret: whoever has it draws from the reservation
+        prices, cap = self._prices(cost), self.accountant.cap
+        with self.noting_seal():
+            number, room = self.ledger.reserve(
+                cost, prices, cap, note, token, planned=self.accountant.planned
+            )
+        if not number:
+            raise self.exceeded(cost, self._free() if self.accountant.planned else room)
+        self.tokens[token] = None
+        return number, token
+
+    def check_reserve(self, cost: Cost) -> None:
+        """Raise what :meth:`reserve` would raise for this price; record nothing."""
+        prices = self._prices(check_cost(cost))
+        if self.accountant.planned:
+            with self.noting_seal():
+                taken = self.ledger.taken()
+            free = [price for i, price in enumerate(prices) if i not in taken and price]
+            if not free:
+                raise self.exceeded(cost, free_part(self.terms, taken))
+            return
+        room, (price,) = self._free(), prices
+        if price is None or not price.fits(room):
+            raise self.exceeded(cost, room)
+
+    # -- refusals -----------------------------------------------------------------------------
+
+    def exceeded(self, cost: Cost, room: Amount, who: str = "") -> BudgetExceededError:
+        """Return the error for a price that does not fit into this room."""
+        terms, left = self.terms, self.accountant.room(room.positive())
+        named = f"{who}: the" if who else "The"
+        return BudgetExceededError(
+            f"{named} price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
+            f"of the budget epsilon={terms.epsilon!r}, delta={terms.delta!r} there is "
+            f"epsilon={left.epsilon!r}, delta={left.delta!r} left under "
+            f'accountant="{terms.accountant}". Nothing was charged{" for this fit" if who else ""}.'
+            f" {self._way_out(cost, left)}"
+            f"{self._apart_hint(cost)}"
+        )
+
+    def unplanned(self, cost: Cost, who: str = "") -> BudgetExceededError:
+        """Return the error for a price that no plan holds."""
+        named = f"{who}: no" if who else "No"
+        return BudgetExceededError(
+            f"{named} plan of this budget holds the price epsilon={cost.epsilon!r}, "
+            f"delta={cost.delta!r} ({cost.mechanism}), or not any more. "
+            f'accountant="{self.terms.accountant}" grants what was planned before anything of it '
+            "was drawn: `with budget.reserve([first.privacy_cost(), second.privacy_cost()]):` "
+            f"around all fits of a plan. Nothing was charged{' for this fit' if who else ''}."
+        )
+
+    def _way_out(self, cost: Cost, left: PrivacyLoss) -> str:
+        """Say which of epsilon and delta does not fit, and what to do about it."""
+        if self.accountant.planned:
+            price = plan_epsilon(cost, left.delta) if left.delta else math.inf
+            if math.isinf(price):
+                return "All of its plans are taken, or its deltas do not fit into one."
+            return f"As a plan it comes to epsilon={price:.6g} there: plan less."
+        if self.terms.accountant != "basic":
+            return "State a smaller epsilon, or a larger budget."
+        by_delta = cost.delta > left.delta
+        by_epsilon = cost.epsilon > left.epsilon
+        if by_delta and not by_epsilon:
+            short, way = (
+                "delta does",
+                "delta=0 (other noise)" if not left.delta else "a smaller delta",
+            )
+        elif by_delta:
+            short, way = "epsilon and delta do", "smaller ones"
+        else:
+            short, way = "epsilon does", "a smaller epsilon"
+        return f"The {short} not fit: state {way}, or a larger budget."
+
+    def _apart_hint(self, cost: Cost) -> str:
+        """Say what a price with a separate delta needs, where the accountant keeps such apart."""
+        apart = cost.delta if cost.mu is None else cost.delta_apart
+        set_aside = self.terms.delta_apart
+        if not apart or self.terms.accountant == "basic" or apart <= set_aside:
+            return ""
+        return (
+            f" A release that is not Gaussian needs a separate delta of {apart!r}; the budget has "
+            f"set delta_apart={set_aside!r} aside for all of these: state more with "
+            "PrivacyBudget(..., delta_apart=...)."
+        )
+
+
+def accountant_of(terms: Terms) -> Accountant:
+    """Return the accountant that terms name, or raise if it cannot keep such a budget."""
+    return ACCOUNTANTS[terms.accountant](terms.epsilon, terms.delta, terms.delta_apart)
+
+
+def plain_sum(accountant: Accountant, charges: Iterable[Charge]) -> Amount:
+    """Return the sum of the prices that charges have whatever was charged before them."""
+    costs = [(charge.cost, 1) for charge in charges]
+    return accountant.price(total(costs)) if costs else Amount()
+
+
+def free_part(terms: Terms, taken: set[int]) -> Amount:
+    """Return the largest part of a budget of plans that no plan has taken; nothing if none is."""
+    free = [part for i, part in enumerate(terms.plans) if i not in taken]
+    epsilon, delta = max(free, default=(0.0, 0.0))
+    return Amount(exact(epsilon), exact(delta))
+
+
+class Reservation:
+    """A price set aside for the time of a ``with`` block; made by `PrivacyBudget.reserve`.
+
+    Parameters
+    ----------
+    account : Account
+        Where the price is set aside.
+    cost : Cost
+        The whole price.
+    note : str
+        Recorded in the ledger.
+    """
+
+    def __init__(self, account: Account, cost: Cost, note: str) -> None:
+        self.cost, self.note = cost, note
+        self._account, self._token = account, ""
+        self._number = self._pid = 0
+
+    def __enter__(self) -> Reservation:
+        if self._number:
+            raise RuntimeError("A reservation can be entered once; call budget.reserve again.")
+        self._number, self._token = self._account.reserve(self.cost, self.note)
+        self._pid = os.getpid()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child that leaves the block does not end its parent's reservation
+        self._account.tokens.pop(self._token, None)
+        try:
+            self._account.ledger.release(self._number)
+        except (LedgerError, SealedBudgetError):
+            if error is None:  # else that error matters more; the price stays set aside
+                raise

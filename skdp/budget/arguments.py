@@ -1,0 +1,163 @@
+"""The checks of what a user hands to a budget, other than numbers (`skdp.budget.amounts`).
+
+Nothing is released here. Each check raises an error that names the parameter and what it may be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import numbers
+import os
+from collections.abc import Sequence
+
+from skdp.budget.accountants import ACCOUNTANTS
+from skdp.budget.amounts import check_delta, check_positive, exact
+from skdp.budget.charge import Cost, total
+from skdp.budget.schema import Terms
+from skdp.exceptions import LedgerError
+
+__all__ = [
+    "check_choice",
+    "check_cost",
+    "check_n_rows",
+    "check_plan",
+    "check_plans",
+    "check_text",
+    "checked_facts",
+    "checked_terms",
+    "ledger_path",
+    "path_of",
+]
+
+
+def path_of(ledger: object) -> str:
+    """Return the absolute path of a file that the user named, or raise."""
+    if not isinstance(ledger, str | os.PathLike) or isinstance(os.fspath(ledger), bytes):
+        raise TypeError("ledger must be None, a str or an os.PathLike of str: a file's path.")
+    name = os.fspath(ledger)
+    if not name or "\0" in name:
+        raise ValueError("ledger must be None or the path of a file; got an empty or odd name.")
+    return os.path.realpath(name)
+
+
+def ledger_path(ledger: object, must_exist: bool) -> str:
+    """Return the absolute path of the ledger that the user named, or raise."""
+    path = path_of(ledger)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise LedgerError(f"ledger must be the path of a file; {path} is a directory or device.")
+    if must_exist and not os.path.exists(path):
+        raise LedgerError(f"ledger must be there, as must_exist=True says; {path} is not.")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise LedgerError(f"ledger must lie in a directory that exists; {path} does not.")
+    return path
+
+
+def check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
+    """Return one of the words that are allowed, or raise."""
+    if not isinstance(value, str) or value not in allowed:
+        words = ", ".join(repr(one) for one in allowed)
+        raise ValueError(f"{name} must be one of {words}; got {value!r}.")
+    return value
+
+
+def check_n_rows(value: object) -> tuple[int, ...]:
+    """Return the numbers of rows that a user states, in order, each once."""
+    numbers_ = (value,) if isinstance(value, numbers.Integral) else value
+    if numbers_ is None:
+        return ()
+    if not isinstance(numbers_, list | tuple | set | frozenset) or not numbers_:
+        raise TypeError("n_rows must be None, an integer of at least 1, or a list of such.")
+    for number in numbers_:
+        if isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1:
+            raise ValueError("n_rows must be None, an integer of at least 1, or a list of such.")
+    return tuple(sorted({int(number) for number in numbers_}))
+
+
+def checked_terms(
+    epsilon: object,
+    delta: object,
+    adjacency: object,
+    accountant: object,
+    delta_apart: object,
+    plans: object,
+) -> Terms:
+    """Return the terms of a budget, or raise; whether its accountant can keep them is its own."""
+    terms = Terms(
+        check_positive(epsilon, "epsilon"),
+        check_delta(delta),
+        check_choice(adjacency, "adjacency", ("replace_one", "add_or_remove_one")),
+        check_choice(accountant, "accountant", tuple(ACCOUNTANTS)),
+        check_delta(delta_apart, "delta_apart"),
+    )
+    if ACCOUNTANTS[terms.accountant].planned:
+        return dataclasses.replace(terms, plans=check_plans(plans, terms))
+    if plans is not None:
+        raise ValueError('plans must be None but under accountant="pld".')
+    return terms
+
+
+def check_plans(plans: object, terms: Terms) -> tuple[tuple[float, float], ...]:
+    """Return the (epsilon, delta) of each plan, or raise; by default one plan has all."""
+    if plans is None:
+        return ((terms.epsilon, terms.delta),)
+    message = (
+        "plans must be None or a list of pairs (epsilon, delta), each with epsilon > 0 and delta "
+        "in (0, 1), one for each plan"
+    )
+    if not isinstance(plans, list | tuple) or not plans:
+        raise TypeError(message + ".")
+    found = []
+    for pair in plans:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise TypeError(message + ".")
+        part = check_positive(pair[0], "epsilon of a plan"), check_delta(pair[1])
+        if not part[1]:
+            raise ValueError(message + "; got a delta of 0.")
+        found.append(part)
+    for i, (name, whole) in enumerate((("epsilon", terms.epsilon), ("delta", terms.delta))):
+        if sum(exact(part[i]) for part in found) > exact(whole):
+            raise ValueError(f"The {name}s of all plans must add up to at most {whole!r}.")
+    return tuple(found)
+
+
+def checked_facts(dataset: object, n_rows: object, adjacency: str) -> dict[str, str]:
+    """Return what a ledger says beside its terms, or raise."""
+    facts: dict[str, str] = {}
+    if dataset is not None:
+        facts["dataset"] = check_text(dataset, "dataset")
+        if not dataset:
+            raise ValueError("dataset must be None or a name; got an empty one.")
+    counts = check_n_rows(n_rows)
+    if counts:
+        if adjacency != "replace_one":
+            raise ValueError(
+                'n_rows must be None under adjacency="add_or_remove_one", where the number of '
+                "rows is private."
+            )
+        facts["n_rows"] = json.dumps(counts)
+    return facts
+
+
+def check_plan(cost: object) -> Cost:
+    """Return the sum of a list of prices, or one price, or raise."""
+    if isinstance(cost, list | tuple) and cost:
+        return total((check_cost(one), 1) for one in cost)
+    return check_cost(cost)
+
+
+def check_cost(cost: object) -> Cost:
+    """Return a price, or raise."""
+    if not isinstance(cost, Cost):
+        raise TypeError(
+            f"cost must be a skdp.budget.Cost; got {type(cost).__name__}. Write "
+            "Cost(epsilon=0.5), estimator.privacy_cost() or search_cost(search)."
+        )
+    return cost
+
+
+def check_text(value: object, name: str) -> str:
+    """Return a str, or raise."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str; got {type(value).__name__}.")
+    return value

@@ -1,0 +1,193 @@
+"""Conversions between epsilon, delta, mu and rho, each rounded towards privacy.
+
+Nothing is released here. Every function says in its docstring which way it rounds, and the line
+that does so says it, too.
+
+References
+----------
+.. [1] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy",
+   ICML 2018, Theorem 8.
+.. [2] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
+.. [3] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy",
+   NeurIPS 2020, Proposition 12.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import erfcx, erfinv, ndtr, ndtri_exp
+
+__all__ = ["down", "gdp_delta", "gdp_mu", "largest", "pure_mu", "smallest", "up", "zcdp_delta"]
+
+# Relative error granted to one call of erfcx, erfinv, ndtr or ndtri_exp and the arithmetic round
+# it. Their authors state 1e-13 or better; the tests compare them with 50-digit arithmetic.
+_REL = 1e-12
+
+
+def up(value: float) -> float:
+    """Return the next float above."""
+    return math.nextafter(value, math.inf)
+
+
+def down(value: float) -> float:
+    """Return the next float towards zero."""
+    return math.nextafter(value, 0.0)
+
+
+def gdp_delta(epsilon: float, mu: float) -> float:
+    """Return an upper bound on the smallest delta for which mu-GDP gives (epsilon, delta)-DP.
+
+    delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2) ([1]_, Theorem 8).
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    mu : float
+        At least 0.
+
+    Returns
+    -------
+    delta : float
+        In [0, 1], never below the exact value, and above it by 1e-11 (1 + b/mu) b of it or
+        less, b = 1 + mu + epsilon/mu.
+    """
+    if mu == 0:
+        return 0.0
+    ratio = epsilon / mu
+    if math.isinf(ratio):  # mu so small that the exact value is below exp(-1e300)
+        return math.ulp(0.0)
+    a, b = mu / 2 - ratio, -mu / 2 - ratio
+    # exp(epsilon) Phi(b) = exp(-a^2/2) erfcx(-b/sqrt 2)/2, because b^2 = a^2 + 2 epsilon: the
+    # exponentials of the two terms are equal, so none is subtracted from another.
+    scale = math.exp(-a * a / 2) / 2
+    second = float(erfcx(-b / math.sqrt(2)))
+    # The rounding of a, at most ulp(ratio + |a|), moves the exponent by |a| times that and erfcx
+    # by less than twice that, relatively.
+    slack = _REL + 1e-15 * (a * a + (abs(a) + 1) * ratio)
+    if a < 0:
+        first = float(erfcx(-a / math.sqrt(2)))
+        bound = scale * ((first - second) + slack * (first + second))  # upwards
+    else:
+        bound = float(ndtr(a)) * (1 + slack) - scale * second * (1 - slack)  # upwards
+    return min(1.0, max(bound, 0.0) + math.ulp(0.0))
+
+
+def _bisect(holds: Callable[[float], bool], start: float) -> tuple[float, float]:
+    """Return (low, high), next to each other: `holds` at low and not at high.
+
+    Low is 0.0, where `holds` is not asked, if it holds nowhere; high is infinity if it holds
+    everywhere.
+    """
+    low, high = 0.0, start
+    while holds(high):
+        low, high = high, 2 * high
+        if math.isinf(high):
+            return low, high
+    while low < (mid := low + (high - low) / 2) < high:
+        low, high = (mid, high) if holds(mid) else (low, mid)
+    return low, high
+
+
+def largest(holds: Callable[[float], bool], start: float) -> float:
+    """Return the largest number > 0 up to which a condition holds; 0.0 if it never does."""
+    return _bisect(holds, start)[0]
+
+
+def smallest(holds: Callable[[float], bool], start: float) -> float:
+    """Return the smallest number >= 0 from which on a condition holds."""
+    return 0.0 if holds(0.0) else _bisect(lambda x: not holds(x), start)[1]
+
+
+def gdp_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu such that mu-GDP gives (epsilon, delta)-DP, rounded down.
+
+    Parameters
+    ----------
+    epsilon : float
+        Finite, above 0. Read as the decimal of its `repr`, as everywhere in this package.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    mu : float
+        ``gdp_delta(epsilon, mu) <= delta`` holds, also after the calibration's own rounding.
+
+    Examples
+    --------
+    >>> from skdp.budget import gdp_mu
+    >>> round(gdp_mu(1.0, 1e-6), 4)
+    0.2367
+    """
+    # The decimal that repr shows may lie half an ulp below the float: one ulp down covers it.
+    epsilon, delta = down(epsilon), down(delta)
+    return largest(lambda mu: gdp_delta(epsilon, mu) <= delta, 1.0)
+
+
+def pure_mu(epsilon: float) -> float:
+    """Return the smallest mu such that every epsilon-DP release is mu-GDP, rounded up.
+
+    mu = -2 Phi^-1(1/(1 + exp(epsilon))): the trade-off curve of epsilon-DP has its corner at
+    alpha = beta = 1/(1 + exp(epsilon)) and is linear on both sides, so the convex curve of mu-GDP
+    lies below it if and only if it does so at the corner ([2]_, Proposition 3 and equation 2).
+
+    Parameters
+    ----------
+    epsilon : float
+        Finite, above 0.
+
+    Returns
+    -------
+    mu : float
+    """
+    epsilon = up(epsilon)  # the decimal of repr may lie above the float
+    if epsilon < 1:
+        # Phi^-1(1/2 + h) = sqrt 2 erfinv(2 h), h = tanh(epsilon/2)/2: no cancellation near 1/2.
+        mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2)))
+    else:
+        mu = -2 * float(ndtri_exp(-(epsilon + math.log1p(math.exp(-epsilon)))))
+    return up(mu * (1 + _REL))  # upwards
+
+
+def zcdp_delta(epsilon: float, rho: float) -> float:
+    """Return an upper bound on the delta for which rho-zCDP gives (epsilon, delta)-DP.
+
+    delta <= exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1) for every
+    alpha > 1 ([3]_, Proposition 12); a good alpha is searched, and any alpha is valid.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    rho : float
+        At least 0.
+
+    Returns
+    -------
+    delta : float
+        In [0, 1].
+    """
+    if rho == 0:
+        return 0.0
+
+    def log_delta(alpha_1: np.ndarray) -> np.ndarray:  # alpha - 1 > 0
+        alpha = 1 + alpha_1
+        one, two = alpha_1 * alpha * rho, alpha_1 * epsilon
+        # alpha log(1 - 1/alpha) - log(alpha - 1), without 1 - 1/alpha
+        three, four = alpha_1 * np.log(alpha_1), alpha * np.log1p(alpha_1)
+        error = 1e-14 * (one + two + np.abs(three) + four + 1)
+        return one - two + three - four + error  # upwards: error covers the rounding of the sum
+
+    center = max((epsilon / rho - 1) / 2, 1.0)  # minimises the exponent
+    grid = np.geomspace(1e-3, 1e3 * center, 129)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for _ in range(6):
+            values = np.nan_to_num(log_delta(grid), nan=np.inf)
+            best = int(np.argmin(values))
+            grid = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, 128)], 129)
+    exponent = min(float(values[best]), 1.0)  # above 0 the bound is 1 anyway
+    return min(1.0, math.exp(exponent) * (1 + _REL) + math.ulp(0.0))  # upwards

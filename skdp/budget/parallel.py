@@ -1,0 +1,140 @@
+"""Parallel composition: what fits on disjoint parts of one table cost together.
+
+Nothing is released here. Split a table by something that each row has by itself (a column, a group)
+and fit on every part. One row is in one part, so
+
+- under "add_or_remove_one" a neighbouring table changes one part, by one row: the price is the
+  **largest** of the parts, in each quantity that an accountant adds up;
+- under "replace_one" the row may also *move*: one part loses a row and another one gains one. The
+  price is the sum of the **two largest**.
+
+Each price must hold where its part changes by one row added or removed and, under "replace_one",
+also where one row of it is replaced. A price that was derived for a part whose number of rows is
+public does not: a count of the rows of a part has sensitivity 0 then, and moves by 1 here.
+
+Proof. What is released of the parts that do not change has the same distribution on both tables,
+given everything released before; so the privacy loss of the whole is that of the one or two parts
+that change, however the fits alternate. Under "replace_one" a row that stays in its part changes
+this one only, and the largest is at most the sum of the two largest.
+
+Two limits. Nobody but whoever splits the table can know that the parts are disjoint, so a budget
+has no ``with budget.parallel():`` that would take the caller's word. And a plan under "pld" holds
+fits on one table: the largest of two privacy loss distributions is no such distribution.
+
+References
+----------
+.. [1] F. McSherry, "Privacy integrated queries", SIGMOD 2009, Theorem 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from skdp.budget.accountants import Accountant
+from skdp.budget.amounts import Amount, exact, round_up
+from skdp.budget.arguments import check_choice, check_cost
+from skdp.budget.charge import Cost
+from skdp.budget.conversions import pure_mu, up
+
+__all__ = ["parallel_amount", "parallel_cost"]
+
+_ADJACENCIES = ("replace_one", "add_or_remove_one")
+
+
+def _counting(adjacency: str) -> int:
+    """Return how many parts change at most."""
+    return 2 if check_choice(adjacency, "adjacency", _ADJACENCIES) == "replace_one" else 1
+
+
+def parallel_amount(accountant: Accountant, costs: Sequence[Cost], adjacency: str) -> Amount:
+    """Return what fits on disjoint parts add to the sums of an accountant.
+
+    Parameters
+    ----------
+    accountant : Accountant
+        Any but that of plans.
+    costs : sequence of Cost
+        The price of all fits on each part; see the module for what it must hold for.
+    adjacency : {"replace_one", "add_or_remove_one"}
+
+    Returns
+    -------
+    amount : Amount
+    """
+    if accountant.planned:
+        raise ValueError(f'parts cannot be in parallel under accountant="{accountant.name}".')
+    often = _counting(adjacency)
+    amounts = [accountant.price(check_cost(cost)) for cost in costs]
+    mains = sorted((amount.main for amount in amounts), reverse=True)[:often]
+    aparts = sorted((amount.apart for amount in amounts), reverse=True)[:often]
+    return Amount(sum(mains, Fraction(0)), sum(aparts, Fraction(0)))
+
+
+def parallel_cost(costs: Sequence[Cost], adjacency: str) -> Cost:
+    """Return one price of fits on disjoint parts, that holds under every accountant but "pld".
+
+    Parameters
+    ----------
+    costs : sequence of Cost
+        The price of all fits on each part. Each must hold where one row is added to the part or
+        removed from it and, under "replace_one", where one row of it is replaced.
+    adjacency : {"replace_one", "add_or_remove_one"}
+        The neighbouring relation of the whole table, as the budget has it.
+
+    Returns
+    -------
+    cost : Cost
+        The largest of the parts under "add_or_remove_one", and the sum of the two largest under
+        "replace_one", where a row may move from one part to another. Where parts differ in kind,
+        it is the largest in each quantity.
+
+    Examples
+    --------
+    >>> from skdp.budget import Cost, parallel_cost
+    >>> parts = [Cost(0.5), Cost(0.2), Cost(0.1)]
+    >>> parallel_cost(parts, "add_or_remove_one").epsilon
+    0.5
+    >>> parallel_cost(parts, "replace_one").epsilon
+    0.7
+    """
+    often = _counting(adjacency)
+    if not isinstance(costs, list | tuple) or not costs:
+        raise TypeError("costs must be a list of skdp.budget.Cost, one for each part.")
+    parts = [check_cost(cost) for cost in costs]
+    if len(set(parts)) == 1:  # of the same kind and size: exact, with all components
+        return min(often, len(parts)) * parts[0]
+    flat = [_flat(cost) for cost in parts]
+    gaussian = any(cost.mu is not None for cost in flat)
+    found = []
+    for place in range(min(often, len(flat))):
+        epsilon, delta, mu, apart = (
+            sorted((quantity(cost) for cost in flat), reverse=True)[place]
+            for quantity in (lambda c: c.epsilon, lambda c: c.delta, _mu, _apart)
+        )
+        if gaussian and delta:
+            found.append(Cost(epsilon, delta, mu, min(apart, delta)))
+        else:
+            found.append(Cost(epsilon, delta))
+    return found[0] if len(found) == 1 else found[0] + found[1]
+
+
+def _mu(cost: Cost) -> float:
+    return pure_mu(cost.epsilon) if cost.mu is None else cost.mu
+
+
+def _apart(cost: Cost) -> float:
+    return cost.delta if cost.mu is None else cost.delta_apart
+
+
+def _flat(cost: Cost) -> Cost:
+    """Return a single price that is no less than a sum, under every accountant."""
+    if len(cost.components) == 1 and cost.components[0][1] == 1:
+        return cost
+    if all(single.mu is None for single, _ in cost.components):
+        return Cost(cost.epsilon, cost.delta)
+    square = sum(n * exact(_mu(single)) ** 2 for single, n in cost.components)
+    apart = sum(n * exact(_apart(single)) for single, n in cost.components)
+    mu = up(math.sqrt(up(round_up(Fraction(square)))))
+    return Cost(cost.epsilon, cost.delta, mu, round_up(Fraction(apart)))

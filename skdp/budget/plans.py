@@ -1,0 +1,248 @@
+"""The plans of a ledger: what each holds, what was drawn from it, and which part it takes.
+
+Nothing is released here. Under accountant="pld" a reservation is a plan: its list of prices is
+fixed when it is set aside, and it takes one of the parts of the budget. Its first draw pays for all
+of it, so nothing is freed from then on; what was not drawn stays there, for whoever charges this
+ledger once the reservation is closed. A plan of which nothing was drawn is freed as if it had never
+been: nothing was released.
+
+A price of a plan pays for one fit of its kind that is no larger: of at most its epsilon if it is
+pure, of at most its mu and separate delta if it is Gaussian. The pair of distributions that
+dominates the planned release then dominates the one that is made, which is all that the proof of
+plans asks for (`skdp.budget.pld`). The same price is taken where there is one, then the smallest.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from skdp.budget.charge import Cost
+
+__all__ = [
+    "TABLES",
+    "Plan",
+    "allocated",
+    "covers",
+    "draw",
+    "fits",
+    "kinds",
+    "left_as_drawn",
+    "read",
+    "taken",
+    "write",
+]
+
+TABLES = """
+CREATE TABLE plans (
+    number INTEGER PRIMARY KEY, part INTEGER NOT NULL, drawn INTEGER NOT NULL);
+CREATE TABLE items (
+    plan INTEGER NOT NULL, kind TEXT NOT NULL, times INTEGER NOT NULL, unused INTEGER NOT NULL,
+    PRIMARY KEY (plan, kind)) WITHOUT ROWID;
+CREATE TABLE draws (
+    charge INTEGER NOT NULL, plan INTEGER NOT NULL, kind TEXT NOT NULL, times INTEGER NOT NULL,
+    PRIMARY KEY (charge, kind)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan as the ledger holds it.
+
+    Parameters
+    ----------
+    number : int
+        Of its reservation.
+    part : int
+        Which part of the budget it takes, from 0.
+    drawn, open : bool
+        Whether anything was drawn from it, and whether its reservation is open.
+    cost : Cost
+        What was planned.
+    items : tuple of (str, int, int)
+        The kind of each price, how often it was planned, and how often it is left.
+    """
+
+    number: int
+    part: int
+    drawn: bool
+    open: bool
+    cost: Cost
+    items: tuple[tuple[str, int, int], ...]
+
+    @property
+    def taken(self) -> bool:
+        """Whether it keeps its part of the budget."""
+        return self.drawn or self.open
+
+
+def kinds(cost: Cost) -> Counter[str]:
+    """Return the kinds of the single prices in a price, with how often each occurs."""
+    found: Counter[str] = Counter()
+    for single, times in cost.components:
+        if single.mu is not None:
+            kind = ["gaussian", single.mu, single.delta_apart]
+        elif single.delta:
+            kind = ["approximate", single.epsilon, single.delta]
+        else:
+            kind = ["pure", single.epsilon]
+        found[json.dumps(kind)] += times
+    return found
+
+
+def taken(connection: sqlite3.Connection) -> set[int]:
+    """Return the parts of the budget that plans have taken."""
+    return {
+        part
+        for (part,) in connection.execute(
+            "SELECT part FROM plans JOIN reservations USING (number)"
+            " WHERE drawn = 1 OR closed IS NULL"
+        )
+    }
+
+
+def write(connection: sqlite3.Connection, number: int, part: int, cost: Cost) -> None:
+    """Write the plan of a new reservation."""
+    connection.execute("INSERT INTO plans VALUES (?, ?, 0)", (number, part))
+    connection.executemany(
+        "INSERT INTO items VALUES (?, ?, ?, ?)",
+        [(number, kind, times, times) for kind, times in kinds(cost).items()],
+    )
+
+
+def _open_to(connection: sqlite3.Connection, tokens: Sequence[str]) -> list[sqlite3.Row]:
+    """Return the plans that a holder of these (hidden) tokens may draw from, in order.
+
+    First the open ones whose token it has, newest first, then those that are closed.
+    """
+    mine = f"token IN ({', '.join('?' * len(tokens))})" if tokens else "0"
+    return connection.execute(
+        "SELECT number, drawn FROM plans JOIN reservations"
+        f" USING (number) WHERE (closed IS NULL AND {mine})"
+        " OR (closed IS NOT NULL AND drawn = 1)"
+        " ORDER BY closed IS NOT NULL, CASE WHEN closed IS NULL THEN -number ELSE number END",
+        list(tokens),
+    ).fetchall()
+
+
+def covers(held: str, wanted: str) -> bool:
+    """Whether a price of one kind pays for a fit of another."""
+    name, *sizes = json.loads(held)
+    other, *needed = json.loads(wanted)
+    return name == other and all(x >= y for x, y in zip(sizes, needed, strict=True))
+
+
+def allocated(held: Mapping[str, int], wanted: Mapping[str, int]) -> Counter[str] | None:
+    """Return which of the prices held pay for those wanted; None if they do not."""
+    left, taken = Counter(held), Counter[str]()
+    sizes = {kind: json.loads(kind)[1:] for kind in (*held, *wanted)}
+    for kind in sorted(wanted, key=lambda one: sizes[one], reverse=True):
+        need = wanted[kind]
+        larger = sorted((one for one in held if covers(one, kind)), key=lambda one: sizes[one])
+        for one in larger:  # the same price is the smallest of these
+            used = min(need, left[one])
+            if used:
+                left[one] -= used
+                taken[one] += used
+                need -= used
+        if need:
+            return None
+    return taken
+
+
+def _left(connection: sqlite3.Connection, plan: int) -> dict[str, int]:
+    rows = connection.execute("SELECT kind, unused FROM items WHERE plan = ?", (plan,))
+    return {row["kind"]: row["unused"] for row in rows}
+
+
+def _same(connection: sqlite3.Connection, plan: int, kind: str) -> int:
+    row = connection.execute(
+        "SELECT unused FROM items WHERE plan = ? AND kind = ?", (plan, kind)
+    ).fetchone()
+    return row["unused"] if row else 0
+
+
+def fits(connection: sqlite3.Connection, cost: Cost, tokens: Sequence[str]) -> int:
+    """Return how many charges of this price the plans still hold for these tokens."""
+    wanted, total = kinds(cost), 0
+    for row in _open_to(connection, tokens):
+        held = _left(connection, row["number"])
+        low, high = 0, sum(held.values()) // wanted.total() + 1  # fits `low` times, not `high`
+        while high - low > 1:
+            middle = (low + high) // 2
+            often = {kind: middle * times for kind, times in wanted.items()}
+            low, high = (low, middle) if allocated(held, often) is None else (middle, high)
+        total += low
+    return total
+
+
+def draw(
+    connection: sqlite3.Connection, cost: Cost, tokens: Sequence[str], charge: int
+) -> tuple[int, bool] | None:
+    """Take a price out of one plan for a charge; return its number, and whether it is the first."""
+    wanted = kinds(cost)
+    for row in _open_to(connection, tokens):
+        plan = row["number"]
+        same = {kind: _same(connection, plan, kind) for kind in wanted}
+        # Most charges are what was planned: then the rest of a long plan need not be read.
+        exact = all(same[kind] >= times for kind, times in wanted.items())
+        taken = wanted if exact else allocated(_left(connection, plan), wanted)
+        if taken is None:
+            continue
+        for kind, times in taken.items():
+            connection.execute(
+                "UPDATE items SET unused = unused - ? WHERE plan = ? AND kind = ?",
+                (times, plan, kind),
+            )
+            connection.execute("INSERT INTO draws VALUES (?, ?, ?, ?)", (charge, plan, kind, times))
+        connection.execute("UPDATE plans SET drawn = 1 WHERE number = ?", (plan,))
+        return plan, not row["drawn"]
+    return None
+
+
+def read(connection: sqlite3.Connection, cost_of: Callable[[str], Cost]) -> tuple[Plan, ...]:
+    """Return the plans of a ledger, oldest first; `cost_of` reads a price."""
+    rows = connection.execute(
+        "SELECT number, part, drawn, closed, components FROM plans JOIN reservations USING (number)"
+        " ORDER BY number"
+    ).fetchall()
+    return tuple(
+        Plan(
+            row["number"],
+            row["part"],
+            bool(row["drawn"]),
+            row["closed"] is None,
+            cost_of(row["components"]),
+            tuple(
+                (item["kind"], item["times"], item["unused"])
+                for item in connection.execute(
+                    "SELECT * FROM items WHERE plan = ? ORDER BY kind", (row["number"],)
+                )
+            ),
+        )
+        for row in rows
+    )
+
+
+def left_as_drawn(connection: sqlite3.Connection, costs: Iterable[tuple[int, Cost]]) -> bool:
+    """Whether every charge drew what pays for it, and plans hold what was not drawn.
+
+    `costs` are the numbers and prices of all charges.
+    """
+    drawn: dict[int, Counter[str]] = {}
+    used: Counter[tuple[int, str]] = Counter()
+    for row in connection.execute("SELECT * FROM draws"):
+        drawn.setdefault(row["charge"], Counter())[row["kind"]] += row["times"]
+        used[row["plan"], row["kind"]] += row["times"]
+    for number, cost in costs:
+        wanted, taken = kinds(cost), drawn.pop(number, Counter())
+        if taken.total() != wanted.total() or allocated(taken, wanted) is None:
+            return False
+    rows = connection.execute("SELECT plan, kind, times, unused FROM items").fetchall()
+    left = all(
+        0 <= row["unused"] == row["times"] - used.pop((row["plan"], row["kind"]), 0) for row in rows
+    )
+    return left and not drawn and not used

@@ -1,0 +1,180 @@
+"""What can be read of a budget without spending: its terms, what was charged, what still fits.
+
+Nothing is released here, and nothing is charged.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+
+from skdp.budget.account import Account
+from skdp.budget.amounts import check_delta
+from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.budget.ledger import Ledger, Terms
+from skdp.budget.row_counts import RowCounts
+from skdp.budget.statement import Statement
+
+__all__ = ["BudgetReader"]
+
+
+class BudgetReader:
+    """The part of `PrivacyBudget` that reads."""
+
+    __slots__ = ()
+
+    _account: Account
+    _dataset: str | None
+    _n_rows: RowCounts
+
+    # -- the terms ----------------------------------------------------------------------------
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._account.ledger
+
+    @property
+    def _terms(self) -> Terms:
+        return self._account.terms
+
+    @property
+    def epsilon(self) -> float:
+        """Total epsilon."""
+        return self._terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Total delta."""
+        return self._terms.delta
+
+    @property
+    def adjacency(self) -> str:
+        """The neighbouring relation, "replace_one" or "add_or_remove_one"."""
+        return self._terms.adjacency
+
+    @property
+    def accountant(self) -> str:
+        """How charges add up: "basic", "gdp", "zcdp" or "pld"."""
+        return self._terms.accountant
+
+    @property
+    def delta_apart(self) -> float:
+        """The separate delta, for charges that are not Gaussian ("gdp" and "zcdp")."""
+        return self._terms.delta_apart
+
+    @property
+    def ledger(self) -> str | None:
+        """The absolute path of the ledger; None if it ends with the process that made it."""
+        return None if self._ledger.temporary else self._ledger.path
+
+    @property
+    def dataset(self) -> str | None:
+        """The name of the table, if the ledger has one."""
+        return self._dataset
+
+    @property
+    def n_rows(self) -> tuple[int, ...]:
+        """The numbers of rows that were stated; none where none were."""
+        return self._n_rows.stated
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the ledger cannot be reached from here, so that nothing can be charged."""
+        self._account.sealed = not self._ledger.present()
+        return self._account.sealed
+
+    # -- what happened ------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> PrivacyLoss:
+        """The (epsilon, delta) of all charges so far under the accountant, rounded up."""
+        return self._account.spent
+
+    @property
+    def remaining(self) -> PrivacyLoss:
+        """The (epsilon, delta) of one more fit that is neither spent nor set aside, rounded down.
+
+        Under "gdp" and "zcdp" that fit is one of Gaussian noise; under "pld", it is a plan.
+        """
+        return self._account.remaining
+
+    @property
+    def charges(self) -> list[Charge]:
+        """Every charge, oldest first: what was released, when, by whom, with which noise."""
+        with self._account.noting_seal():
+            return self._ledger.charges(self.adjacency)
+
+    @property
+    def reservations(self) -> list[ReservationRecord]:
+        """Every reservation, oldest first, open or not, with its note."""
+        with self._account.noting_seal():
+            return self._ledger.reservations()
+
+    # -- what it amounts to, and what still fits -----------------------------------------------
+
+    def _statement(self) -> Statement:
+        """Return all that the ledger says, as of one moment."""
+        with self._account.noting_seal():
+            return Statement.of(self._ledger.contents())
+
+    def curve(self, deltas: Iterable[float]) -> list[float]:
+        """Return the epsilon at each delta that all charges so far amount to, rounded up.
+
+        Parameters
+        ----------
+        deltas : iterable of float
+            Each in [0, 1).
+
+        Returns
+        -------
+        epsilons : list of float
+            Infinity where a delta is too small. Under "pld", of the plans that were drawn from,
+            each of them whole.
+
+        Notes
+        -----
+        What was spent is a statement on charges that did not depend on what was released before.
+        What holds in any case is the (epsilon, delta) of the budget.
+
+        Examples
+        --------
+        >>> from skdp.budget import Cost, PrivacyBudget
+        >>> budget = PrivacyBudget(1.0, 1e-6)
+        >>> _ = budget.charge(Cost(0.5, 1e-7), estimator="DPPCA")
+        >>> budget.curve([1e-8, 1e-6])
+        [inf, 0.5]
+        """
+        found = self._statement()
+        return [found.epsilon(check_delta(delta)) for delta in deltas]
+
+    def history(self) -> list[tuple[datetime.datetime, PrivacyLoss]]:
+        """Return when charges were made, and what was spent after each.
+
+        Returns
+        -------
+        history : list of (datetime.datetime, PrivacyLoss)
+            In order, for the last charge and about 200 others at most.
+        """
+        return self._statement().history()
+
+    def fits(self, cost: Cost) -> int:
+        """Return how many more charges of this price are granted now.
+
+        Parameters
+        ----------
+        cost : Cost
+            The price of one fit.
+
+        Returns
+        -------
+        count : int
+            What reservations of this process hold counts, too. Under "pld": how many of this
+            price the plans still hold. Under "gdp_residue": at least, where it is above 1,000.
+
+        Examples
+        --------
+        >>> from skdp.budget import Cost, PrivacyBudget
+        >>> PrivacyBudget(1.0).fits(Cost(0.3))
+        3
+        """
+        return self._account.fits(cost)

@@ -1,0 +1,205 @@
+"""What can be checked of a ledger by reading it, and what nobody can know from it.
+
+Nothing is released here. Every sum is made again from the charges and reservations, every price
+again from its components, and the rest of every plan from what was drawn.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from skdp.budget import plans, schema
+from skdp.budget.account import accountant_of
+from skdp.budget.accountants import Accountant, plan_epsilon
+from skdp.budget.amounts import Amount, exact
+from skdp.budget.charge import Cost
+from skdp.exceptions import LedgerError
+
+__all__ = ["UNKNOWABLE", "Finding", "verify"]
+
+UNKNOWABLE = (
+    "whether the file was replaced by an older copy, or its last charges and totals taken back",
+    "whether there were fits on the same table that named no budget, or another ledger",
+    "whether the noise that was drawn is the noise that is described, and by whom",
+    "whether the table, its unit and its neighbouring relation are those that the budget is for",
+    "whether the clocks of the machines that charged were right",
+)
+
+# Prices that were searched for may differ a little between versions of scipy, exact sums never.
+_SLACK, _ROUNDING = Fraction("0.999"), Fraction(1, 10**9)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked.
+
+    Parameters
+    ----------
+    level : {"ok", "note", "wrong"}
+        "note": nothing is broken, and a reader should know it.
+    text : str
+        What was checked, or what is wrong.
+    """
+
+    level: str
+    text: str
+
+
+def verify(connection: sqlite3.Connection) -> list[Finding]:
+    """Check a ledger.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        To a snapshot of it (`skdp.budget.snapshot`).
+
+    Returns
+    -------
+    findings : list of Finding
+        The ledger is sound if none is "wrong".
+    """
+    try:
+        (found,) = connection.execute("PRAGMA integrity_check").fetchone()
+        if found != "ok":
+            return [Finding("wrong", "the file is damaged, as SQLite finds")]
+        return [Finding("ok", "the file is whole, as SQLite finds"), *_findings(connection)]
+    except (LedgerError, ValueError, TypeError, KeyError, IndexError, sqlite3.Error) as error:
+        reason = str(error) if isinstance(error, LedgerError) else "a row of it cannot be read"
+        return [Finding("wrong", reason)]
+
+
+def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
+    facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
+    terms = schema.Terms.of(facts)
+    accountant = accountant_of(terms)
+    rows = connection.execute("SELECT * FROM charges ORDER BY number").fetchall()
+    costs = [(row["number"], schema.cost_of(row["components"])) for row in rows]
+
+    numbers = [number for number, _ in costs]
+    yield _judged(
+        numbers == list(range(1, len(rows) + 1)),
+        f"its {len(rows)} charges are numbered without a gap",
+        "charges are missing in it, or numbered twice",
+    )
+    times = [datetime.datetime.fromisoformat(row["at"]) for row in rows]
+    yield _judged(
+        times == sorted(times),
+        "their times are in order",
+        "the times of its charges are not in order: a clock was set back, or they were changed",
+        "note",
+    )
+    kept, counted = schema.Totals.read(connection), schema.Totals.counted(connection)
+    yield _judged(
+        kept == counted,
+        "its totals are the sums of its charges and open reservations",
+        "its totals are not the sums of its charges and open reservations",
+    )
+    yield _judged(
+        (counted.charged + counted.aside).fits(accountant.cap),
+        "what was charged and what is set aside stay within the budget",
+        "more was charged or set aside than the budget allows",
+    )
+    if accountant.planned:
+        yield from _of_plans(connection, terms, costs)
+    else:
+        wrong = _wrong_prices(accountant, rows, costs)
+        yield _judged(
+            not wrong,
+            "every charge has the price that its components have",
+            f"charges with another price than their components have: {_some(wrong)}",
+        )
+    seeded = [row["number"] for row in rows if row["seeded"]]
+    if seeded:
+        yield Finding(
+            "note", f"seeded noise, which whoever knows the seed can remove: {_some(seeded)}"
+        )
+    silent = [row["number"] for row in rows if row["releases"] == "[]"]
+    if silent:
+        yield Finding(
+            "note", f"charges that say no release (a fit failed, or still runs): {_some(silent)}"
+        )
+    if facts["backup_of"] is not None:
+        yield Finding("note", f"this is a backup of {facts['backup_of']}")
+    versions = Counter(row["skdp_version"] for row in rows)
+    if versions:
+        words = ", ".join(f"{version} ({n})" for version, n in sorted(versions.items()))
+        yield Finding("note", f"charged by skdp {words}; made by skdp {facts['skdp_version']}")
+
+
+def _judged(fine: bool, yes: str, no: str, level: str = "wrong") -> Finding:
+    return Finding("ok", yes) if fine else Finding(level, no)
+
+
+def _some(numbers: list[int]) -> str:
+    shown = ", ".join(f"#{number}" for number in numbers[:10])
+    return shown + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")
+
+
+def _wrong_prices(
+    accountant: Accountant, rows: list[sqlite3.Row], costs: list[tuple[int, Cost]]
+) -> list[int]:
+    """Return the numbers of charges whose price is not what its components have."""
+    charged, wrong = Amount(), []
+    for row, (number, cost) in zip(rows, costs, strict=True):
+        found = schema.amount_of(row["main"], row["apart"])
+        if accountant.stateful:
+            # A ledger may hold charges at the plain price, too: that is more, never less.
+            least = accountant.price_at(cost, charged).main * _SLACK
+            fine = least <= found.main <= accountant.price(cost).main
+            fine = fine and found.apart == accountant.price(cost).apart
+        else:
+            price = accountant.price(cost)
+            slack = 0 if accountant.name == "basic" else price.main * _ROUNDING
+            fine = abs(found.main - price.main) <= slack and found.apart == price.apart
+        if not fine:
+            wrong.append(number)
+        charged = charged + found
+    return wrong
+
+
+def _of_plans(
+    connection: sqlite3.Connection, terms: schema.Terms, costs: list[tuple[int, Cost]]
+) -> Iterator[Finding]:
+    yield _judged(
+        plans.left_as_drawn(connection, costs),
+        "every charge was drawn from a plan, and what is left of each is what was not drawn",
+        "what is left of its plans is not what its charges left of them",
+    )
+    held = [plan for plan in plans.read(connection, schema.cost_of) if plan.taken]
+    parts = [plan.part for plan in held]
+    yield _judged(
+        len(set(parts)) == len(parts) and all(0 <= part < len(terms.plans) for part in parts),
+        "every plan has a part of the budget of its own",
+        "two plans take the same part of the budget, or one that is not there",
+    )
+    paid: dict[int, list[Amount]] = {}
+    for row in connection.execute(
+        "SELECT DISTINCT plan, number, main, apart FROM draws JOIN charges ON charge = number"
+        " ORDER BY number"
+    ):
+        paid.setdefault(row["plan"], []).append(schema.amount_of(row["main"], row["apart"]))
+    late = [
+        plan.number for plan in held if plan.drawn and not _is_paid(plan, terms, paid[plan.number])
+    ]
+    yield _judged(
+        not late,
+        "the first draw of every plan paid for all of it, and no later one paid again",
+        f"plans whose first draw did not pay for all of them, or another paid: {_some(late)}",
+    )
+
+
+def _is_paid(plan: plans.Plan, terms: schema.Terms, draws: list[Amount]) -> bool:
+    """Whether the first draw of a plan has its price, within its part, and the others none."""
+    epsilon, delta = terms.plans[plan.part]
+    first, *others = draws
+    price = plan_epsilon(plan.cost, delta)
+    return (
+        price * float(_SLACK) <= first.main <= exact(epsilon)
+        and first.apart == exact(delta)
+        and others == [Amount()] * len(others)
+    )

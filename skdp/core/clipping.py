@@ -1,0 +1,426 @@
+"""Row maps: each private row becomes a vector of bounded integers, and the bound travels along.
+
+Nothing is released here. A *view* maps a block of rows to integer-valued float64 on a public
+power-of-two grid and states the bounds that every mapped row obeys **as integers**:
+``|q_j| <= half_j`` for every coordinate and ``sum_j q_j**2 <= norm**2``.
+
+Guarantee of every ``map``: the image of a row depends on that row (and on public values) only,
+to the last bit, whatever else is in the block; and the stated bounds hold for every finite row.
+Two means, used throughout: elementwise ufuncs (IEEE operations on one number at a time), and
+products of integers that are exact in float64, so that no summation order matters. ``np.linalg.
+norm`` or a floating-point matrix product has neither property.
+
+Rounding is to the nearest step, which has no direction: truncation would move a sum by half a step
+a row. A bound is a whole number of steps and the clip comes before the rounding, so rounding
+cannot leave a box; a norm is checked after it, in integers.
+
+Edge cases: huge rows saturate before anything can overflow; a zero-width box maps to 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdp.core.query import reviewed
+
+__all__ = [
+    "GRID_BITS",
+    "NORM_BITS",
+    "SUM_BITS",
+    "Ball",
+    "Box",
+    "Projection",
+    "ScalableView",
+    "ScaledBox",
+    "View",
+    "check_width",
+    "clip_to_norm",
+    "isqrt_up",
+    "norm_codes",
+    "power_of_two_grid",
+]
+
+Floats = NDArray[np.float64]
+
+# The bound of a row is at least 2**17 grid steps (and less than 2**18): sums of products over
+# 2**16 rows stay below 2**53. For geometry: trees, nearest centres, features.
+GRID_BITS = 17
+# For what is added up. Half a step of all rows together stays below a tenth of the noise up to
+# n epsilon = 10**8; sums over 2**16 rows stay below 2**48.
+SUM_BITS = 31
+NORM_BITS = 30  # the same for a norm: squares of it are below 2**62
+
+
+_NO_WIDTH = 2.0**-1000
+# Relative error of a sum of at most 8192 squares, in any order, is below 8194 * 2**-53 < 1e-12.
+_NORM_MARGIN = 4e-12
+
+
+def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:
+    """Return the power of two g with 2**bits <= bound / g < 2**(bits + 1); 1.0 for a zero bound."""
+    if not 0 <= bits <= 31:
+        raise ValueError(f"bits must be from 0 to 31, got {bits}")
+    if bound <= 0.0:
+        return 1.0
+    # Below 2**-1000 a step would underflow; the bound then has fewer steps, which is still exact.
+    return math.ldexp(1.0, max(math.frexp(bound)[1] - 1 - bits, -1000))
+
+
+def isqrt_up(value: int) -> int:
+    """Return the least integer whose square is at least value (rounds a sensitivity up)."""
+    root = math.isqrt(value)
+    return root if root * root == value else root + 1
+
+
+def check_width(block: Floats, n_columns: int) -> None:
+    """Refuse rows that have more or fewer columns than a map of rows is for.
+
+    One column would be stretched to many by numpy, and a bound on one would be taken for all.
+    """
+    if block.shape[1] != n_columns:
+        raise ValueError(f"bounds are for {n_columns} columns, the rows have {block.shape[1]}")
+
+
+class View(Protocol):
+    """What the statistics need to know of a bounded row map."""
+
+    n_dims: int
+    grid: Floats  # user units a step, one a coordinate
+    center: Floats  # public origin: a row equal to it maps to 0
+    half: Floats  # integers: |q_j| <= half_j
+    norm: int  # integer: sum q_j**2 <= norm**2
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to bounded integer-valued rows."""
+        ...
+
+
+class ScalableView(View, Protocol):
+    """A view whose number of steps can be chosen; a door takes as many as its statistic needs."""
+
+    def at(self, bits: int) -> ScalableView:
+        """Return the same map with another number of steps."""
+        ...
+
+
+def _norm2(q: Floats) -> Floats:
+    """Return squared norms of integer-valued rows; exact up to 2**53, and larger where inexact."""
+    return np.einsum("ij,ij->i", q, q)
+
+
+def _square_parts(q: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return a, b, c with sum q_j**2 = 2**32 a + 2**17 b + c, exactly, for integers up to 2**32.
+
+    With |q| = 2**16 high + low all three are sums of at most 8192 integers up to 2**32.
+    """
+    magnitude = np.abs(q)
+    high = np.floor(magnitude * 2.0**-16)
+    low = magnitude - high * 2.0**16
+    return _norm2(high), np.einsum("ij,ij->i", high, low), _norm2(low)
+
+
+def _outside(q: Floats, radius: int) -> NDArray[np.intp]:
+    """Return which integer-valued rows have sum q_j**2 > radius**2, exactly; radius < 2**31."""
+    limit = float(radius) ** 2
+    total = _norm2(q)
+    if radius < 2**26:
+        # Squares are at least 0, so a sum that is not exact (above 2**53, or inf) is above it.
+        # NaN is outside, too: what is not known to be inside is not.
+        return np.flatnonzero(~(total <= limit))
+    out = ~(total <= limit * (1.0 + _NORM_MARGIN))
+    near = np.flatnonzero(~out & (total > limit * (1.0 - _NORM_MARGIN)))
+    if near.size:
+        # Close to the limit, so all three terms are below 2**63.
+        a, b, c = (part.astype(np.int64) for part in _square_parts(q[near]))
+        out[near] = (a << 32) + (b << 17) + c > radius**2
+    return np.flatnonzero(out)
+
+
+def _scaled(x: Floats) -> tuple[Floats, Floats]:
+    """Write each row as a power of two times y (integers, at most 2**31); return y and its norm.
+
+    The largest coordinate and its exponent are the same in any order, and the parts of the
+    squared norm are exact integers: the result depends on the row only.
+    """
+    largest = np.maximum(x.max(axis=1, initial=0.0), -x.min(axis=1, initial=0.0))
+    # Multiplying by a power of two is exact; below 2**-980 the power itself would overflow, and
+    # y then has fewer bits.
+    e = np.maximum(np.frexp(largest)[1], -980)
+    y = x * np.ldexp(1.0, 31 - e)[:, None]
+    np.rint(y, out=y)
+    a, b, c = _square_parts(y)
+    return y, np.sqrt(np.maximum(a * 2.0**32 + b * 2.0**17 + c, 1.0))
+
+
+def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
+    """Quantise rows to integers on a grid with sum of squares at most radius**2.
+
+    Rows are rounded to the nearest step; those that are outside then are scaled onto the sphere
+    and rounded again, and where that leaves it, onto a sphere that rounding cannot leave. The
+    bound is verified in integers.
+
+    Parameters
+    ----------
+    x : ndarray of shape (m, d)
+        Rows relative to the public centre, in user units.
+    grid : float
+        Power of two.
+    radius : int
+        Bound in steps, below 2**31.
+
+    Returns
+    -------
+    q : ndarray of shape (m, d)
+        Integer-valued float64.
+    """
+    # grid is a power of two, so this is the exact quotient; then in place, block by block.
+    q = np.multiply(x, 1.0 / grid)
+    np.rint(q, out=q)
+    outside = _outside(q, radius)
+    if outside.size:
+        # ±inf can arise from a finite row minus a centre; the largest float stands for it.
+        far = np.clip(x[outside], -np.finfo(float).max, np.finfo(float).max)
+        y, norm = _scaled(far)
+        # The quotient is a single IEEE operation on one number each.
+        z = np.rint(y * (radius / norm)[:, None])
+        over = _outside(z, radius)
+        # Rounding adds at most sqrt(d) / 2 steps to a norm, and the operations less than one.
+        inner = max(radius - math.ceil(math.sqrt(x.shape[1]) / 2) - 1, 0)
+        z[over] = np.rint(y[over] * (inner / norm[over])[:, None])
+        z[_outside(z, radius)] = 0.0
+        q[outside] = z
+    return q
+
+
+def norm_codes(x: Floats) -> NDArray[np.int64]:
+    """Return for each row the number of its quarter-octave of the L2 norm: floor(4 log2 norm) + 1.
+
+    A row of norm v has the code c with 2**((c-1)/4) <= v < 2**(c/4) up to a relative 1e-12; codes
+    are meant to be clipped to norms between 2**-100 and 2**100, where squares neither underflow
+    nor overflow.
+
+    A row's code does not depend on the rows beside it, although `einsum` may add in any order:
+    further than the margin from a boundary its sum has the code of the exact norm, and so has the
+    sum column by column (one IEEE operation a row and column), which decides for all others.
+    """
+    total = np.einsum("ij,ij->i", x, x)
+    code, near = _quarter_octaves(total)
+    doubtful = np.flatnonzero(near)
+    if doubtful.size:
+        squares = np.square(x[doubtful].T)
+        again = squares[0].copy()
+        for column in squares[1:]:
+            again += column
+        code[doubtful] = _quarter_octaves(again)[0]
+    return code
+
+
+def _quarter_octaves(total: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the codes of squared norms and which of these are close to a boundary."""
+    mantissa, exponent = np.frexp(total)  # total = mantissa * 2**exponent, mantissa in [1/2, 1)
+    middle = math.sqrt(0.5)
+    # norm**2 in [2**(h-1), 2**h): code 2h - 1 for the lower, 2h for the upper quarter-octave.
+    code = 2 * exponent.astype(np.int64) - (mantissa < middle)
+    code[total == 0.0] = -(2**20)
+    code[np.isinf(total)] = 2**20
+    near = np.abs(mantissa - middle) < _NORM_MARGIN
+    near |= mantissa < 0.5 + _NORM_MARGIN
+    near |= mantissa > 1.0 - _NORM_MARGIN
+    return code, near
+
+
+def _check_radius(radius: float) -> float:
+    """Return a radius, or raise: noise follows it, and rows its square."""
+    if not 0.0 <= radius < math.inf:
+        raise ValueError(f"radius must be a finite number of at least 0, got {radius!r}")
+    return radius
+
+
+@reviewed
+class Box:
+    """Rows clipped to a box and centred at its midpoint.
+
+    Parameters
+    ----------
+    low, high : array-like of shape (d,)
+        Public bounds in user units.
+    per_feature : bool, default=False
+        One grid a feature (each half width has as many steps) instead of one for all.
+        The common grid keeps Euclidean geometry; the other keeps every feature's precision.
+    bits : int, default=17
+        The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
+    """
+
+    def __init__(
+        self,
+        low: ArrayLike,
+        high: ArrayLike,
+        *,
+        per_feature: bool = False,
+        bits: int = GRID_BITS,
+    ) -> None:
+        self._per_feature = per_feature
+        self.low = np.array(low, dtype=np.float64)
+        self.high = np.array(high, dtype=np.float64)
+        self.n_dims = self.low.size
+        # Halves first: the sum or the difference of two huge bounds may overflow.
+        self.center = self.low / 2 + self.high / 2
+        self.half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)
+        widest = self.half_width
+        if not per_feature:
+            widest = np.full(self.n_dims, self.half_width.max())
+        # A feature without width is its centre: the noise on its 0 steps weighs nothing.
+        self.grid = np.array(
+            [power_of_two_grid(float(w), bits) if w > 0 else _NO_WIDTH for w in widest]
+        )
+        self.half = np.floor(self.half_width / self.grid)
+        self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
+
+    def at(self, bits: int) -> Box:
+        """Return the same box with another number of steps."""
+        return Box(self.low, self.high, per_feature=self._per_feature, bits=bits)
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= half_j."""
+        check_width(block, self.n_dims)
+        q = block - self.center
+        q *= 1.0 / self.grid  # a power of two: the exact quotient
+        np.clip(q, -self.half, self.half, out=q)
+        return np.rint(q, out=q)
+
+
+@reviewed
+class ScaledBox:
+    """Rows clipped to a box and scaled to half width 1: |q_j| <= 2**bits for every coordinate.
+
+    All columns have the same number of steps, so noise is the same part of each column's width. As
+    rows of a ball they have norm at most sqrt(d) times that.
+
+    Parameters
+    ----------
+    low, high : array-like of shape (d,)
+        Public bounds in user units; a feature without width maps to 0.
+    bits : int, default=30
+        At most 31.
+    """
+
+    def __init__(self, low: ArrayLike, high: ArrayLike, bits: int = NORM_BITS) -> None:
+        self.low = np.array(low, dtype=np.float64)
+        self.high = np.array(high, dtype=np.float64)
+        self.n_dims = self.low.size
+        self.middle = self.low / 2 + self.high / 2
+        self.half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)
+        self._flat = self.half_width <= 0
+        self._divisor = np.where(self._flat, 1.0, self.half_width)
+        # Of what rows are mapped to, in half widths.
+        self.center = np.zeros(self.n_dims)
+        self.steps = 2**bits
+        self.grid = np.full(self.n_dims, 1.0 / self.steps)
+        self.half = np.full(self.n_dims, float(self.steps))
+        self.norm = isqrt_up(self.n_dims * self.steps**2)
+
+    def at(self, bits: int) -> ScaledBox:
+        """Return the same view with another number of steps."""
+        return ScaledBox(self.low, self.high, bits)
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= steps."""
+        check_width(block, self.n_dims)
+        q = block - self.middle
+        q /= self._divisor
+        np.clip(q, -1.0, 1.0, out=q)
+        if self._flat.any():
+            q[:, self._flat] = 0.0
+        q *= float(self.steps)
+        return np.rint(q, out=q)
+
+
+@reviewed
+class Ball:
+    """Rows minus a public centre, clipped to an L2 norm.
+
+    Parameters
+    ----------
+    center : array-like of shape (d,)
+        Public (or released) centre in user units.
+    radius : float
+        Bound on the norm in user units, positive.
+    bits : int, default=17
+        The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
+    """
+
+    def __init__(self, center: ArrayLike, radius: float, *, bits: int = GRID_BITS) -> None:
+        self.center = np.array(center, dtype=np.float64)
+        self.radius = _check_radius(float(radius))
+        self.n_dims = self.center.size
+        step = power_of_two_grid(self.radius, bits)
+        self.grid = np.full(self.n_dims, step)
+        self.norm = math.floor(self.radius / step)
+        self.half = np.full(self.n_dims, float(self.norm))
+
+    def at(self, bits: int) -> Ball:
+        """Return the same ball with another number of steps."""
+        return Ball(self.center, self.radius, bits=min(bits, NORM_BITS))
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with sum q_j**2 <= norm**2."""
+        check_width(block, self.n_dims)
+        return clip_to_norm(block - self.center, float(self.grid[0]), self.norm)
+
+
+@reviewed
+class Projection:
+    """Rows of a view projected on released components, clipped to a box again.
+
+    The components are rounded to multiples of 2**-16 and multiplied as integers, which is exact
+    in float64 (2**17 steps * 2**16 * d < 2**53), so the image depends on the row only.
+
+    Parameters
+    ----------
+    base : View
+        With one common grid.
+    components : array-like of shape (k, d)
+        Public or released.
+    radius : float or array-like of shape (k,)
+        Half width of the box around the projected centre, in user units.
+    bits : int, default=17
+        The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
+    """
+
+    _BITS = 16
+
+    def __init__(
+        self, base: View, components: ArrayLike, radius: ArrayLike, bits: int = GRID_BITS
+    ) -> None:
+        self.base = base
+        scaled = np.rint(np.asarray(components, dtype=np.float64) * 2**self._BITS)
+        self._weights = np.clip(scaled, -(2.0**self._BITS), 2.0**self._BITS)
+        self.components = self._weights / 2**self._BITS
+        self.n_dims = self._weights.shape[0]
+        self.center = np.zeros(self.n_dims)
+        half_width = np.broadcast_to(np.asarray(radius, dtype=np.float64), (self.n_dims,))
+        _check_radius(float(half_width.min()))
+        self.low, self.high = -half_width, half_width.copy()
+        self.grid = np.full(self.n_dims, power_of_two_grid(float(half_width.max()), bits))
+        self.half = np.floor(half_width / self.grid)
+        self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
+        # A quotient of powers of two: multiplying by it is exact.
+        self._rescale = float(base.grid[0]) / 2**self._BITS / float(self.grid[0])
+
+    def at(self, bits: int) -> Projection:
+        """Return the same projection with another number of steps; the base keeps its own."""
+        return Projection(self.base, self.components, self.high, bits)
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= half_j."""
+        exact = self.base.map(block) @ self._weights.T
+        exact *= self._rescale
+        np.clip(exact, -self.half, self.half, out=exact)
+        return np.rint(exact, out=exact)
+
+
+# --- views ------------------------------------------------------------------------------------

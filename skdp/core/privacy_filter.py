@@ -1,0 +1,550 @@
+"""The way out: a session charges the budget once, then meters every release against it.
+
+This is the only module that calls ``charge``. Opening a session charges the fit's whole (epsilon,
+delta) atomically, before any noise is drawn, and nothing is ever refunded. A release takes a
+*share* of the session's allowance, kept as an exact fraction; shares never sum above one. In a pure
+session (delta = 0) a share s may lose s * epsilon (basic composition). In a Gaussian session the
+whole is mu-GDP with the largest mu that implies (epsilon, delta), and a share s may lose
+sqrt(s) * mu (mu**2 adds up, adaptively chosen releases included: Smith & Thakurta 2022). A release
+that is not private but for a small probability has a delta of its own, `delta_apart`, which adds to
+the claim: the publication of rows, each with a probability, and Laplace noise of smooth scale.
+
+A mechanism takes its share, makes its release through `add_noise` or `release`, which a transcript
+records and replays and a seed keys, and writes down what it did. The mechanisms are in
+`skdp.core.mechanisms`, and beside the queries that are alone in using one. Proofs:
+PROOFS.md, "Metering".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp._config import noise_is_seeded
+from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import exact as as_charged
+from skdp.budget.amounts import check_delta, round_up
+from skdp.budget.stand_in import StandInBudget
+from skdp.core import calibration
+from skdp.core import noise as samplers
+from skdp.core.certificate import PrivacyCertificate, ReleaseRecord
+from skdp.core.clipping import Floats
+from skdp.core.isolation import interruptible, quiet, untracked
+from skdp.core.table import REPLACE_ONE
+from skdp.core.transcript import Entry, Opened, current_transcript
+from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError, SeededNoiseWarning
+
+__all__ = [
+    "PrivacyFilter",
+    "Release",
+    "asked",
+    "check_allowance",
+    "released",
+]
+
+Share = float | Fraction | None
+
+# Below this the noise would outgrow what the samplers draw exactly (2**52 steps), and the release
+# would say nothing about any table that fits a disk.
+SMALLEST_LEVEL = 1e-6
+LARGEST_EPSILON = 1e15  # beyond, noise would be below the smallest scale that the samplers take
+
+
+def _failpoint(name: str) -> None:
+    """Do nothing; tests replace it to stop a process here (before or after the charge)."""
+
+
+def exact_fraction(value: float | Fraction) -> Fraction:
+    """Return a float as the fraction of its shortest decimal: 0.1 is a tenth, as in the ledger."""
+    if type(value) is Fraction:
+        return value
+    if isinstance(value, Fraction):  # a class of the caller's would add up as it likes
+        return Fraction(int(value.numerator), int(value.denominator))
+    return as_charged(float(value))
+
+
+@dataclass(frozen=True)
+class Release:
+    """A released array: private no more, safe to keep and to post-process.
+
+    Attributes
+    ----------
+    value : ndarray of float64, read-only
+        In user units.
+    std : ndarray or float
+        Standard deviation of the noise, entry by entry, in the same units.
+    """
+
+    value: Floats
+    std: Any
+
+
+def released(value: NDArray | float, std: Any) -> Release:
+    """Freeze a released array."""
+    array = np.array(value, dtype=np.float64)
+    array.setflags(write=False)
+    return Release(array, std)
+
+
+# The query that is being answered: its type by full name, and whether skdp has it.
+_ASKED: ContextVar[tuple[str, bool]] = ContextVar("skdp_query", default=("", True))
+
+
+def check_allowance(epsilon: float, delta: float) -> float | None:
+    """Return the Gaussian level mu, None if pure; refuse an allowance that no noise can have."""
+    if epsilon > LARGEST_EPSILON:
+        raise ValueError(f"epsilon must be at most {LARGEST_EPSILON:g}, got {epsilon!r}")
+    mu = gdp_mu(epsilon, delta) if delta > 0 else None
+    if (epsilon if mu is None else mu) < SMALLEST_LEVEL:
+        raise ValueError(
+            f"epsilon must be at least {SMALLEST_LEVEL:g}, and delta not so small that the "
+            f"Gaussian level mu falls below it; got epsilon={epsilon!r}, delta={delta!r}"
+        )
+    return mu
+
+
+@contextlib.contextmanager
+def asked(query: str, *, reviewed: bool) -> Iterator[None]:
+    """Name the query to which the releases of this block belong, for the certificate."""
+    token = _ASKED.set((query, reviewed))
+    try:
+        yield
+    finally:
+        _ASKED.reset(token)
+
+
+@dataclass
+class _State:
+    """What changes while a session is open; shared by all views of its filter."""
+
+    spent: Fraction = Fraction(0)
+    separate_delta_is_spent: bool = False
+    is_open: bool = True
+    passes: int = 0  # over the rows, on which a user's code runs
+    entropy: Any = None
+
+
+class PrivacyFilter:
+    """The allowance of one session: charges it, meters it, and writes down what was released.
+
+    It never sees a row. Mechanisms (`skdp.core.mechanisms`) take their share from it.
+
+    Parameters
+    ----------
+    digest : callable
+        Returns a hash of the rows, which keys seeded noise and nothing else.
+    estimator : str
+        Name in ledger and certificate.
+    epsilon, delta : float
+        Already validated.
+    delta_apart : float
+        For one release with a delta of its own: the probability with which a publication of rows
+        shows the one in question, or the delta of Laplace noise of smooth scale. The claim is
+        (epsilon, delta + delta_apart).
+    budget : PrivacyBudget or None
+    random_state : None, int or RandomState
+        Seeds post-processing; and noise, but only inside ``config_context(noise="seeded")``.
+    context : str
+        Public parameters; part of the seeded stream's key.
+    n_rows : int or None
+        The number of rows where it is public: the budget warns of tables of another length.
+    """
+
+    def __init__(
+        self,
+        digest: Callable[[], bytes],
+        *,
+        estimator: str,
+        epsilon: float,
+        delta: float,
+        delta_apart: float = 0.0,
+        budget: PrivacyBudget | None,
+        random_state: Any = None,
+        context: str = "",
+        n_rows: int | None = None,
+    ) -> None:
+        if not (budget is None or type(budget) in (PrivacyBudget, StandInBudget)):
+            # A class of the caller's would decide by itself what it charges.
+            raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
+        self.estimator = estimator
+        self.epsilon = float(epsilon)
+        # The noise pays with `delta`, a publication with `delta_apart`; the claim has their sum.
+        noise_delta = float(delta)
+        self.delta_apart = check_delta(delta_apart, "delta_apart")
+        self.delta = round_up(as_charged(noise_delta) + as_charged(self.delta_apart))
+        self.relation = REPLACE_ONE if budget is None else budget.adjacency
+        self.claimed_mu = check_allowance(self.epsilon, noise_delta)
+        self._steps = 1
+        self._state = _State()
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._budget = budget
+        self._records: list[ReleaseRecord] = []
+        self._history = hashlib.blake2b(digest_size=32)
+        self._seed = _seed_of(random_state)  # of post-processing
+        self.seeded = self._seed is not None and noise_is_seeded()
+        self.noise_seed = self._seed if self.seeded else None
+        cost = Cost(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            mu=self.claimed_mu,
+            delta_apart=self.delta_apart,
+        )
+        if self.noise_seed is not None:
+            # Two fits on different rows or parameters must never share noise: the difference of
+            # their releases would be exact. So the stream is keyed by both.
+            key = hashlib.blake2b(digest(), digest_size=32)
+            claim = (estimator, self.epsilon, self.delta, self.relation, context)
+            key.update(repr(claim if not self.delta_apart else (*claim, noise_delta)).encode())
+            self._key = key.digest()
+            self._state.entropy = samplers.SeededEntropy(self.noise_seed, self._key)
+        if budget is not None:
+            if self.seeded:
+                _warn_seeded()
+            if n_rows is not None:
+                budget.expect_rows(n_rows, estimator)
+            _failpoint("before_charge")
+            self._charge = budget.charge(cost, estimator=estimator, seeded=self.seeded)
+            _failpoint("after_charge")
+        self._opened = Opened(estimator, cost, budget)
+        transcript = current_transcript()
+        if transcript is not None:
+            transcript.sessions.append(self._opened)
+
+    def per_step(self, steps: int) -> PrivacyFilter:
+        """Return this filter for mechanisms whose guarantee is for one of so many steps.
+
+        Group privacy: what is epsilon-DP for a step is k epsilon-DP for k of them, mu-GDP is
+        k mu-GDP; so each step may lose a k-th part. PROOFS.md, "Stability".
+        """
+        view = PrivacyFilter.__new__(PrivacyFilter)
+        vars(view).update(vars(self), _steps=self._steps * steps)
+        return view
+
+    def __copy__(self) -> Any:
+        raise PrivacyLeakError("a session cannot be copied: both would spend one charge")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        return self.__copy__()
+
+    # --- metering -----------------------------------------------------------------------------
+
+    @property
+    def pure(self) -> bool:
+        """Whether the session's noise is pure: no delta but that of a publication."""
+        return self.claimed_mu is None
+
+    @property
+    def mu(self) -> float | None:
+        """The Gaussian level of all noise for one step; None if pure."""
+        return None if self.claimed_mu is None else self.claimed_mu / self._steps
+
+    @property
+    def remaining(self) -> Fraction:
+        """Share of the allowance that is left."""
+        return 1 - self._state.spent
+
+    @property
+    def entropy(self) -> Any:
+        """Where noise comes from; None for the operating system."""
+        return self._state.entropy
+
+    @property
+    def separate_delta(self) -> float:
+        """The delta that one release may have of its own, for one step.
+
+        Of (epsilon, delta)-DP for a step, k steps make delta * (1 + e**epsilon + ... +
+        e**((k - 1) epsilon)).
+        """
+        if self._steps == 1:
+            return self.delta_apart
+        return self.delta_apart / self._growth * (1 - 2**-50)
+
+    @property
+    def _growth(self) -> float:
+        """What k steps make of a delta of one of them."""
+        each = float(self._epsilon_of_step)
+        if self.mu is not None:
+            each = max(each, calibration.pure_epsilon_from_mu(self.mu))
+        return sum(math.exp(min(i * each, 700.0)) for i in range(self._steps))
+
+    @property
+    def _epsilon_of_step(self) -> Fraction:
+        return exact_fraction(self.epsilon) / self._steps
+
+    def fraction(self, share: Share) -> Fraction:
+        """Return a share as a fraction; None stands for all that is left."""
+        fraction = self.remaining if share is None else exact_fraction(share)
+        if not 0 < fraction <= 1:
+            raise PrivacyLeakError(f"share must be in (0, 1], got {float(fraction):g}")
+        return fraction
+
+    def level(self, share: Share = None) -> float:
+        """Return what a release of this share may lose a step: its epsilon (pure) or its mu.
+
+        Rounded down.
+        """
+        fraction = self.fraction(share)
+        if self.mu is None:
+            return float(fraction * self._epsilon_of_step) * (1 - 2**-50)
+        # Four roundings of at most 2**-53 each: the factor keeps the square below share * mu**2.
+        return math.sqrt(float(fraction)) * self.mu * (1 - 2**-50)
+
+    @contextlib.contextmanager
+    def spending(self, name: str) -> Iterator[None]:
+        """Hold the lock under which a share is taken, if this session may still release."""
+        # Before the lock: a forked child may have inherited it locked.
+        if os.getpid() != self._pid:
+            raise PrivacyLeakError(f"release {name!r} in a process that did not open the session")
+        with self._lock:
+            if not self._state.is_open:
+                raise PrivacyLeakError(f"release {name!r} after the session was closed")
+            if self._state.passes:
+                # One row would decide whether there is such a release.
+                raise PrivacyLeakError(f"release {name!r} asked for by code that runs on the rows")
+            yield
+
+    def _affordable(self, share: Share, name: str) -> Fraction:
+        """Return the share as a fraction if that much is left; under the lock."""
+        fraction = self.fraction(share)
+        if self._state.spent + fraction > 1:
+            raise PrivacyLeakError(
+                f"release {name!r} wants a share of {float(fraction):g}; "
+                f"{float(self.remaining):g} of the session's allowance is left"
+            )
+        return fraction
+
+    def take(self, share: Share, name: str) -> tuple[Fraction, Fraction]:
+        """Spend a share; return it and the pure epsilon that it buys, for one step."""
+        with self.spending(name):
+            fraction = self._affordable(share, name)
+            self._state.spent += fraction
+        if self.mu is None:
+            return fraction, fraction * self._epsilon_of_step
+        return fraction, Fraction(calibration.pure_epsilon_from_mu(self.level(fraction)))
+
+    def take_separate_delta(self, probability: Fraction, name: str) -> None:
+        """Spend the separate delta on one release that needs this much of it a step."""
+        if not 0 < probability <= 1:
+            raise PrivacyLeakError(f"release {name!r} needs a probability in (0, 1]")
+        with self.spending(name):
+            if probability > as_charged(self.separate_delta):
+                raise PrivacyLeakError(
+                    f"release {name!r} needs a delta of its own of {float(probability):g}; the "
+                    f"session has set delta_apart={self.separate_delta:g} aside for that"
+                )
+            if self._state.separate_delta_is_spent:
+                raise PrivacyLeakError(f"release {name!r}: delta_apart has been spent already")
+            self._state.separate_delta_is_spent = True
+
+    @contextlib.contextmanager
+    def foreign_code(self) -> Iterator[None]:
+        """Run a user's code on rows, which gets neither warnings through nor a release."""
+        with self._lock:
+            self._state.passes += 1
+        try:
+            with quiet(), interruptible(), untracked():
+                yield
+        finally:
+            with self._lock:
+                self._state.passes -= 1
+
+    @contextlib.contextmanager
+    def user_code(self, share: Share, name: str) -> Iterator[Callable[[int], None]]:
+        """Run a user's code on rows before a release of this share: no release, no warning.
+
+        Yields what gives code that failed fresh generators.
+        """
+        self.check(share, name)
+        with self.foreign_code(), samplers.lent_generators() as restart:
+            yield restart
+
+    def check(self, share: Share, name: str) -> None:
+        """Raise what `take` would raise, before a user's code is run on the rows."""
+        with self.spending(name):
+            self._affordable(share, name)
+
+    # --- releases ------------------------------------------------------------------------------
+
+    def add_noise(
+        self,
+        name: str,
+        exact: NDArray,
+        sensitivity: float,
+        distance: Callable[[NDArray, NDArray], float],
+        noise: Callable[[], NDArray],
+    ) -> NDArray:
+        """Add noise to an exact statistic (or replay a recorded release) and log the release."""
+
+        def add() -> NDArray:
+            drawn = noise()
+            # Python integers where int64 could overflow: a wrapped sum would be no release.
+            wide = exact.dtype == object or drawn.dtype == object
+            largest = 0
+            if not wide:
+                largest = int(np.abs(drawn).max(initial=0)) + int(np.abs(exact).max(initial=0))
+            if wide or largest >= 2**62:
+                return exact.astype(object) + drawn.astype(object)
+            return exact + drawn
+
+        return self.release(name, exact, sensitivity, distance, add, exact.shape)
+
+    def release(
+        self,
+        name: str,
+        exact: NDArray,
+        sensitivity: float,
+        distance: Callable[[NDArray, NDArray], float],
+        make: Callable[[], NDArray],
+        shape: tuple[int, ...],
+    ) -> NDArray:
+        """Make a release (or take it from a transcript that is replayed) and write it down."""
+        transcript = current_transcript()
+        released = None if transcript is None else transcript.next_released(name, shape)
+        if released is None:
+            self.reseed(name, exact, sensitivity)
+            released = make()
+            _failpoint("after_noise")
+        if transcript is not None:
+            moved = sensitivity * self._steps  # by the whole unit
+            transcript.entries.append(Entry(name, exact.copy(), moved, distance, released.copy()))
+        self._opened.releases += 1
+        self._history.update(name.encode())
+        self._history.update(repr(released.tolist()).encode())
+        return released
+
+    def reseed(self, name: str, exact: NDArray, sensitivity: float) -> None:
+        """Key the noise of a seeded release by what is released, too.
+
+        Rows and parameters do not tell everything: a function among the parameters may read what no
+        digest of it shows. The same value under the same noise says nothing new; two values under
+        one noise would give their difference away.
+        """
+        if self.noise_seed is None:
+            return
+        key = hashlib.blake2b(self._key, digest_size=32)
+        key.update(self._history.digest())
+        key.update(repr((name, exact.shape, float(sensitivity))).encode())
+        if not (exact.size == 1 and isinstance(exact.flat[0], np.ndarray | list | None)):
+            # Not the holder of a whole table or of scores (samples.py, quantiles.py), which is full
+            # in a transcript only: the rows are in the key already.
+            key.update(repr(exact.tolist()).encode())
+        self._state.entropy = samplers.SeededEntropy(self.noise_seed, key.digest())
+
+    def history(self) -> bytes:
+        """Return a hash of the releases so far."""
+        return self._history.digest()
+
+    def record(
+        self,
+        name: str,
+        mechanism: str,
+        norm: str,
+        sensitivity: float,
+        scale: float,
+        share: Fraction,
+        *,
+        delta: float = 0.0,
+    ) -> None:
+        """Write a release into the certificate; without a share it has a separate delta only.
+
+        What it loses is for the whole unit, its sensitivity for what the mechanism was told.
+        """
+        level = self.level(share) * self._steps if share else 0.0
+        query, is_reviewed = _ASKED.get()
+        self._records.append(
+            ReleaseRecord(
+                name=name,
+                mechanism=mechanism,
+                sensitivity=float(sensitivity),
+                norm=norm,
+                scale=float(scale),
+                share=float(share),
+                epsilon=level if self.mu is None else None,
+                mu=None if self.mu is None else level,
+                delta=min(delta * self._growth, 1.0) if delta else delta,
+                query=query,
+                reviewed=is_reviewed,
+            )
+        )
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def post_processing_rng(self) -> np.random.Generator:
+        """Return a generator for data-independent randomness of post-processing.
+
+        With a `random_state` it is keyed by that and the releases so far, never by the rows.
+        """
+        if self._seed is None:
+            return samplers.public_generator(None)
+        return samplers.public_generator(repr(self._seed).encode() + self._history.digest())
+
+    def certificate(self) -> PrivacyCertificate:
+        """Return what has been released so far and the session's guarantee."""
+        return PrivacyCertificate(
+            estimator=self.estimator,
+            adjacency=self.relation,
+            unit="row",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            mu=self.claimed_mu,
+            seeded=self.seeded,
+            charged=type(self._budget) is PrivacyBudget,
+            releases=tuple(self._records),
+        )
+
+    def close(self) -> None:
+        """End the session: no further release; the ledger learns what the charge was for.
+
+        Raises
+        ------
+        PrivacyLeakError
+            If code that runs on the rows asks for it: one row would decide about all later answers.
+        """
+        if self._state.passes:
+            raise PrivacyLeakError("a session cannot be closed by code that runs on its rows")
+        if self._state.is_open and self._budget is not None:
+            # The price stands in the ledger since the session opened. That its description cannot
+            # be added now is no reason to lose a fit that is paid for.
+            with contextlib.suppress(LedgerError, SealedBudgetError):
+                self._budget.describe(self._charge, [one.to_dict() for one in self._records])
+        self._state.is_open = False
+
+
+def _seed_of(random_state: Any) -> int | None:
+    """Return the integer of a random state, which keys seeded streams; None if there is none."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        return int(random_state)
+    if hasattr(random_state, "randint"):
+        return int(random_state.randint(0, 2**31 - 1))
+    raise ValueError(
+        "random_state must be None, an int or a numpy RandomState, got "
+        f"{type(random_state).__name__}"
+    )
+
+
+def _warn_seeded() -> None:
+    """Warn once a call site that the noise of a charged fit is reproducible."""
+    warnings.warn(
+        "random_state is set inside config_context(noise='seeded'), so whoever knows the seed can "
+        "reproduce the noise that protects this fit; leave the context for a release.",
+        SeededNoiseWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,447 @@
+"""Queries: what may be asked of private rows, each a value that carries its sensitivity.
+
+Nothing is released here; `Session.answer` does. A query is a frozen dataclass of public numbers. An
+additive one (`Query`) has ``exact(table)``, integers, and ``sensitivity(relation)``, by how much
+they move between neighbours, side by side in one file with the proof; the session adds the noise
+that this asks for. Every other mechanism (`Measurement`: a choice, a threshold test, a noisy
+sample, ...) is a value, too, and releases by itself.
+
+Guarantee: a session answers registered types only, by exact type. `reviewed` registers those of
+this package; `register_query` those of anybody else, which certificate and ledger then name as
+unreviewed. So nobody hands in a number with a sensitivity of their own beside it.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.table import ADD_OR_REMOVE_ONE, REPLACE_ONE, PrivateTable, Stability
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter, Share
+
+__all__ = [
+    "Choice",
+    "Independent",
+    "Measurement",
+    "Noisy",
+    "Query",
+    "Sensitivity",
+    "Spherical",
+    "Symmetric",
+    "Terms",
+    "check_query",
+    "is_reviewed",
+    "moved_by",
+    "owned",
+    "register_query",
+    "reviewed",
+    "reviewed_types",
+    "terms_of",
+]
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Every entry gets noise of its own: rounded Gaussian, or discrete Laplace if pure.
+
+    Attributes
+    ----------
+    l1, l2_squared : int
+        Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
+    or_spherical : bool
+        In a pure session take K-norm noise for the L2 norm where that is less.
+    """
+
+    l1: int
+    l2_squared: int
+    or_spherical: bool = False
+
+    def times(self, k: int) -> Independent:
+        """Return the bounds for k rows."""
+        return replace(self, l1=k * self.l1, l2_squared=k * k * self.l2_squared)
+
+    def either(self, other: Independent) -> Independent:
+        """Return bounds for a change of this kind or of the other."""
+        l2_squared = max(self.l2_squared, other.l2_squared)
+        return replace(self, l1=max(self.l1, other.l1), l2_squared=l2_squared)
+
+
+@dataclass(frozen=True)
+class Spherical:
+    """The whole vector gets noise of one L2 scale: rounded Gaussian, or K-norm if pure.
+
+    Attributes
+    ----------
+    l2 : int
+        Bound on the L2 norm of a change, in steps, rounded up.
+    """
+
+    l2: int
+
+    def times(self, k: int) -> Spherical:
+        """Return the bound for k rows."""
+        return Spherical(k * self.l2)
+
+    def either(self, other: Spherical) -> Spherical:
+        """Return a bound for a change of this kind or of the other."""
+        return Spherical(max(self.l2, other.l2))
+
+
+@dataclass(frozen=True)
+class Symmetric:
+    """A symmetric matrix gets symmetric noise, of the kind that is named.
+
+    Attributes
+    ----------
+    frobenius, nuclear, upper_l1 : int
+        Bounds on these norms of a change, in steps squared; the last of its upper triangle.
+    noise : {"gaussian", "wishart", "laplace"}
+    """
+
+    frobenius: int
+    nuclear: int
+    upper_l1: int
+    noise: str
+
+    def times(self, k: int) -> Symmetric:
+        """Return the bounds for k rows."""
+        return Symmetric(k * self.frobenius, k * self.nuclear, k * self.upper_l1, self.noise)
+
+    def either(self, other: Symmetric) -> Symmetric:
+        """Return bounds for a change of this kind or of the other."""
+        return Symmetric(
+            max(self.frobenius, other.frobenius),
+            max(self.nuclear, other.nuclear),
+            max(self.upper_l1, other.upper_l1),
+            self.noise,
+        )
+
+
+Sensitivity = Independent | Spherical | Symmetric
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a query may know of the session that answers it; all of it is public.
+
+    Attributes
+    ----------
+    relation : {"replace_one", "add_or_remove_one"}
+    pure : bool
+        Whether noise is pure, or Gaussian.
+    level : float
+        The epsilon (pure) or mu that this answer may lose.
+    n_rows : int or None
+        The number of rows where the relation makes it public.
+    """
+
+    relation: str
+    pure: bool
+    level: float
+    n_rows: int | None
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """The answer to a query in steps, before it is put into the user's units.
+
+    Attributes
+    ----------
+    values : ndarray of int
+    std : float
+        Of an entry (off the diagonal, of a matrix), in steps.
+    terms : Terms
+    """
+
+    values: NDArray
+    std: float
+    terms: Terms
+
+
+def terms_of(table: PrivateTable, meter: PrivacyFilter, share: Share) -> Terms:
+    """Return what a query may know: nothing of it depends on private rows."""
+    return Terms(
+        relation=table.relation,
+        pure=meter.pure,
+        level=meter.level(share),
+        n_rows=table.n if table.n_is_public else None,
+    )
+
+
+class Query:
+    """An additive query: exact integers, and by how much these move between neighbours.
+
+    A subclass is a frozen dataclass of public values, registered by `reviewed` or
+    `register_query`. `unit` says in the certificate what a step is in the user's units.
+    """
+
+    name: ClassVar[str] = "query"
+
+    def prepared(self, terms: Terms) -> Any:
+        """Return the query with what it chooses by public terms: the number of its steps, say."""
+        return self
+
+    @property
+    def unit(self) -> float:
+        """User units a step, for the certificate."""
+        return 1.0
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        """Return the exact integers; private."""
+        raise NotImplementedError
+
+    def sensitivity(self, relation: str) -> Sensitivity:
+        """Return by how much `exact` moves, at most, for a row replaced, or added or removed."""
+        raise NotImplementedError
+
+    def decoded(self, noisy: Noisy) -> Any:
+        """Return the answer in the user's units: post-processing."""
+        raise NotImplementedError
+
+
+class Choice:
+    """A choice by the exponential mechanism: integer scores, and by how much one of them moves.
+
+    A subclass is a frozen dataclass of public values, registered like a `Query`. A row of scores is
+    one choice; all of an answer share its allowance equally.
+    """
+
+    name: ClassVar[str] = "choice"
+
+    def scores(self, table: PrivateTable) -> NDArray:
+        """Return exact integer scores, (choices, candidates), lower is better; private."""
+        raise NotImplementedError
+
+    def sensitivity(self, relation: str) -> int:
+        """Return by how much any score moves, at most, for a row replaced, or added or removed."""
+        raise NotImplementedError
+
+    def decoded(self, chosen: NDArray) -> Any:
+        """Return what the chosen candidates mean: post-processing."""
+        raise NotImplementedError
+
+
+class Measurement:
+    """A mechanism that is more than noise on a vector; it releases by itself.
+
+    A subclass is a frozen dataclass of public values, registered like a `Query`; its proof stands
+    in its file. `measure` is handed the private table and the session's privacy filter: those of
+    this package only. Its guarantee is for one step of ``table.relation``; where a unit may change
+    more, the filter gives each step its part of the allowance (group privacy).
+    """
+
+    name: ClassVar[str] = "measurement"
+
+    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Any:
+        """Release, and return what came out in the user's units."""
+        raise NotImplementedError
+
+
+def moved_by(kind: type[Any], query: Any, stability: Stability) -> Any:
+    """Return by how much the answer to a query moves for one unit: the worst its table may do.
+
+    A bound for k changed rows is k times that for one, by the triangle inequality.
+    """
+    sizes = [
+        (kind.sensitivity(query, relation), k)
+        for relation, k in (
+            (REPLACE_ONE, stability.replacements),
+            (ADD_OR_REMOVE_ONE, stability.additions),
+        )
+        if k
+    ]
+    if issubclass(kind, Choice):
+        return max(k * size for size, k in sizes)
+    return functools.reduce(lambda a, b: a.either(b), (size.times(k) for size, k in sizes))
+
+
+# --- the register -----------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+_REVIEWED: set[type] = set()
+_UNREVIEWED: set[type] = set()
+_PLAIN = {int, float, bool, str, bytes, type(None), Fraction, *np.sctypeDict.values()} - {
+    np.object_
+}
+
+
+def reviewed(cls: type[T]) -> type[T]:
+    """Register a type of this package: a query, or a public value that queries hold.
+
+    Values cannot be changed once they are made: a bound must be the same when rows are clipped to
+    it and when noise is scaled to it.
+    """
+    if cls.__module__.partition(".")[0] != "skdp":
+        raise TypeError("what is not of skdp is registered by register_query")
+    _REVIEWED.add(cls)
+    if not dataclasses.is_dataclass(cls):
+        _seal(cls)
+    return cls
+
+
+def _seal(cls: type[Any]) -> None:
+    """Make the instances of a type refuse changes after their construction."""
+    construct = cls.__init__
+
+    @functools.wraps(construct)
+    def sealed(self: Any, *arguments: Any, **options: Any) -> None:
+        construct(self, *arguments, **options)
+        if type(self) is not cls:  # another type, which no session answers
+            return
+        for name, value in list(vars(self).items()):
+            if type(value) is np.ndarray and value.dtype.kind in "biuf":
+                if not np.isfinite(value).all():
+                    raise ValueError(f"{cls.__name__} must be made of finite numbers")
+                object.__setattr__(self, name, _frozen(value))
+        object.__setattr__(self, "_sealed", True)
+
+    def refuse(self: Any, name: str, value: Any) -> None:
+        if "_sealed" in vars(self):
+            raise AttributeError(f"{type(self).__name__} cannot be changed; make another one")
+        object.__setattr__(self, name, value)
+
+    cls.__init__ = sealed
+    cls.__setattr__ = refuse  # type: ignore[assignment]
+
+
+def _frozen(value: NDArray) -> NDArray:
+    """Return a copy of an array that nobody can make writeable again."""
+    whole: NDArray = np.frombuffer(np.ascontiguousarray(value).tobytes(), value.dtype)
+    return whole.reshape(value.shape)
+
+
+def register_query(cls: type[T]) -> type[T]:
+    """Let sessions answer a query type that is not of skdp.
+
+    Certificate and ledger name it as unreviewed: nobody but its author says that its sensitivity
+    holds.
+
+    Raises
+    ------
+    TypeError
+        If it is no frozen dataclass with ``exact``, ``sensitivity`` and ``decoded``.
+    """
+    base, parts = (
+        (Choice, ("scores", "sensitivity", "decoded"))
+        if issubclass(cls, Choice)
+        else (Query, ("exact", "sensitivity", "decoded"))
+    )
+    complete = issubclass(cls, base) and all(
+        getattr(cls, part) is not getattr(base, part) for part in parts
+    )
+    options: Any = getattr(cls, "__dataclass_params__", None)
+    frozen = options is not None and options.frozen
+    if issubclass(cls, Measurement) or not (complete and frozen):
+        raise TypeError(
+            "a query must be a frozen dataclass that derives from skdp.core.Query and has "
+            "exact(table), sensitivity(relation) and decoded(noisy), or from Choice and has "
+            "scores(table), sensitivity(relation) and decoded(chosen)"
+        )
+    if cls not in _REVIEWED:
+        _UNREVIEWED.add(cls)
+    return cls
+
+
+def reviewed_types() -> frozenset[type]:
+    """Return the types of this package that are registered; tests walk them."""
+    return frozenset(_REVIEWED)
+
+
+def is_reviewed(cls: type) -> bool:
+    """Say whether a query type is of this package."""
+    return _among(cls, _REVIEWED)
+
+
+def _among(cls: type, types: set[type]) -> bool:
+    """Say whether a type is one of these: itself, whatever it says that it equals."""
+    return any(cls is one for one in types)
+
+
+def check_query(query: Any) -> type[Any]:
+    """Return the type of a query that sessions answer, or raise.
+
+    Raises
+    ------
+    TypeError
+        If neither it nor what it holds is registered.
+    """
+    kind = type(query)
+    known = _among(kind, _REVIEWED) or _among(kind, _UNREVIEWED)
+    if not known or not issubclass(kind, Query | Choice | Measurement):
+        raise TypeError(
+            f"a session answers the queries of skdp and registered ones, got {kind.__name__}"
+        )
+    names = [field.name for field in dataclasses.fields(query)]
+    if set(vars(query)) - set(names):
+        raise TypeError(f"{kind.__name__} holds what is no field of it")
+    for name in names:
+        _check_held(getattr(query, name), kind, name)
+    return kind
+
+
+def owned(query: Any) -> Any:
+    """Return a copy of a query with arrays of its own, which nobody else can change meanwhile."""
+    twin = copy.copy(query)
+    for field in dataclasses.fields(query):
+        object.__setattr__(twin, field.name, _owned(getattr(query, field.name)))
+    return twin
+
+
+def _owned(value: Any) -> Any:
+    """Return a copy of arrays and of what holds them; anything else as it is."""
+    if type(value) is np.ndarray:
+        mine = np.array(value)
+        mine.setflags(write=False)
+        return mine
+    if type(value) in (tuple, list):
+        return type(value)(_owned(one) for one in value)
+    return value
+
+
+def _check_held(value: Any, kind: type, field: str) -> None:
+    """Raise if a query holds anything but plain public values and registered ones."""
+    if any(type(value) is plain for plain in _PLAIN):
+        return
+    if type(value) is UserFunction and set(vars(value)) == {"call"}:
+        return
+    # What is reviewed holds nothing that is not.
+    if (_among(type(value), _REVIEWED) and type(value) is not UserFunction) or (
+        _among(kind, _UNREVIEWED) and _among(type(value), _UNREVIEWED)
+    ):
+        # What it holds, too: a map of rows that rests on another map, say.
+        for one in vars(value).values():
+            _check_held(one, kind, field)
+        return
+    if type(value) is np.ndarray and not value.dtype.hasobject:
+        # Public answers that scores are held against are made integers by the choice itself.
+        known = value.dtype.kind != "f" or issubclass(kind, Choice) or not np.isnan(value).any()
+        if not known:
+            raise ValueError(f"{field} of {kind.__name__} must be finite, not NaN")
+        return
+    if type(value) in (tuple, list):
+        for one in value:
+            _check_held(one, kind, field)
+        return
+    raise TypeError(
+        f"{field} of {kind.__name__} must be made of numbers, texts, arrays and types of "
+        f"skdp, got {type(value).__name__}"
+    )
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class UserFunction:
+    """A user's callable, as far as a query may hold one: its results are clipped in the core."""
+
+    call: Callable[..., Any]

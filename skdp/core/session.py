@@ -1,0 +1,262 @@
+"""Sessions: a budget is charged once, and queries are answered from what it bought.
+
+A session is a private table with a privacy filter. `open_session` charges the budget; `answer`
+releases the answer to a query, which carries its sensitivity (see `skdp.core.query`).
+
+Guarantee: only registered query types are answered, as they were when they were handed in; the
+noise is that for the worst change of the table that one unit can make (`skdp.core.table`).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.budget import PrivacyBudget
+from skdp.core.certificate import PrivacyCertificate
+from skdp.core.clipping import isqrt_up
+from skdp.core.mechanisms import (
+    exponential_mechanism,
+    independent_noise,
+    l2_noise,
+    symmetric_noise,
+)
+from skdp.core.privacy_filter import PrivacyFilter, Release, Share, asked, released
+from skdp.core.query import (
+    Choice,
+    Independent,
+    Measurement,
+    Noisy,
+    Sensitivity,
+    Spherical,
+    Terms,
+    check_query,
+    is_reviewed,
+    moved_by,
+    owned,
+    terms_of,
+)
+from skdp.core.sums import Count
+from skdp.core.table import REPLACE_ONE, PrivateTable, Rows, stability_of
+from skdp.exceptions import PrivacyLeakError
+
+__all__ = ["Session", "open_session"]
+
+
+class Session:
+    """A metered conversation with one private table; open it with `open_session`.
+
+    Attributes
+    ----------
+    n_features : int
+    adjacency : {"replace_one", "add_or_remove_one"}
+        How neighbouring tables of this session differ: the number of rows is public under
+        "replace_one" only. The certificate names the relation of the caller's own table.
+    pure : bool
+        Whether noise is pure, or Gaussian.
+    """
+
+    def __init__(self, table: PrivateTable, meter: PrivacyFilter) -> None:
+        self._table = table
+        self._meter = meter
+        # For mechanisms that say nothing of more than one step.
+        self._per_step = meter.per_step(table.stability.steps)
+        self.n_features = table.n_features
+        self.adjacency = table.relation
+        self.pure = meter.pure
+
+    def __reduce__(self) -> Any:
+        raise PrivacyLeakError("a session cannot be copied: both would spend one charge")
+
+    # --- queries --------------------------------------------------------------------------------
+
+    def answer(self, query: Any, share: Share = None, *, name: str | None = None) -> Any:
+        """Release the answer to a query, with the noise that its own sensitivity asks for.
+
+        Guarantee: level(share)-GDP, respectively pure DP for the share's epsilon, if the
+        sensitivity that stands in the query's type holds; only registered types are answered.
+
+        Parameters
+        ----------
+        query : Query, Choice or Measurement
+        share : float or Fraction, default=None
+            Of the session's allowance; None for all that remains.
+        name : str, default=None
+            In the certificate; that of the query by default.
+
+        Raises
+        ------
+        TypeError
+            If the query is not of a registered type.
+        PrivacyLeakError
+            If the allowance does not cover the share.
+        """
+        kind = check_query(query)
+        query = owned(query)
+        name = kind.name if name is None else name
+        table = self._table
+        with asked(f"{kind.__module__}.{kind.__qualname__}", reviewed=is_reviewed(kind)):
+            if issubclass(kind, Measurement):
+                return kind.measure(query, table, self._per_step, share, name)
+            if issubclass(kind, Choice):
+                size = moved_by(kind, query, table.stability)
+                scores = kind.scores(query, table)
+                return kind.decoded(
+                    query, exponential_mechanism(self._meter, name, scores, size, share)
+                )
+            terms = self.terms(share)
+            query = kind.prepared(query, terms)
+            exact = kind.exact(query, table)
+            size = moved_by(kind, query, table.stability)
+            values, std = _noised(self._meter, name, exact, size, share, query.unit)
+            return kind.decoded(query, Noisy(values, std, terms))
+
+    def row_count(self, share: Share = None, *, name: str = "count") -> Release:
+        """Return the number of rows: exact and free where it is public, else a noisy release."""
+        if self._table.n_is_public:
+            return released(float(self._table.n), 0.0)
+        out: Release = self.answer(Count(), share, name=name)
+        return out
+
+    # --- what is public -------------------------------------------------------------------------
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows, where it is public."""
+        if not self._table.n_is_public:
+            raise PrivacyLeakError("the number of rows is private under 'add_or_remove_one'")
+        return self._table.n
+
+    @property
+    def remaining(self) -> Fraction:
+        """Share of the allowance that is left."""
+        return self._meter.remaining
+
+    def level(self, share: Share = None) -> float:
+        """Return the epsilon (pure) or mu that a release of this share may lose.
+
+        For one row of the relation `adjacency`: where a unit changes more, its part.
+        """
+        return self._per_step.level(share)
+
+    def terms(self, share: Share = None) -> Terms:
+        """Return what a query may know of this session; all of it is public."""
+        return terms_of(self._table, self._per_step, share)
+
+    def post_processing_rng(self) -> np.random.Generator:
+        """Return a generator for data-independent randomness of post-processing."""
+        return self._meter.post_processing_rng()
+
+    def certificate(self) -> PrivacyCertificate:
+        """Return what has been released so far and the session's guarantee."""
+        return self._meter.certificate()
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the session: no further release; the ledger learns what the charge was for.
+
+        Raises
+        ------
+        PrivacyLeakError
+            If code that runs on the rows asks for it: one row would decide about all later answers.
+        """
+        self._meter.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _noised(
+    meter: PrivacyFilter, name: str, exact: NDArray, size: Sensitivity, share: Share, unit: float
+) -> tuple[NDArray, float]:
+    """Add the noise that a sensitivity asks for."""
+    if isinstance(size, Spherical):
+        return l2_noise(meter, name, exact, size.l2, share, unit=unit)
+    if isinstance(size, Independent):
+        l2 = isqrt_up(size.l2_squared)
+        spherical = math.sqrt(2) * size.l1 >= math.sqrt(exact.size + 1) * l2
+        if size.or_spherical and meter.pure and spherical:
+            return l2_noise(meter, name, exact, l2, share, unit=unit)
+        return independent_noise(meter, name, exact, size.l1, size.l2_squared, share, unit=unit)
+    bounds = {
+        "frobenius": size.frobenius,
+        "nuclear": size.nuclear,
+        "upper_l1": size.upper_l1,
+    }
+    return symmetric_noise(meter, name, exact, bounds.__getitem__, share, size.noise, unit=unit)
+
+
+def open_session(
+    rows: Rows,
+    *,
+    estimator: str,
+    epsilon: float,
+    delta: float = 0.0,
+    delta_apart: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+    context: str = "",
+) -> Session:
+    """Charge (epsilon, delta + delta_apart) to the budget and return a session on the rows.
+
+    Guarantee: the charge is in the ledger before any noise is drawn; everything the session
+    releases is (epsilon, delta + delta_apart)-differentially private together, for the caller's
+    whole table and the budget's relation, rows that a filter has left out included.
+
+    Parameters
+    ----------
+    rows : Rows
+        From `check_rows` or another entrance of `skdp.tabular`.
+    estimator : str
+        Name in ledger and certificate.
+    epsilon, delta : float
+        Valid (`skdp.base` checks them for estimators).
+    delta_apart : float, default=0.0
+        For one release with a separate delta (`PublishedRows`, or Laplace noise scaled to a smooth
+        sensitivity); other noise has none of it.
+    budget : PrivacyBudget or None
+        Shared ledger; None means the fit stands alone, under replace-one.
+    random_state : None, int or RandomState
+        Seeds post-processing; and noise, which is then reproducible and marked so, but only inside
+        ``skdp.config_context(noise="seeded")``.
+    context : str
+        Public parameters of the fit; keys the stream of seeded noise.
+
+    Returns
+    -------
+    session : Session
+        A context manager.
+
+    Raises
+    ------
+    BudgetExceededError, SealedBudgetError, LedgerError
+        Nothing was charged then.
+    """
+    stability = stability_of(REPLACE_ONE if budget is None else budget.adjacency)
+    table = PrivateTable(rows, stability.filtered() if rows.filtered else stability)
+    meter = PrivacyFilter(
+        rows.digest,
+        estimator=estimator,
+        epsilon=epsilon,
+        delta=delta,
+        delta_apart=delta_apart,
+        budget=budget,
+        random_state=random_state,
+        context=context,
+        n_rows=table.n if table.n_is_public else None,
+    )
+    return Session(table, meter)

@@ -1,0 +1,230 @@
+"""The private table: checked rows, the relation between neighbouring tables, one pass over chunks.
+
+Nothing is released here. A query reads rows through `PrivateTable` only: in chunks (`fold`), whose
+integer totals do not depend on their order, or through the readers of `skdp.tabular.rows`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+if TYPE_CHECKING:
+    from skdp.core.clipping import Floats
+
+__all__ = ["ADD_OR_REMOVE_ONE", "REPLACE_ONE", "PrivateTable", "Stability", "fold", "stability_of"]
+
+
+REPLACE_ONE, ADD_OR_REMOVE_ONE = "replace_one", "add_or_remove_one"
+
+
+class Rows(Protocol):
+    """Where a private table reads its rows from; `skdp.tabular` has what stands behind it."""
+
+    _n: int
+    n_features: int
+    filtered: bool  # whether a filter of each row has left them
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        """Return the (start, stop) of chunks that cover all rows."""
+
+    def block(self, start: int, stop: int) -> Floats:
+        """Return rows start to stop as float64."""
+
+    def digest(self) -> bytes:
+        """Return a hash of the content, for seeded noise."""
+
+
+@dataclass(frozen=True)
+class Stability:
+    """How much of a table may change when one unit of the caller's table changes.
+
+    At most `replacements` rows are replaced, or at most `additions` rows are added or removed, or
+    a part of the one and a part of the other: i replaced and j added or removed with
+    i / replacements + j / additions <= 1. So a statistic that moves by at most r for one replaced
+    row and by at most a for one more or less moves by at most
+    max(replacements * r, additions * a): PROOFS.md, "Stability".
+
+    Attributes
+    ----------
+    replacements, additions : int
+        (1, 0) for the rows of a "replace_one" table, (0, 1) for those of an "add_or_remove_one"
+        table; (1, 1) for what a filter of each row leaves of a "replace_one" table: it replaces a
+        row, adds one or removes one.
+    """
+
+    replacements: int
+    additions: int
+
+    def __post_init__(self) -> None:
+        if min(self.replacements, self.additions) < 0 or self.replacements + self.additions < 1:
+            raise ValueError("a table is stable under at least one changed row")
+
+    @property
+    def relation(self) -> str:
+        """The relation between tables that differ by one step, for what has no tight bound."""
+        return ADD_OR_REMOVE_ONE if self.additions else REPLACE_ONE
+
+    @property
+    def steps(self) -> int:
+        """Steps of that relation from a table to its neighbour: a replaced row is two of them."""
+        if not self.additions:
+            return self.replacements
+        return max(2 * self.replacements, self.additions)
+
+    def filtered(self) -> Stability:
+        """Return the stability of what a filter of each row leaves."""
+        return Stability(self.replacements, max(self.replacements, self.additions))
+
+
+def stability_of(relation: str) -> Stability:
+    """Return the stability of the caller's own table, whose unit is a row."""
+    return Stability(1, 0) if relation == REPLACE_ONE else Stability(0, 1)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PrivateTable:
+    """Private rows, and how much of them may change with one unit of the caller's table.
+
+    Attributes
+    ----------
+    rows : Rows
+        Checked; where they are read from.
+    stability : Stability
+    """
+
+    rows: Any
+    stability: Stability
+
+    def __repr__(self) -> str:
+        return f"PrivateTable(n_features={self.n_features}, stability={self.stability})"
+
+    @property
+    def n(self) -> int:
+        """The exact number of rows; private unless `n_is_public`."""
+        return self.rows._n
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns; public."""
+        return self.rows.n_features
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether all neighbouring tables have the same number of rows."""
+        return self.stability.additions == 0
+
+    @property
+    def relation(self) -> str:
+        """The relation between tables that differ by one step; see `Stability.relation`."""
+        return self.stability.relation
+
+    def fold(
+        self,
+        add: Callable[[Floats, list[NDArray]], None],
+        fresh: Callable[[], list[NDArray]],
+        *,
+        width: int = 1,
+        least: int = 256,
+    ) -> list[NDArray]:
+        """Add up what `add` makes of every block of rows; see `fold`."""
+        return fold(self.rows, add, fresh, width=width, least=least)
+
+
+# Passes over fewer values than this are not worth a second thread.
+_PARALLEL_VALUES = 2**22
+_MAX_THREADS = 4
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """Return the BLAS libraries of this process; finding them takes milliseconds."""
+    return ThreadpoolController().select(user_api="blas")
+
+
+def usable_cores() -> int:
+    """Return the cores that this process may use.
+
+    No more than its CPU affinity, its control group and `LOKY_MAX_CPU_COUNT` allow, and no more
+    than BLAS may use: who limits its threads (OMP_NUM_THREADS, a worker process of joblib, an
+    enclosing fold) has given the other cores away.
+    """
+    allowed = [library["num_threads"] for library in _blas().info()]
+    return max(1, min([joblib.cpu_count(), *allowed]))
+
+
+def fold(
+    rows: Rows,
+    add: Callable[[Floats, list[NDArray]], None],
+    fresh: Callable[[], list[NDArray]],
+    *,
+    width: int = 1,
+    least: int = 256,
+) -> list[NDArray]:
+    """Add up what `add` makes of every block, in threads, and return the totals.
+
+    Guarantee: the totals are exact integers, so neither the number of threads nor the order in
+    which blocks are added changes a bit. Overflow warnings are off: they would depend on rows.
+    While there are several threads, each has one thread of BLAS: a block is too small for more.
+
+    Parameters
+    ----------
+    add : callable
+        Adds a block's part to the totals, in place.
+    fresh : callable
+        Makes totals of zero; each thread has its own.
+    width, least : int
+        As in `Rows.spans`.
+    """
+    spans = rows.spans(width=width, least=least)
+    parallel = rows._n * max(rows.n_features, width) >= _PARALLEL_VALUES
+    threads = min(usable_cores(), _MAX_THREADS, len(spans)) if parallel else 1
+
+    def work(first: int) -> list[NDArray]:
+        totals = fresh()
+        with np.errstate(all="ignore"):
+            for start, stop in spans[first::threads]:
+                add(rows.block(start, stop), totals)
+        return totals
+
+    if threads == 1:
+        return work(0)
+    with _blas().limit(limits=1), ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(work, range(threads)))
+    return [sum(columns[1:], start=columns[0]) for columns in zip(*parts, strict=True)]
+
+
+def total_dtype(rows: Rows, largest: int) -> type:
+    """Return int64 where n * largest cannot overflow it, else object (Python integers)."""
+    return np.int64 if rows._n * largest < 2**62 else object
+
+
+def as_total(part: NDArray, dtype: type) -> NDArray:
+    """Convert an exact integer-valued float64 array to the dtype of the total."""
+    whole = part.astype(np.int64)
+    return whole.astype(object) if dtype is object else whole
+
+
+# Two limits on a block: half a megabyte of float64, so that a handful of temporaries stay in
+# a core's cache (twice larger blocks are half as fast) and far below 128 MB; and at most
+# 2**16 rows, so that sums of products of 18-bit integers stay below 2**53 (PROOFS.md,
+# "Exact sums").
+_BLOCK_VALUES = 2**16
+_BLOCK_ROWS = 2**16
+# Squares of coordinates of up to 2**20 steps add up exactly: 2**40 * 8192 = 2**53.
+MAX_FEATURES = 8192
+_LARGEST_BLOCK = 2**22  # values: 32 MB, for statistics that want many rows at once
+
+
+def _block_rows(width: int, least: int = 256) -> int:
+    """Return the rows of a block: within cache, at least `least`, but never above 32 MB."""
+    step = min(max(_BLOCK_VALUES // width, least), _BLOCK_ROWS, _LARGEST_BLOCK // width)
+    return max(step, 1)

@@ -1,0 +1,270 @@
+"""Displays of clusters: released centres on a plane, and as a table in the units of the data.
+
+Nothing is released here, and no private row is asked for: a display is computed from fitted
+attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from skdp.inspection._budget import new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["CentersDisplay", "ClusterDisplay"]
+
+_MAP_COLORS = "tab20"
+
+
+def _released_centers(estimator: Any) -> NDArray[np.float64]:
+    check_is_fitted(estimator, "cluster_centers_")
+    return np.array(estimator.cluster_centers_, dtype=np.float64)
+
+
+class ClusterDisplay:
+    """Released centres on a plane, with the region that each of them is nearest to.
+
+    The regions are computed from the centres on a public grid; no row is drawn.
+
+    Parameters
+    ----------
+    centers : array-like of shape (n_clusters, 2)
+        The released centres.
+    predict : callable
+        From points of shape (m, 2) to cluster indices of shape (m,).
+    extent : tuple of float, default=None
+        ``(x_low, x_high, y_low, y_high)`` of the plot. By default the centres and a margin.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the last plot.
+    figure_ : matplotlib Figure
+        Figure of the last plot.
+
+    Examples
+    --------
+    >>> from skdp import DPKMeans
+    >>> from skdp.inspection import ClusterDisplay
+    >>> X = [[0.1, 0.1], [0.9, 0.9]] * 500
+    >>> kmeans = DPKMeans(2, epsilon=1.0, bounds=(0, 1), random_state=0).fit(X)
+    >>> ClusterDisplay.from_estimator(kmeans, extent=(0, 1, 0, 1)).extent
+    (0.0, 1.0, 0.0, 1.0)
+    """
+
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(
+        self,
+        centers: Any,
+        predict: Callable[[NDArray[np.float64]], Any],
+        extent: Sequence[float] | None = None,
+    ) -> None:
+        self.centers: NDArray[np.float64] = np.asarray(centers, dtype=np.float64)
+        if self.centers.ndim != 2 or self.centers.shape[1] != 2:
+            raise ValueError(
+                f"centers must have shape (n_clusters, 2), got {self.centers.shape}; "
+                "CentersDisplay shows centres of any number of features."
+            )
+        self.predict = predict
+        if extent is None:
+            low, high = self.centers.min(axis=0), self.centers.max(axis=0)
+            margin = 0.25 * np.where(high > low, high - low, 1.0)
+            (x0, y0), (x1, y1) = low - margin, high + margin
+        else:
+            x0, x1, y0, y1 = extent
+            if not (x0 < x1 and y0 < y1):
+                raise ValueError("extent must be (x_low, x_high, y_low, y_high), low below high.")
+        self.extent = (float(x0), float(x1), float(y0), float(y1))
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        extent: Sequence[float] | None = None,
+        ax: Axes | None = None,
+    ) -> ClusterDisplay:
+        """Plot the clusters of a fitted estimator of two features.
+
+        Parameters
+        ----------
+        estimator : object
+            Fitted, with ``cluster_centers_`` of shape (n_clusters, 2) and ``predict``.
+        extent : tuple of float, default=None
+            ``(x_low, x_high, y_low, y_high)`` of the plot.
+        ax : matplotlib Axes, default=None
+            Axes to draw on; a new figure if None.
+
+        Returns
+        -------
+        display : ClusterDisplay
+            The display, already plotted.
+        """
+        display = cls(_released_centers(estimator), estimator.predict, extent)
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> ClusterDisplay:
+        """Draw the regions and the centres, numbered as ``predict`` numbers them.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; a new figure if None.
+
+        Returns
+        -------
+        self : ClusterDisplay
+            This display.
+        """
+        self.ax_, self.figure_ = new_axes(ax)
+        x0, x1, y0, y1 = self.extent
+        steps = 300
+        # Middles of the pixels of the image below.
+        x = x0 + (x1 - x0) * (np.arange(steps) + 0.5) / steps
+        y = y0 + (y1 - y0) * (np.arange(steps) + 0.5) / steps
+        grid = np.stack(np.meshgrid(x, y), axis=-1)
+        regions = np.asarray(self.predict(grid.reshape(-1, 2))).reshape(steps, steps)
+        self.ax_.imshow(
+            regions % 20,
+            extent=self.extent,
+            origin="lower",
+            aspect="auto",
+            cmap=_MAP_COLORS,
+            vmin=-0.5,
+            vmax=19.5,
+            alpha=0.45,
+            interpolation="nearest",
+        )
+        for number, (cx, cy) in enumerate(self.centers):
+            self.ax_.annotate(
+                str(number),
+                (cx, cy),
+                ha="center",
+                va="center",
+                fontsize=9,
+                annotation_clip=True,
+                bbox={"boxstyle": "circle,pad=0.25", "fc": "white", "ec": "black", "lw": 0.8},
+            )
+        return self
+
+
+class CentersDisplay:
+    """A table of released centres, shaded column by column.
+
+    Parameters
+    ----------
+    centers : array-like of shape (n_clusters, n_features)
+        The centres, in the units to be read.
+    feature_names : sequence of str, default=None
+        Names of the columns; ``x0``, ``x1``, ... by default.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the last plot.
+    figure_ : matplotlib Figure
+        Figure of the last plot.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdp import DPKMeans, DPMinMaxScaler
+    >>> from skdp.inspection import CentersDisplay
+    >>> X = [[10.0, 100.0], [90.0, 900.0]] * 500
+    >>> pipe = make_pipeline(
+    ...     DPMinMaxScaler(bounds=([0, 0], [100, 1000])),
+    ...     DPKMeans(2, epsilon=1.0, bounds=(0, 1), random_state=0),
+    ... ).fit(X)
+    >>> display = CentersDisplay.from_estimator(pipe, feature_names=["minutes", "miles"])
+    >>> display.centers.shape
+    (2, 2)
+    """
+
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(self, centers: Any, feature_names: Sequence[str] | None = None) -> None:
+        self.centers: NDArray[np.float64] = np.asarray(centers, dtype=np.float64)
+        if self.centers.ndim != 2:
+            raise ValueError(
+                f"centers must have shape (n_clusters, n_features), got {self.centers.shape}."
+            )
+        width = self.centers.shape[1]
+        names = [f"x{i}" for i in range(width)] if feature_names is None else feature_names
+        if len(names) != width:
+            raise ValueError(f"feature_names must hold {width} names, got {len(names)}.")
+        self.feature_names = tuple(str(name) for name in names)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        feature_names: Sequence[str] | None = None,
+        ax: Axes | None = None,
+    ) -> CentersDisplay:
+        """Tabulate the centres of a fitted estimator, or of a pipeline that ends in one.
+
+        The centres of a pipeline are taken back through ``inverse_transform`` of the steps before
+        the last, which uses released attributes only, so they are in the units of the pipeline's
+        input.
+
+        Parameters
+        ----------
+        estimator : object
+            Fitted, with ``cluster_centers_``; or a Pipeline whose last step is such an object.
+        feature_names : sequence of str, default=None
+            Names of the features; by default those seen in fit, if there are any.
+        ax : matplotlib Axes, default=None
+            Axes to draw on; a new figure if None.
+
+        Returns
+        -------
+        display : CentersDisplay
+            The display, already plotted.
+        """
+        if isinstance(estimator, Pipeline):
+            centers = _released_centers(estimator[-1])
+            if len(estimator) > 1:
+                centers = np.asarray(estimator[:-1].inverse_transform(centers))
+        else:
+            centers = _released_centers(estimator)
+        if feature_names is None:
+            feature_names = getattr(estimator, "feature_names_in_", None)
+        return cls(centers, feature_names).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> CentersDisplay:
+        """Draw the table, one row a cluster; the darkest cell of a column is its largest.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; a new figure if None.
+
+        Returns
+        -------
+        self : CentersDisplay
+            This display.
+        """
+        self.ax_, self.figure_ = new_axes(ax)
+        low, high = self.centers.min(axis=0), self.centers.max(axis=0)
+        shade = (self.centers - low) / np.where(high > low, high - low, 1.0)
+        self.ax_.imshow(shade, aspect="auto", cmap="Blues", vmin=0, vmax=1.6)
+        for (row, column), value in np.ndenumerate(self.centers):
+            self.ax_.text(column, row, f"{value:.4g}", ha="center", va="center", fontsize=9)
+        self.ax_.set_xticks(range(len(self.feature_names)), self.feature_names)
+        self.ax_.set_yticks(range(len(self.centers)))
+        self.ax_.set_ylabel("cluster")
+        self.ax_.tick_params(length=0)
+        return self

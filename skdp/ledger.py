@@ -1,0 +1,351 @@
+"""Look at a ledger from the command line: ``python -m skdp.ledger show|verify|export|backup PATH``.
+
+Nothing is released here: a ledger holds names, prices, noise and times, and no data. Nothing is
+charged, and only ``backup`` writes a file.
+
+- ``show`` prints the terms, what is spent and left, the charges, reservations and plans.
+- ``verify`` makes every sum and price again, and says what nobody can know from a ledger. It ends
+  with status 1 if something is wrong.
+- ``export`` writes the same as JSON or HTML.
+- ``backup`` copies the ledger as of one moment, while others charge it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from skdp._version import __version__
+from skdp.budget.charge import Charge, Cost, PrivacyLoss
+from skdp.budget.html import budget_html
+from skdp.budget.ledger import Ledger
+from skdp.budget.plans import Plan
+from skdp.budget.schema import Contents
+from skdp.budget.snapshot import snapshot
+from skdp.budget.statement import Statement
+from skdp.budget.verification import UNKNOWABLE, Finding, verify
+from skdp.exceptions import LedgerError
+
+__all__ = ["export_html", "export_json", "main", "show", "verified"]
+
+_KINDS = 20  # prices of a plan that `show` prints
+_SHOWN = 50  # charges that `show` prints; the older ones are counted
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[Statement, list[Finding], int]:
+    connection, found = snapshot(path)
+    with contextlib.closing(connection):
+        findings = verify(connection)
+        return Statement.of(Contents.read(connection)), findings, found
+
+
+def _printable(cell: object) -> str:
+    """Return a text on one line; what a terminal would obey is shown as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(cell))
+
+
+def _pair(loss: PrivacyLoss) -> str:
+    return f"epsilon={loss.epsilon!r}, delta={loss.delta!r}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return the lines of a table; numbers stand to the right."""
+    texts = [[_printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(head), *texts]) for i in range(len(head))]
+    right = [bool(rows) and isinstance(rows[0][i], int | float) for i in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        parts = zip(cells, widths, right, strict=True)
+        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in parts).rstrip()
+
+    return [line(head), line(["-" * width for width in widths]), *(line(row) for row in texts)]
+
+
+def _charge_row(charge: Charge) -> list[object]:
+    seeded = ", seeded" if charge.seeded else ""
+    return [
+        charge.number,
+        charge.when.strftime("%Y-%m-%d %H:%M:%S"),
+        charge.estimator,
+        charge.epsilon,
+        charge.delta,
+        charge.mechanism + seeded,
+        len(charge.releases),
+        charge.note,
+    ]
+
+
+def _plan_lines(statement: Statement) -> list[str]:
+    lines = []
+    for plan in statement.contents.plans:
+        epsilon, delta = statement.contents.terms.plans[plan.part]
+        state = "open" if plan.open else "drawn from" if plan.drawn else "freed"
+        lines.append(f"plan {plan.number}, {state}, of at most ({epsilon!r}, {delta!r}):")
+        lines += [
+            f"  {unused} of {times} left: {', '.join(str(part) for part in json.loads(kind))}"
+            for kind, times, unused in plan.items[:_KINDS]
+        ]
+        if len(plan.items) > _KINDS:
+            lines.append(f"  and {len(plan.items) - _KINDS} other prices")
+    return lines
+
+
+def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
+    """Return a ledger as a table.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Of the ledger.
+    every : bool, default=False
+        Whether all charges are shown; otherwise the last 50.
+
+    Returns
+    -------
+    text : str
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from skdp.budget import Cost, PrivacyBudget
+    >>> from skdp.ledger import show
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "a.budget")
+    ...     budget = PrivacyBudget(1.0, ledger=path)
+    ...     _ = budget.charge(Cost(0.25), estimator="DPPCA")
+    ...     print(show(path).splitlines()[1])
+    spent epsilon=0.25, delta=0.0; remaining epsilon=0.75, delta=0.0
+    """
+    statement, _, _ = _read(path)
+    contents, spent, left = statement.contents, statement.spent, statement.remaining
+    terms, charges = contents.terms, contents.charges
+    named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
+    what = f"accountant {terms.accountant}, adjacency {terms.adjacency}{named}"
+    lines = [
+        f"budget epsilon={terms.epsilon!r}, delta={terms.delta!r}, {_printable(what)}",
+        f"spent {_pair(spent)}; remaining {_pair(left)}",
+        "",
+    ]
+    first = 0 if every else max(len(charges) - _SHOWN, 0)
+    if first:
+        lines.append(f"{len(charges)} charges, the last {_SHOWN} of them:")
+    if charges:
+        head: tuple[str, ...] = (
+            "#",
+            "when (UTC)",
+            "estimator",
+            "epsilon",
+            "delta",
+            "noise",
+            "releases",
+            "note",
+        )
+        lines += _table(head, [_charge_row(charge) for charge in charges[first:]])
+    else:
+        lines.append("Nothing was charged yet.")
+    if contents.reservations:
+        head = ("reserved (UTC)", "epsilon", "delta", "open", "note")
+        rows = [
+            [r.when.strftime("%Y-%m-%d %H:%M:%S"), r.epsilon, r.delta, r.open, r.note]
+            for r in contents.reservations
+        ]
+        lines += ["", *_table(head, rows)]
+    if contents.plans:
+        lines += ["", *_plan_lines(statement)]
+    return "\n".join(lines) + "\n"
+
+
+def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
+    """Check a ledger; return whether nothing is wrong, and what was found.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Of the ledger.
+
+    Returns
+    -------
+    sound : bool
+    text : str
+        A line for each thing that was checked, and what cannot be known from a ledger.
+    """
+    connection, found = snapshot(path)
+    with contextlib.closing(connection):
+        findings = verify(connection)
+    sound = all(finding.level != "wrong" for finding in findings)
+    lines = [f"{finding.level:5}  {finding.text}" for finding in findings]
+    lines.append(f"note   the file has format {found}")
+    lines += ["", "What no ledger can say:", *(f"- {text}" for text in UNKNOWABLE)]
+    return sound, "\n".join(lines) + "\n"
+
+
+def _cost_json(cost: Cost) -> list[dict[str, Any]]:
+    return [
+        {
+            "times": times,
+            "epsilon": single.epsilon,
+            "delta": single.delta,
+            "mu": single.mu,
+            "separate_delta": single.delta_apart,
+        }
+        for single, times in cost.components
+    ]
+
+
+def _plan_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "number": plan.number,
+        "part": plan.part,
+        "drawn": plan.drawn,
+        "open": plan.open,
+        "items": [
+            {"kind": json.loads(kind), "times": times, "unused": unused}
+            for kind, times, unused in plan.items
+        ],
+    }
+
+
+def export_json(path: str | os.PathLike[str]) -> str:
+    """Return all that a ledger says as JSON, with what was checked.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Of the ledger.
+
+    Returns
+    -------
+    text : str
+    """
+    statement, findings, found = _read(path)
+    contents, terms = statement.contents, statement.contents.terms
+    facts = {
+        name: contents.facts[name]
+        for name in ("id", "created", "skdp_version", "dataset", "n_rows", "backup_of")
+    }
+    whole = {
+        "ledger": {**facts, "format": found, "exported_by": __version__},
+        "terms": {
+            "epsilon": terms.epsilon,
+            "delta": terms.delta,
+            "adjacency": terms.adjacency,
+            "accountant": terms.accountant,
+            "separate_delta": terms.delta_apart,
+            "plans": terms.plans,
+        },
+        "spent": {"epsilon": statement.spent.epsilon, "delta": statement.spent.delta},
+        "remaining": {"epsilon": statement.remaining.epsilon, "delta": statement.remaining.delta},
+        "charges": [
+            {
+                "number": charge.number,
+                "when": charge.when.isoformat(),
+                "estimator": charge.estimator,
+                "epsilon": charge.epsilon,
+                "delta": charge.delta,
+                "mechanism": charge.mechanism,
+                "seeded": charge.seeded,
+                "note": charge.note,
+                "pid": charge.pid,
+                "skdp_version": charge.skdp_version,
+                "components": _cost_json(charge.cost),
+                "releases": charge.releases,
+            }
+            for charge in contents.charges
+        ],
+        "reservations": [
+            {
+                "when": one.when.isoformat(),
+                "epsilon": one.epsilon,
+                "delta": one.delta,
+                "note": one.note,
+                "pid": one.pid,
+                "open": one.open,
+            }
+            for one in contents.reservations
+        ],
+        "plans": [_plan_json(plan) for plan in contents.plans],
+        "verified": [{"level": one.level, "text": one.text} for one in findings],
+        "unknowable": UNKNOWABLE,
+    }
+    return json.dumps(whole, indent=2) + "\n"
+
+
+def export_html(path: str | os.PathLike[str]) -> str:
+    """Return a ledger as a page: the view of a notebook.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Of the ledger.
+
+    Returns
+    -------
+    text : str
+        A page without scripts or links.
+    """
+    statement, _, _ = _read(path)
+    contents = statement.contents
+    body = budget_html(contents.terms, statement, contents.facts["dataset"], os.fspath(path))
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Ledger</title></head>'
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m skdp.ledger", description="Look at a ledger.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    shown = commands.add_parser("show", help="print what it says")
+    shown.add_argument("path")
+    shown.add_argument("--all", action="store_true", help="every charge, not only the last 50")
+    commands.add_parser("verify", help="check it; status 1 if something is wrong").add_argument(
+        "path"
+    )
+    exported = commands.add_parser("export", help="print it as JSON or HTML")
+    exported.add_argument("path")
+    exported.add_argument("--format", choices=("json", "html"), default="json")
+    backup = commands.add_parser("backup", help="copy it as of one moment")
+    backup.add_argument("path")
+    backup.add_argument("target")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return the status of the process.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None, default=None
+        As on the command line, which is read by default.
+
+    Returns
+    -------
+    status : int
+        0; 1 where `verify` finds something wrong; 2 where the ledger cannot be read.
+    """
+    options = _parser().parse_args(arguments)
+    status, text = 0, ""
+    try:
+        if options.command == "show":
+            text = show(options.path, every=options.all)
+        elif options.command == "verify":
+            sound, text = verified(options.path)
+            status = 0 if sound else 1
+        elif options.command == "export":
+            text = (export_json if options.format == "json" else export_html)(options.path)
+        else:
+            Ledger.open(os.path.realpath(options.path))[0].backup(os.path.realpath(options.target))
+    except LedgerError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(text)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

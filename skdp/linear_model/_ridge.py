@@ -1,0 +1,538 @@
+"""Private least squares: `DPRidge` and `DPLinearRegression`.
+
+Released, under the (epsilon, delta) of one fit: bounds, unless stated; the number of rows where it
+is private; the mean and mean square of every column and of the target, where they say something;
+and one noisy matrix, the second moment of rows with their targets that are standardised and clipped
+to a norm. Coefficients, standard errors and predictions are computed from these.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from skdp._supervised import (
+    COUNT_SHARE,
+    Floats,
+    Noise,
+    bounds_in,
+    check_targets_like,
+    error_of_rehearsals,
+    standardised,
+    stated_bounds,
+    warn_of_column,
+)
+from skdp.base import PrivateMixin, check_bounds
+from skdp.budget import PrivacyBudget
+from skdp.core import GramRelease, SecondMoment, Session
+from skdp.queries import StandardBall
+from skdp.tabular import Rows, check_with_target
+
+__all__ = ["DPLinearRegression", "DPRidge"]
+
+_MOMENTS_SHARE = 0.1
+_TAU = 0.25  # the constant feature, as a part of the radius
+# A row's norm is clipped to so many times the root of the number of columns: at most, where noise
+# is small, and at least. Between, noise has this edge beside a variance of 1.
+_RADII, _EDGE = (0.3, 4.0), 0.05
+_CLEAR = 4.0  # times the noise's edge: an eigenvalue above it is not shrunk
+_CLIPPED = 0.05  # of the variances, lost by clipping: above, no error for the population
+# Edge of symmetrised Wishart noise beside that of Gaussian noise of the same entries.
+_WISHART_EDGE = math.sqrt((11 + 5 * math.sqrt(5)) / 2)
+_LARGEST = 1e300
+
+
+@dataclass(frozen=True)
+class _Solution:
+    """Coefficients of standardised rows, with their covariance in units of the noise's variance."""
+
+    coef: Floats
+    intercept: float
+    noise: Floats  # covariance of (coef, intercept); NaN where directions were shrunk
+    inverse: Floats  # of the second moment of (columns, 1), for the error of sampling
+    residual: float  # mean square
+    edge: float
+
+
+def _edge(noise: Noise, share: float, dims: int) -> float:
+    """Return about the largest eigenvalue of the noise on a Gram matrix of rows of norm 1."""
+    level = noise.part(share)
+    if noise.pure:
+        return _WISHART_EDGE * dims * (2.0 if noise.replace else 1.0) / (2 * level)
+    return (math.sqrt(2) if noise.replace else 1.0) / level * math.sqrt(2 * dims)
+
+
+def _radius(noise: Noise, share: float, dims: int, n: float) -> float:
+    """Return what norms of standardised rows are clipped to: less where noise dominates."""
+    relative = _edge(noise, share, dims) * dims / n
+    factor = min(max(math.sqrt(_EDGE / relative), _RADII[0]), _RADII[1])
+    return factor * math.sqrt(dims)
+
+
+def _solve(gram: GramRelease, penalty: Floats, n: float, radius: float) -> _Solution:
+    """Return least squares by a noisy second moment of (columns, target), with an intercept.
+
+    In the eigenbasis of the noisy covariance, b / w becomes b w / (w**2 + edge**2) for eigenvalues
+    w that are not clear of the noise's edge, and 0 for negative ones: what the noise can make of
+    any w is not divided by.
+    """
+    d = len(penalty)
+    second, mean = gram.second_moment / n, gram.total / n
+    covariance = second - np.outer(mean, mean)
+    A, b = covariance[:d, :d] + np.diag(penalty / n), covariance[:d, d]
+    std = gram.std / n
+    tails = _WISHART_EDGE / math.sqrt(8) if gram.noise == "wishart" else 1.0
+    edge = 2.0 * std * math.sqrt(d) * tails
+    w, V = np.linalg.eigh((A + A.T) / 2)
+    clear = w > max(_CLEAR * edge, 2.0**-40)
+    with np.errstate(all="ignore"):
+        gain = np.where(clear, 1.0 / w, np.where(w > 0, w / (w**2 + edge**2), 0.0))
+    gain = np.nan_to_num(gain, nan=0.0, posinf=0.0)
+    coef = V @ (gain * (V.T @ b))
+    intercept = float(mean[d] - mean[:d] @ coef)
+    residual = float(covariance[d, d] - 2 * b @ coef + coef @ covariance[:d, :d] @ coef)
+    # First order, in the columns and the constant t: theta moves by -M^-1 F E u, with F E u the
+    # rows of the noise E but for that of the target, and u = (-coef, 1, -intercept / t).
+    t = _TAU * radius
+    full = np.full((d + 1, d + 1), math.nan)
+    inverse = full.copy()
+    if clear.all():
+        moment = np.zeros((d + 1, d + 1))
+        moment[:d, :d] = second[:d, :d] + np.diag(penalty / n)
+        moment[:d, d] = moment[d, :d] = mean[:d] * t
+        moment[d, d] = t * t
+        inverse = np.linalg.pinv(moment)
+        u = np.append(coef, intercept / t)
+        moved = (u @ u + 1.0) * np.eye(d + 1) + np.outer(u, u)
+        full = inverse @ moved @ inverse * std**2
+        full[d, :] *= t
+        full[:, d] *= t
+        inverse[d, :] *= t
+        inverse[:, d] *= t
+    return _Solution(coef, intercept, full, inverse, max(residual, 0.0), edge)
+
+
+class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
+    """What the two estimators share: all but the penalty."""
+
+    bounds: Any
+    target_bounds: Any
+
+    # --- fitting ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _penalty(self) -> float:
+        """Return the weight of the penalty, or raise."""
+
+    def _target_bounds(self) -> Any:
+        """Return the stated bounds of the target as two arrays of one number, or None."""
+        try:
+            return check_bounds(self.target_bounds, 1)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"target_bounds must be 'private' or a pair (low, high) of finite numbers: {error}"
+            ) from None
+
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        self._penalty()
+        self._check_bounds_without_rows()
+        self._target_bounds()
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Charge the budget and fit the coefficients.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : array-like of shape (n_samples,)
+            Private targets, finite numbers.
+
+        Returns
+        -------
+        self : DPRidge or DPLinearRegression
+        """
+        with self._all_or_nothing():
+            alpha = self._penalty()
+            target = self._target_bounds()
+            rows = self._open_with_target(X, y)
+            d = rows.n_features - 1
+            low, high, stated = stated_bounds(self.bounds, d, self._names())
+            pair = (0.0, 1.0) if target is None else (target[0][0], target[1][0])
+            low, high = np.append(low, pair[0]), np.append(high, pair[1])
+            stated = np.append(stated, target is not None)
+            with self._session(rows) as session, np.errstate(all="ignore"):
+                self._fit(session, low, high, stated, alpha)
+                self.privacy_ = session.certificate()
+        return self
+
+    def _open_with_target(self, X: Any, y: Any) -> Rows:
+        """Check privacy parameters, rows and targets; record the public schema. Charges nothing."""
+        self._check_privacy_parameters()
+        rows = check_with_target(X, y, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        validate_data(self, X, skip_check_array=True)
+        warn_of_column(y)
+        return rows
+
+    def _fit(self, session: Session, low: Floats, high: Floats, stated: Any, alpha: float) -> None:
+        """Ask for everything, and set the fitted attributes."""
+        d = low.size - 1
+        low, high, learned = bounds_in(session, low, high, stated, errors=True)
+        if learned is None:
+            n = float(session.row_count(COUNT_SHARE).value)
+        else:
+            n = learned.n
+        n = max(n, 1.0)
+        noise = Noise(session.level(1.0), session.pure, session.adjacency == "replace_one")
+        rest = float(session.remaining)
+        standard = standardised(session, noise, low, high, n, _MOMENTS_SHARE * rest)
+        rest = float(session.remaining)
+        radius = _radius(noise, rest, d + 1, n)
+        view = StandardBall(low, high, standard.center, standard.scale, radius)
+        gram = session.answer(SecondMoment(view, _TAU))
+        scale, units = standard.scale[:d], standard.scale[d]
+        with np.errstate(all="ignore"):
+            penalty = np.minimum(alpha / scale**2, _LARGEST)
+            found = _solve(gram, penalty, n, radius)
+            coef = found.coef * units / scale
+            self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)
+            intercept = standard.center[d] + units * found.intercept
+            intercept -= float(self.coef_ @ standard.center[:d])
+            self.intercept_ = float(np.clip(intercept, -_LARGEST, _LARGEST))
+            # In user units; of the intercept, at the origin of X.
+            back = np.diag(np.append(units / scale, units))
+            back[d, :d] = -standard.center[:d] * units / scale
+            noisy = back @ found.noise @ back.T
+            if learned is not None:
+                noisy = noisy + self._beyond(learned, standard, found, back, stated)
+            sampled = noisy + back @ found.inverse @ back.T * found.residual / n
+            trusted = self._sampling_known(gram, standard, alpha, n)
+            error, population = (np.sqrt(np.maximum(np.diag(m), 0.0)) for m in (noisy, sampled))
+        self.coef_std_error_ = error[:d]
+        self.intercept_std_error_ = float(error[d])
+        self.coef_population_std_error_ = np.where(trusted, population[:d], math.nan)
+        self.n_samples_ = n
+        self.bounds_ = low[:d].copy(), high[:d].copy()
+        self.target_bounds_ = float(low[d]), float(high[d])
+        self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
+        self.noise_level_ = float(found.edge)
+
+    @staticmethod
+    def _beyond(learned: Any, standard: Any, found: _Solution, back: Floats, stated: Any) -> Floats:
+        """Return the square of what rows beyond learned bounds do to the coefficients."""
+        d = len(found.coef)
+        products = learned.product_errors(standard.center)
+        means = learned.mean_error()
+        # Stated columns are clipped to what is stated, which is what is asked for.
+        products[np.ix_(stated, stated)] = 0.0
+        means = np.where(stated, 0.0, means) / standard.scale
+        products = products / np.outer(standard.scale, standard.scale)
+        u = np.abs(np.append(found.coef, 1.0))
+        moved = np.append(products[:d] @ u + means[:d] * abs(found.intercept), means @ u)
+        reach: Floats = np.abs(back @ found.inverse) @ moved
+        return np.diag(reach**2)
+
+    @staticmethod
+    def _sampling_known(gram: GramRelease, standard: Any, alpha: float, n: float) -> bool:
+        """Say whether the rows that the matrix is of are (nearly) all as they are."""
+        trace = float(np.trace(gram.second_moment)) / n
+        return alpha == 0 and trace >= (1 - _CLIPPED) * standard.spread  # False for NaN
+
+    # --- predicting ---------------------------------------------------------------------------
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Predict the target of the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Not clipped.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            predicted = self._public_array(X) @ self.coef_ + self.intercept_
+        return np.clip(np.nan_to_num(predicted), -_LARGEST, _LARGEST)
+
+    def expected_error(self, n_samples: int, *, like: Any = None) -> float:
+        """Return how far predictions will be from those of a fit without noise.
+
+        Fits are rehearsed on public rows. Nothing private is read, and nothing charged: it answers
+        whether epsilon is enough.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        like : tuple (X, y)
+            Public rows and targets that resemble the private ones (made-up ones will do), **never
+            the private rows themselves**.
+
+        Returns
+        -------
+        error : float
+            Unit: that of y. Root mean square over the rows of `like`, mean over fits.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given: the error depends on the rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdp.linear_model import DPRidge
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> model = DPRidge(bounds=(0, 1), target_bounds=(0, 2))
+        >>> model.expected_error(10_000, like=(X, 2 * X[:, 0])) < 0.1
+        True
+        """
+        self._check_without_rows()
+
+        def distance(fit: Any, exact: Any, X: Floats) -> float:
+            return float(np.sqrt(np.mean((fit.predict(X) - exact.predict(X)) ** 2)))
+
+        X, y = check_targets_like(self, like)
+        made = self._by_position(like[0])
+        return error_of_rehearsals(made, self._adjacency, n_samples, X, y, distance)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+class DPRidge(_LeastSquares):
+    """Linear least squares with l2 penalty, from one private second moment.
+
+    The private twin of scikit-learn's ``Ridge``, for one target.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Weight of the penalty, ``alpha * ||coef||**2`` beside the sum of squared errors, as in
+        ``Ridge``; at least 0. Where noise hides a direction of the rows, coefficients are shrunk
+        there further (see Notes).
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
+        them from the rows.
+    target_bounds : "private" or tuple (low, high), default="private"
+        The same for the target. Unless both are stated, learning counts every column.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise, which
+        is much smaller where there are several columns.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients, in the units of X and y.
+    intercept_ : float
+    coef_std_error_ : ndarray of shape (n_features,)
+        Standard error of `coef_` that noise and, with learned bounds, the rows beyond them cause:
+        about the coefficients of the clipped rows. NaN where noise hides a direction, so that
+        `coef_` is shrunk, or where learned bounds cannot be trusted.
+    intercept_std_error_ : float
+        The same of `intercept_`.
+    coef_population_std_error_ : ndarray of shape (n_features,)
+        Standard error about the coefficients of the population that the rows are drawn from: of
+        noise and sampling. It takes errors to have the same variance at all rows. NaN as above,
+        with a penalty above 0, and where clipping shortened the rows by more than a few per cent.
+    n_samples_ : float
+        Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds, stated or learned.
+    target_bounds_ : tuple of two floats
+    center_, scale_ : ndarray of shape (n_features + 1,)
+        Columns, and the target last, are centred and scaled by these before rows are clipped.
+    radius_ : float
+        What the norm of a centred and scaled row, target included, is clipped to.
+    noise_level_ : float
+        Eigenvalues of the covariance of scaled columns that lie below it are hidden by noise.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    privacy_ : skdp.core.PrivacyCertificate
+        What was released, by which mechanism, at which price.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers, y not one finite number a row.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    DPLinearRegression : Without a penalty.
+
+    Notes
+    -----
+    **Privacy.** A row and its target are protected together. *Released*: bounds, if not stated; the
+    number of rows, where it is private (2% of the allowance); sums and sums of squares of all
+    columns and the target (10%; not where their noise would hide them); then
+    the second moment of z = (clipped row, clipped target, constant), as one symmetric matrix.
+    *Sensitivity* of the matrix, with gamma the largest norm of z: gamma**2 in the Frobenius and in
+    the nuclear norm if a row is added or removed; sqrt(2) gamma**2 and 2 gamma**2 if one is
+    replaced. *Mechanism*: Gaussian noise (``delta > 0``), or the symmetrised Wishart mechanism.
+    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+
+    **Clipping.** Values are clipped to their bounds; then rows, centred, scaled and with their
+    targets, are clipped to `radius_` in norm, lower where noise dominates. Shortening a row with
+    its target leaves a linear relation through the center as it is: it weighs the row less.
+    So far-off rows cost accuracy, and no noise.
+
+    **Shrinkage.** In the eigenbasis of the noisy covariance, a direction of eigenvalue w well above
+    the noise's edge e is divided by w, as in least squares; others are multiplied by w / (w**2 +
+    e**2), or by 0. AdaSSP (Wang 2018) adds a multiple of e to all of them instead.
+
+    References
+    ----------
+    Wang 2018, "Revisiting differentially private linear regression: optimal and adaptive prediction
+    & estimation in unbounded domain", Algorithm 2.
+
+    Dwork, Talwar, Thakurta & Zhang 2014, "Analyze Gauss", Algorithm 1 (here with isotropic noise).
+
+    ``skdp/core/PROOFS.md``, "Gram matrix" (sensitivities, the symmetrised Wishart mechanism).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.linear_model import DPRidge
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (20_000, 2))
+    >>> y = X @ [2.0, -1.0] + 5 + rng.normal(size=20_000)
+    >>> model = DPRidge(bounds=(0, 10), target_bounds=(-10, 30), delta=1e-6).fit(X, y)
+    >>> np.abs(model.coef_ - [2.0, -1.0]) < 0.2
+    array([ True,  True])
+    >>> model.predict([[5.0, 5.0]]).round()
+    array([10.])
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        bounds: Any = "private",
+        target_bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def _penalty(self) -> float:
+        alpha = self.alpha
+        if isinstance(alpha, bool | np.bool_) or not isinstance(alpha, numbers.Real):
+            raise TypeError(f"alpha must be a number of at least 0, got {type(alpha).__name__}")
+        if not 0 <= float(alpha) < math.inf:
+            raise ValueError(f"alpha must be a finite number of at least 0, got {alpha!r}")
+        return float(alpha)
+
+
+class DPLinearRegression(_LeastSquares):
+    """Ordinary least squares, from one private second moment: `DPRidge` without a penalty.
+
+    The private twin of scikit-learn's ``LinearRegression``, for one target. Parameters, attributes,
+    privacy and errors are those of `DPRidge`, but for `alpha`, which is 0.
+
+    Parameters
+    ----------
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); see `DPRidge`.
+    target_bounds : "private" or tuple (low, high), default="private"
+        The same for the target.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients, in the units of X and y.
+    intercept_ : float
+    coef_std_error_, coef_population_std_error_ : ndarray of shape (n_features,)
+        Standard errors about the coefficients of the clipped rows and about those of the
+        population; NaN where they cannot be told. See `DPRidge` for these and all others.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers, y not one finite number a row.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    DPRidge : With a penalty.
+
+    Notes
+    -----
+    **Privacy.** *Released*, *Sensitivity*, *Mechanism* and *Charged*: as `DPRidge`.
+
+    References
+    ----------
+    Wang 2018, "Revisiting differentially private linear regression", Algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.linear_model import DPLinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 1, (20_000, 1))
+    >>> y = 3 * X[:, 0] + rng.normal(size=20_000)
+    >>> model = DPLinearRegression(bounds=(0, 1), target_bounds=(-5, 8), delta=1e-6).fit(X, y)
+    >>> bool(abs(model.coef_[0] - 3) < 5 * model.coef_population_std_error_[0])
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: Any = "private",
+        target_bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.random_state = random_state
+
+    def _penalty(self) -> float:
+        return 0.0

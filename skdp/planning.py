@@ -1,0 +1,185 @@
+"""What a plan may count on: allowances, the noise that they leave, numbers of rows, bounds.
+
+Nothing is released here, except that `row_count` and `bounds_in` ask an open session. An estimator
+plans with the same `Allowance` before a fit (`expected_error`) and in it. The numbers are public
+and approximate: the session derives sensitivities and calibrates noise by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core import Session, pure_epsilon_from_mu
+from skdp.queries import LearnedBounds, LearnedBox, cells_noise
+
+__all__ = ["LEARNING_SHARE", "Allowance", "bounds_in", "row_count"]
+
+LEARNING_SHARE = 0.2  # of the allowance, at most, for bounds that only say where rows are
+
+# Largest eigenvalue of W1 - W2 over d, W_i Wishart of about d degrees of freedom and scale 1: the
+# edge of the free difference of two Marchenko-Pastur laws of ratio 1. Its R-transform is
+# 2 z / (1 - z**2), so the edge is the minimum over z in (0, 1) of (1 + z**2) / (z - z**3).
+WISHART_EDGE = math.sqrt((11 + 5 * math.sqrt(5)) / 2)
+SEMICIRCLE_EDGE = math.sqrt(8)  # of the same variance, 2 d + 2 off the diagonal
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What releases may lose: a pure epsilon, or a mu of Gaussian differential privacy.
+
+    Parameters
+    ----------
+    epsilon : float
+        Not used where there is a mu.
+    mu : float or None
+        Of releases with Gaussian noise.
+    adjacency : str
+
+    Examples
+    --------
+    >>> Allowance(1.0).part(0.25).level, Allowance(1.0, mu=0.5).part(0.25).level
+    (0.25, 0.25)
+    """
+
+    epsilon: float
+    mu: float | None = None
+    adjacency: str = "replace_one"
+
+    @classmethod
+    def left(cls, session: Session, share: Any = None) -> Allowance:
+        """Return what a release of this share may lose; None: of all that is left."""
+        level, adjacency = session.level(share), session.adjacency
+        return cls(level, None if session.pure else level, adjacency)
+
+    @property
+    def pure(self) -> bool:
+        """Whether noise is that of pure differential privacy."""
+        return self.mu is None
+
+    @property
+    def replace(self) -> bool:
+        """Whether a row is replaced between neighbours: the number of rows is public."""
+        return self.adjacency == "replace_one"
+
+    @property
+    def level(self) -> float:
+        """Epsilon where noise is pure, mu where it is Gaussian."""
+        return self.epsilon if self.mu is None else self.mu
+
+    def part(self, share: float | Fraction) -> Allowance:
+        """Return the allowance of a share: epsilons add up, squares of mu do."""
+        part = float(share)
+        mu = None if self.mu is None else self.mu * math.sqrt(part)
+        return replace(self, epsilon=self.epsilon * part, mu=mu)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The epsilon of a pure release that this covers."""
+        return self.epsilon if self.mu is None else pure_epsilon_from_mu(self.mu)
+
+    # --- standard deviations of noise -------------------------------------------------------------
+
+    def vector_std(self, l2: float, size: int) -> float:
+        """Return that of an entry of a vector with this L2 sensitivity: K-norm or Gaussian."""
+        return l2 * (math.sqrt(size + 1) if self.pure else 1.0) / self.level
+
+    @property
+    def count_level(self) -> float:
+        """About 1 over the scale of the noise of a count: less where a row is replaced."""
+        return self.level / ((2.0 if self.pure else math.sqrt(2)) if self.replace else 1.0)
+
+    @property
+    def count_std(self) -> float:
+        """That of a count, for as much noise as is more than rounding."""
+        return (math.sqrt(2) if self.pure else 1.0) / self.count_level
+
+    @property
+    def cells_noise(self) -> tuple[float, float]:
+        """That of a count of one of many disjoint bins, and its mean absolute noise."""
+        return cells_noise(self.level, self.adjacency, pure=self.pure)
+
+    def sum_std(self, radius: float, size: int) -> float:
+        """Return that of a sum of rows in a ball, with their number where it is private."""
+        if self.replace:
+            return self.vector_std(2 * radius, size)
+        return self.vector_std(radius * math.sqrt(10) / 3, size + 1)
+
+    def features_std(self, size: int) -> float:
+        """Return that of a sum of features, of norm 1 and no two of them opposite."""
+        if self.replace:
+            return self.vector_std(math.sqrt(2), size)
+        return self.vector_std(math.sqrt(10) / 3, size + 1)
+
+    def moments_std(self, size: int) -> float:
+        """Return that of a sum of values or squares in half widths, of this many columns."""
+        if self.replace:
+            return self.vector_std(2 * math.sqrt(size), 2 * size)
+        return self.vector_std(math.sqrt(1.25 * size + 1), 2 * size + 1)
+
+    def minimiser_std(self, size: int) -> float:
+        """Return that of a coordinate of a minimiser of loss of slope 1, for a ridge of 1."""
+        return self.vector_std(math.sqrt(2) if self.replace else 1.0, size)
+
+    def spectral_edge(self, size: int, noise: str) -> float:
+        """Return about the largest eigenvalue of the noise on a Gram matrix of rows of norm 1.
+
+        Parameters
+        ----------
+        size : int
+            Columns.
+        noise : {"gaussian", "wishart", "laplace"}
+        """
+        if noise == "gaussian":
+            # GOE with off-diagonal variance sigma**2 / 2: edge sigma sqrt(2 size).
+            return (math.sqrt(2) if self.replace else 1.0) / self.level * math.sqrt(2 * size)
+        epsilon = self.pure_epsilon
+        if noise == "wishart":
+            return WISHART_EDGE * size * (2.0 if self.replace else 1.0) / (2 * epsilon)
+        # Independent entries of standard deviation s: edge 2 s sqrt(size).
+        moved = math.sqrt(size**2 / 2 + size + 1) if self.replace else (size + 1) / 2
+        return 2 * math.sqrt(2) * moved / epsilon * math.sqrt(size)
+
+    def gram_noise(self, noise: str, size: int) -> str:
+        """Return the noise on a Gram matrix: for ``"auto"`` that of the smaller edge."""
+        if noise != "auto":
+            return noise
+        choices = ["wishart"] if self.pure else ["gaussian", "wishart"]
+        return min(choices, key=lambda name: self.spectral_edge(size, name))
+
+
+def row_count(session: Session, share: Any, learned: LearnedBox | None = None) -> float:
+    """Return the number of rows, at least 1: public, known with learned bounds, or released."""
+    if session.adjacency != "replace_one" and learned is not None:
+        return learned.n
+    return max(1.0, float(session.row_count(share).value))
+
+
+def bounds_in(
+    session: Session,
+    stated: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+    *,
+    errors: bool = False,
+    share: Any = LEARNING_SHARE,
+    **options: Any,
+) -> tuple[tuple[NDArray[np.float64], NDArray[np.float64]], LearnedBox | None]:
+    """Return the stated bounds, or learn them: with `errors` as closely as those ask for.
+
+    And what was learned, if anything was.
+
+    Parameters
+    ----------
+    share : float or Fraction or None
+        The most that they may take; None: no such limit.
+    **options
+        Of `LearnedBounds`.
+    """
+    if stated is not None:
+        return stated, None
+    learned = session.answer(LearnedBounds(audit=errors, **options), None if errors else share)
+    return (learned.low, learned.high), learned

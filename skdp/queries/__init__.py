@@ -1,0 +1,179 @@
+"""What may be asked of private rows: queries that carry their sensitivity, measurements.
+
+Each file stands beside its proof. Estimators import from this page only.
+"""
+
+from __future__ import annotations
+
+from skdp.queries.blocks import BlockMean, BlockMedian, BlockSmoothMedian, BlockVotes
+from skdp.queries.column_sums import sum_view
+from skdp.queries.grouped_sums import (
+    AssignedSums,
+    ColumnBox,
+    NormsBelow,
+    SquaredOffsets,
+    column_box,
+    column_units,
+)
+from skdp.queries.histograms import MAX_CELLS, CellQuantile, EdgeHistogram, LabelSums, NormBound
+from skdp.queries.kernel_maps import KernelMap
+from skdp.queries.kernel_means import BasisMean, FeatureMeans, KernelMean, LinearImage
+from skdp.queries.learned_bounds.decoding import LearnedBox
+from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
+from skdp.queries.linear import (
+    LabelCategories,
+    LabelCounts,
+    LabelMoments,
+    LabelVectors,
+    LogisticGradient,
+    StandardBall,
+    softmax,
+)
+from skdp.queries.logistic import LogisticMinimiser, UnitBall
+from skdp.queries.quantiles import (
+    Lattice,
+    NoisyQuantiles,
+    Quantiles,
+    allowances,
+    check_levels,
+    multiples,
+    rank_scale,
+    rates,
+    recursion,
+)
+from skdp.queries.ranked_columns import SPREAD_BITS, spread
+from skdp.queries.samples import NoisySample, PublishedRows
+from skdp.queries.small_databases import (
+    MAX_SMALL_TABLES,
+    SmallTable,
+    ThresholdTable,
+    check_small_tables,
+    check_threshold_tables,
+    largest_threshold_size,
+    n_multisets,
+    public_tables,
+    table_rate,
+)
+from skdp.queries.smooth_sensitivity.ladders import (
+    cauchy_kappa,
+    choose_noise,
+    laplace_kappa,
+    student_kappa,
+)
+from skdp.queries.smooth_sensitivity.medians import SmoothMedian
+from skdp.queries.smooth_sensitivity.order_statistics import smooth_sensitivity
+from skdp.queries.smooth_sensitivity.spanning_trees import SpanningCost, check_graph
+from skdp.queries.sparse_vector import (
+    AboveThreshold,
+    SparseVector,
+    comparison_margin,
+    threshold_scales,
+)
+from skdp.queries.trees import BoxTree, Tree, tree_box
+from skdp.queries.user_functions import FunctionMean, ScoreMean
+from skdp.queries.workloads import (
+    MAX_TABLE,
+    QUERY_UNIT,
+    Cells,
+    Group,
+    Intervals,
+    Marginal,
+    Prefixes,
+    Weighted,
+    Workload,
+    WorkloadAnswer,
+    WorstMarginal,
+    WorstQuery,
+    cells_noise,
+    marginals,
+)
+
+__all__ = [
+    "MAX_CELLS",
+    "MAX_SMALL_TABLES",
+    "MAX_TABLE",
+    "QUERY_UNIT",
+    "SPREAD_BITS",
+    "AboveThreshold",
+    "AssignedSums",
+    "BasisMean",
+    "BlockMean",
+    "BlockMedian",
+    "BlockSmoothMedian",
+    "BlockVotes",
+    "BoxTree",
+    "CellQuantile",
+    "Cells",
+    "ColumnBox",
+    "EdgeHistogram",
+    "FeatureMeans",
+    "FunctionMean",
+    "Group",
+    "Intervals",
+    "KernelMap",
+    "KernelMean",
+    "LabelCategories",
+    "LabelCounts",
+    "LabelMoments",
+    "LabelSums",
+    "LabelVectors",
+    "Lattice",
+    "LearnedBounds",
+    "LearnedBox",
+    "LearningPlan",
+    "LinearImage",
+    "LogisticGradient",
+    "LogisticMinimiser",
+    "Marginal",
+    "NoisyQuantiles",
+    "NoisySample",
+    "NormBound",
+    "NormsBelow",
+    "Prefixes",
+    "PublishedRows",
+    "Quantiles",
+    "ScoreMean",
+    "SmallTable",
+    "SmoothMedian",
+    "SpanningCost",
+    "SparseVector",
+    "SquaredOffsets",
+    "StandardBall",
+    "ThresholdTable",
+    "Tree",
+    "UnitBall",
+    "Weighted",
+    "Workload",
+    "WorkloadAnswer",
+    "WorstMarginal",
+    "WorstQuery",
+    "allowances",
+    "cauchy_kappa",
+    "cells_noise",
+    "check_graph",
+    "check_levels",
+    "check_small_tables",
+    "check_threshold_tables",
+    "choose_noise",
+    "column_box",
+    "column_units",
+    "comparison_margin",
+    "laplace_kappa",
+    "largest_threshold_size",
+    "marginals",
+    "multiples",
+    "n_multisets",
+    "plan_learning",
+    "public_tables",
+    "rank_scale",
+    "rates",
+    "recursion",
+    "smooth_sensitivity",
+    "softmax",
+    "spread",
+    "student_kappa",
+    "sum_view",
+    "table_rate",
+    "threshold_scales",
+    "tree_box",
+]

@@ -1,0 +1,372 @@
+"""Counts and sums of rows by public region, every column in units of its own.
+
+Regions are the nearest of public centres (`AssignedSums`) or the leaves of a public binary
+tree (`BoxTree`); a row is in one of them. Which one is decided in the caller's units, on
+one grid for all columns. What is added up is the row's offset from the region's centre, and one
+noise serves columns of any width: each column is measured in a unit of its own, the offset is
+clipped to an L2 norm in these units, and the noise falls in them. Proofs: PROOFS.md, "Joint
+counts and sums of groups" and "Columns in units of their own".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdp.core.clipping import Box, Floats, check_width, isqrt_up, norm_codes, power_of_two_grid
+from skdp.core.mechanisms import l2_noise
+from skdp.core.privacy_filter import Release, Share, released
+from skdp.core.query import Independent, Measurement, Noisy, Query, reviewed
+from skdp.core.sums import histogram_sensitivity
+from skdp.core.table import PrivateTable, as_total, fold, total_dtype
+from skdp.queries.joint_sums import joint_noise
+from skdp.tabular.rows import Rows
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "AssignedSums",
+    "ColumnBox",
+    "Nearest",
+    "NormsBelow",
+    "SquaredOffsets",
+    "column_box",
+    "column_units",
+    "round_to_norm",
+]
+
+Ints = NDArray[np.int64]
+# A clipped offset has a norm of at most 2**25 steps: its square, and every sum of squares that is
+# at most that, is exact in float64, and rounding is far below any noise.
+MOST_BITS = 25
+_TREE_BITS = 20
+_NORM_BINS = 41  # quarter octaves: a factor of 1,000
+_COMMON_BITS = 17  # of the grid on which rows are compared with centres
+
+
+def column_units(sizes: ArrayLike) -> Floats:
+    """Return units a for columns of these sizes, of which one noise in L2 is then spent well.
+
+    Noise of column j is proportional to a_j, and a row whose columns have these sizes has norm 1
+    in the units. a_j = size_j / sqrt(pi_j), with parts pi that add up to one: a quarter in equal
+    shares, so that the noise of no column, in its own size, is above twice that of equal shares;
+    three quarters by size, so that the total is at most 4/3 of the least, (sum of sizes)**2.
+    A column of size 0 has unit 0: it is constant.
+
+    Examples
+    --------
+    >>> column_units([1.0, 1.0]).round(3)
+    array([1.414, 1.414])
+    >>> column_units([1.0, 100.0]).round(2)
+    array([  2.75, 107.36])
+    """
+    size = np.asarray(sizes, dtype=np.float64)
+    largest = float(size.max(initial=0.0))
+    if largest <= 0.0:
+        return np.zeros_like(size)
+    part = size / largest
+    weight = 0.25 / size.size + 0.75 * part / part.sum()
+    return size / np.sqrt(weight)
+
+
+def round_to_norm(q: Floats, radius: int) -> Floats:
+    """Round rows, in steps, to integers with sum of squares at most radius**2 (<= 2**52).
+
+    Rows inside are rounded to nearest; a row that is outside after it is scaled onto the sphere,
+    truncated, and shrunk where rounding left it outside: the bound is verified in integers.
+    A row's image depends on that row only.
+    """
+    limit = float(radius) ** 2
+    d = q.shape[1]
+    whole = np.rint(q)
+    # A sum of squares at or above 2**53 may be inexact but is above the limit all the same.
+    outside = np.flatnonzero(np.einsum("ij,ij->i", whole, whole) > limit)
+    if outside.size:
+        far = np.clip(q[outside], -np.finfo(float).max, np.finfo(float).max)
+        largest = np.abs(far).max(axis=1)  # the same in any order
+        bits = (53 - math.ceil(math.log2(d))) // 2 if d > 1 else 26
+        e = np.maximum(np.frexp(largest)[1], -980)
+        # Two factors: one power of two might overflow. Both products are exact (or underflow).
+        y = np.trunc(np.ldexp(far, (bits - e)[:, None]))
+        norm2 = np.einsum("ij,ij->i", y, y)  # exact: at most d 2**(2 bits) <= 2**53
+        y *= (radius / np.sqrt(norm2))[:, None]
+        np.trunc(y, out=y)
+        over = np.flatnonzero(np.einsum("ij,ij->i", y, y) > limit)
+        y[over] -= np.sign(y[over])
+        still = np.flatnonzero(np.einsum("ij,ij->i", y, y) > limit)
+        y[still] = 0.0
+        whole[outside] = y
+    return whole
+
+
+@reviewed
+class ColumnBox:
+    """Rows clipped to a box and centred at its midpoint, every column in a unit of its own.
+
+    Parameters
+    ----------
+    low, high : array-like of shape (d,)
+        Public bounds in user units.
+    units : array-like of shape (d,)
+        Public; the grid of a column is proportional to its unit.
+    bits : int
+        The norm of a row is at most about 2**bits steps.
+    """
+
+    def __init__(
+        self, low: ArrayLike, high: ArrayLike, units: ArrayLike, *, bits: int = MOST_BITS
+    ) -> None:
+        self.low = np.array(low, dtype=np.float64)
+        self.high = np.array(high, dtype=np.float64)
+        self.n_dims = self.low.size
+        self.center = self.low / 2 + self.high / 2
+        half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)
+        self.units = np.broadcast_to(np.asarray(units, dtype=np.float64), (self.n_dims,)).copy()
+        unit = self.units
+        wide = (half_width > 0) & (unit > 0)
+        ratio = np.divide(half_width, unit, out=np.zeros(self.n_dims), where=wide)
+        steps = 2.0**bits / max(float(np.linalg.norm(ratio)), 2.0**-900)
+        # A column without width is its centre: 0 steps of no length.
+        self.grid = np.maximum(np.where(wide, unit, 0.0) / steps, 2.0**-1000)
+        self.half = np.where(wide, np.minimum(np.rint(half_width / self.grid), 2.0**bits), 0.0)
+        self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
+
+    def at(self, bits: int) -> ColumnBox:
+        """Return the same view with another number of steps."""
+        return ColumnBox(self.low, self.high, self.units, bits=bits)
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= half_j."""
+        check_width(block, self.n_dims)
+        q = np.clip(block, self.low, self.high)
+        q -= self.center
+        q /= self.grid
+        np.rint(q, out=q)
+        return np.clip(q, -self.half, self.half, out=q)
+
+
+class Nearest:
+    """The nearest of public centres to a row of a box, in the caller's units; ties to the first.
+
+    Both are rounded to one grid for all columns, so that distances compare as exact integers.
+    """
+
+    def __init__(self, low: Floats, high: Floats, centers: Floats) -> None:
+        self.middle = low / 2 + high / 2
+        half_width = np.maximum(high / 2 - low / 2, 0.0)
+        self.grid = power_of_two_grid(float(half_width.max()), _COMMON_BITS)
+        self.half = np.floor(half_width / self.grid)
+        points = np.rint((centers - self.middle) / self.grid)
+        self.points = np.clip(points, -(2.0**19), 2.0**19)
+        self.norms = np.einsum("ij,ij->i", self.points, self.points)
+
+    def __call__(self, block: Floats) -> NDArray[np.intp]:
+        """Return the index of the nearest centre of each row."""
+        q = block - self.middle
+        q /= self.grid
+        np.clip(q, -self.half, self.half, out=q)
+        np.rint(q, out=q)
+        # |q|**2 is the same for every centre. |c|**2 <= 2**38 d and 2 q.c are exact integers, so
+        # ties go to the lowest index for every row alike.
+        return np.argmin(self.norms - 2.0 * (q @ self.points.T), axis=1)
+
+
+def center_sums(
+    rows: Rows, box: Box, centers: Floats, steps: Floats, radius: int
+) -> tuple[Ints, NDArray]:
+    """Assign each row to its nearest centre and sum the clipped offsets by centre, exactly.
+
+    Parameters
+    ----------
+    box : Box
+        Rows are clipped to it first.
+    centers : ndarray of shape (k, d)
+        Public, in user units.
+    steps : ndarray of shape (d,)
+        Length of a step of each column, positive; inf for a column that counts as constant.
+    radius : int
+        L2 bound of an offset in steps.
+
+    Returns
+    -------
+    counts : ndarray of shape (k,)
+    sums : ndarray of shape (k, d)
+        In steps.
+    """
+    nearest = Nearest(box.low, box.high, centers)
+    k, d = centers.shape
+    dtype = total_dtype(rows, radius)
+    columns = np.arange(d)
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        x = np.clip(block, box.low, box.high)
+        group = nearest(x)
+        x -= centers[group]
+        x /= steps
+        offset = round_to_norm(x, radius)
+        cells = (group[:, None] * d + columns).ravel()
+        totals[0] += np.bincount(group, minlength=k)
+        part = np.bincount(cells, weights=offset.ravel(), minlength=k * d)
+        totals[1] += as_total(part.reshape(k, d), dtype)
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros(k, dtype=np.int64), np.zeros((k, d), dtype=dtype)]
+
+    counts, sums = fold(rows, add, fresh, width=k)
+    return counts, sums
+
+
+def square_sums(rows: Rows, box: Box, centers: Floats, one: int) -> NDArray:
+    """Sum over rows, by column, the square of the offset from the nearest centre, exactly.
+
+    Offsets are in half widths of the box and clipped to 1; squares are rounded to multiples of
+    1 / one, so that a row adds integers from 0 to `one`.
+    """
+    nearest = Nearest(box.low, box.high, centers)
+    half = np.maximum(box.high / 2 - box.low / 2, 0.0)
+    scale = np.where(half > 0, half, math.inf)
+    dtype = total_dtype(rows, one)
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        x = np.clip(block, box.low, box.high)
+        x -= centers[nearest(x)]
+        x /= scale
+        np.clip(x, -1.0, 1.0, out=x)
+        whole = np.rint(x * x * one)
+        totals[0] += as_total(whole.sum(axis=0), dtype)
+
+    (total,) = fold(rows, add, lambda: [np.zeros(box.n_dims, dtype=dtype)], width=len(centers))
+    return total
+
+
+def column_box(low: ArrayLike, high: ArrayLike, units: ArrayLike, level: float) -> ColumnBox:
+    """Return the view of the rows clipped to a public box, columns in public units.
+
+    Its steps are as fine as the samplers can cover with the noise of this level.
+    """
+    low, high = np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high))
+    return ColumnBox(low, high, units, bits=_step_bits(level, low.size))
+
+
+def _step_bits(level: float, d: int) -> int:
+    """Return the bits of a grid whose noise the samplers draw: fewer at tiny levels."""
+    return max(min(MOST_BITS, 40 + math.floor(math.log2(level) - math.log2(d + 2))), 4)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class AssignedSums(Measurement):
+    """Counts and sums of offsets of the rows by nearest public centre, jointly.
+
+    Each row of the box goes to its nearest centre (Euclidean, in user units); its offset from
+    it, divided by the units, is clipped to L2 norm `radius`. Noise falls on every centre,
+    empty or not. Guarantee: the joint one of `Mechanisms.joint`.
+
+    Parameters
+    ----------
+    units : float or array-like of shape (d,)
+        Public; 0 for a column that counts as constant.
+
+    Returns
+    -------
+    counts : Release, value of shape (k,)
+    sums : Release, value and std of shape (k, d)
+        Relative to the centres, in user units.
+    """
+
+    name: ClassVar[str] = "assigned sums"
+    box: Box
+    centers: Any
+    radius: float
+    units: Any = 1.0
+    count_share: float = 0.5
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> tuple[Release, Release]:
+        box, centers, radius = self.box, self.centers, self.radius
+        units, count_share = self.units, self.count_share
+        where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
+        unit = np.broadcast_to(np.asarray(units, dtype=np.float64), (box.n_dims,))
+        part = (1 - min(max(float(count_share), 0.01), 0.99)) / 2
+        level = meter.level(share) * (part if meter.pure else math.sqrt(part))
+        size = 2 ** _step_bits(level, box.n_dims)
+        grid = np.where(unit > 0, np.maximum(unit * (radius / size), 2.0**-1000), 0.0)
+        counts, sums = center_sums(table.rows, box, where, np.where(grid > 0, grid, math.inf), size)
+        bounds = np.full(len(where), size, dtype=np.int64)
+        noisy_counts, count_std, noisy_sums, sum_std = joint_noise(
+            meter,
+            name,
+            counts,
+            sums,
+            bounds,
+            share,
+            count_share,
+            table.relation,
+            unit=float(radius) / size,
+        )
+        return (
+            released(noisy_counts, count_std),
+            released(noisy_sums.astype(np.float64) * grid, sum_std[:, None] * grid),
+        )
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SquaredOffsets(Measurement):
+    """By column, the sum of squared offsets of rows from their nearest centre.
+
+    In half widths of the box, each offset clipped to 1. Guarantee: a row adds a vector of
+    [0, 1]**d, so the L2 sensitivity is sqrt(d), under both relations.
+    """
+
+    name: ClassVar[str] = "squared offsets"
+    box: Box
+    centers: Any
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> Release:
+        box, centers = self.box, self.centers
+        where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
+        one = 2 ** min(_step_bits(meter.level(share), box.n_dims), _TREE_BITS)
+        exact = square_sums(table.rows, box, where, one)
+        size = isqrt_up(box.n_dims * one**2)
+        noisy, std = l2_noise(meter, name, exact, size, share, unit=1 / one)
+        return released(noisy.astype(np.float64) / one, std / one)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class NormsBelow(Query):
+    """How many rows have each quarter-octave of ||x - center||, from a bound down.
+
+    Entry i counts rows with a norm in [2**(-(i + 1)/4), 2**(-i/4)) times the bound; rows at or
+    above the bound come first, those below the last entry's range last: shape (42,).
+    Guarantee: a row is in one entry. L1 1, L2 1 (A); 2, sqrt(2) (R).
+    """
+
+    name: ClassVar[str] = "norms below"
+    center: Floats
+    bound: float
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        def add(block: Floats, totals: list[NDArray]) -> None:
+            codes = np.clip(norm_codes((block - self.center) / self.bound), 1 - _NORM_BINS, 1)
+            totals[0] += np.bincount(1 - codes, minlength=_NORM_BINS + 1)
+
+        (exact,) = table.fold(add, lambda: [np.zeros(_NORM_BINS + 1, dtype=np.int64)])
+        return exact
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = histogram_sensitivity(1, relation)
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(noisy.values, noisy.std)

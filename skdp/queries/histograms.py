@@ -1,0 +1,260 @@
+"""Histograms and what is made of them: counts of bins, sums by label, norms, quantiles of bins.
+
+Released: counts of the bins of public edges, the sums of the rows of each private label, a bound on
+the norms of most rows, quantiles among equal bins of a box.
+
+Guarantee: every function of a row that is summed is bounded in integers and decided by that row
+alone; each query says its sensitivity. Proofs: histograms.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.clipping import Box, Floats, View, norm_codes
+from skdp.core.privacy_filter import Release, exact_fraction, released
+from skdp.core.query import Choice, Independent, Noisy, Query, reviewed
+from skdp.core.sums import Ints, histogram_sensitivity
+from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
+from skdp.queries.column_sums import AboutZero
+from skdp.queries.learned_bounds.decoding import norm_from_octaves
+from skdp.tabular.rows import Rows
+
+__all__ = [
+    "MAX_CELLS",
+    "CellQuantile",
+    "EdgeHistogram",
+    "LabelSums",
+    "NormBound",
+    "grid_histograms",
+    "norm_histogram",
+]
+
+
+# --- histograms for bounds and quantiles ------------------------------------------------------
+
+NORM_CODES = (-160, 160)  # quarter-octaves: norms from 2**-40 to 2**40
+
+
+def norm_histogram(rows: Rows, center: Floats) -> Ints:
+    """Count the rows in each quarter-octave of ||x - center||; a row adds one to one bin."""
+    low, high = NORM_CODES
+    size = high - low + 1
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        codes = np.clip(norm_codes(block - center), low, high) - low
+        totals[0] += np.bincount(codes, minlength=size)
+
+    (histogram,) = fold(rows, add, lambda: [np.zeros(size, dtype=np.int64)])
+    return histogram
+
+
+def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:
+    """Count each feature's values in n_cells equal cells of its range [-half, half].
+
+    Returns
+    -------
+    counts : ndarray of shape (d, n_cells)
+    """
+    d = view.n_dims
+    width = 2.0 * view.half + 1.0  # integer values in the range
+    offsets = np.arange(d) * n_cells
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        q = view.map(block)
+        # (q + half) * n_cells is an exact integer below 2**53; the quotient is one IEEE operation
+        # on one number, so the cell depends on the value only.
+        cell = np.minimum(np.floor((q + view.half) * n_cells / width), n_cells - 1)
+        flat = (cell.astype(np.int64) + offsets).ravel()
+        if flat.size < d * n_cells:  # one pass over the counts is more work than one over the rows
+            np.add.at(totals[0], flat, np.int64(1))
+        else:
+            totals[0] += np.bincount(flat, minlength=d * n_cells)
+
+    (counts,) = fold(rows, add, lambda: [np.zeros(d * n_cells, dtype=np.int64)])
+    return counts.reshape(d, n_cells)
+
+
+MAX_CELLS = 2**20  # of a histogram: public, and every block of rows adds that many
+
+
+# --- exact statistics ---------------------------------------------------------------------------
+
+
+def cell_counts(rows: Rows, edges: Sequence[Floats]) -> NDArray[np.int64]:
+    """Count the rows in each cell of a grid of public edges; a row outside is in no cell.
+
+    A cell holds its lower edge; the last one its upper edge too.
+    """
+    sizes = [edge.size - 1 for edge in edges]
+    n_cells = math.prod(sizes)
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        code = np.zeros(len(block), dtype=np.int64)
+        inside = np.ones(len(block), dtype=bool)
+        for j, (edge, size) in enumerate(zip(edges, sizes, strict=True)):
+            x = block[:, j]
+            inside &= (x >= edge[0]) & (x <= edge[-1])
+            cell = np.searchsorted(edge, x, side="right") - 1
+            code = code * size + np.clip(cell, 0, size - 1)
+        totals[0] += np.bincount(code[inside], minlength=n_cells)
+
+    (counts,) = fold(
+        rows, add, lambda: [np.zeros(n_cells, dtype=np.int64)], least=min(n_cells, 2**16)
+    )
+    return counts
+
+
+def label_sums(rows: Rows, view: View, n_labels: int) -> NDArray:
+    """Sum the mapped rows of each label code 0 .. n_labels - 1, exactly; others are left out."""
+    d = view.n_dims
+    dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
+    total: NDArray = np.zeros((n_labels, d), dtype=dtype)
+    with np.errstate(all="ignore"):
+        for start, stop in rows.spans():
+            codes = np.asarray(rows._part(rows._y, start, stop))
+            q = view.map(rows.block(start, stop))
+            known = codes >= 0
+            for j in range(d):
+                part = np.bincount(codes[known], weights=q[known, j], minlength=n_labels)
+                total[:, j] += as_total(part, dtype)
+    return total
+
+
+def label_sensitivities(view: AboutZero, adjacency: str) -> tuple[int, int]:
+    """Return (L1, squared L2) sensitivity of `label_sums`, in steps.
+
+    A: those of one row. R: a row leaves one label for another, twice the square of the norm, or
+    changes within one, the square of the box's diagonal; in L1 twice the sum of the bounds.
+    """
+    l1, norm2 = int(view.half.sum()), sum(int(h) ** 2 for h in view.half)
+    if adjacency == REPLACE_ONE:
+        l1, norm2 = 2 * l1, max(2 * norm2, sum(w * w for w in view.widths()))
+    return max(1, l1), max(1, norm2)
+
+
+# --- the queries --------------------------------------------------------------------------------
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class EdgeHistogram(Query):
+    """The numbers of rows in the cells of a grid of public edges, one array of edges a feature.
+
+    Guarantee: a row is in at most one cell. L1 1, squared L2 1 (A); 2 and 2 (R).
+    """
+
+    name: ClassVar[str] = "histogram"
+    edges: tuple[Floats, ...]
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        return cell_counts(table.rows, self.edges)
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = histogram_sensitivity(1, relation)
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        shape = [edge.size - 1 for edge in self.edges]
+        return released(noisy.values.reshape(shape), noisy.std)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LabelSums(Query):
+    """The sum of the clipped rows of each label, (n_labels, d); rows from `check_labelled_table`.
+
+    Labels are private: a row may change it with its values. Guarantee: `label_sensitivities`.
+    Pure: Laplace or K-norm noise, whichever is less.
+    """
+
+    name: ClassVar[str] = "label sums"
+    low: Floats
+    high: Floats
+    n_labels: int
+
+    @property
+    def _view(self) -> AboutZero:
+        return AboutZero(self.low, self.high, per_feature=True)
+
+    @property
+    def unit(self) -> float:
+        return float(self._view.grid.max())
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        return label_sums(table.rows, self._view, self.n_labels)
+
+    def sensitivity(self, relation: str) -> Independent:
+        return Independent(*label_sensitivities(self._view, relation), or_spherical=True)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        grid = self._view.grid
+        error = np.broadcast_to(noisy.std * grid, noisy.values.shape)
+        return released(noisy.values.astype(np.float64) * grid, error)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class NormBound(Query):
+    """A bound on ||x - center|| that most rows keep, from a histogram of their norms.
+
+    Positive; NaN where noise hides all rows.
+
+    Guarantee: a row is in one power-of-2**(1/4) bin. L1 1, L2 1 (A), 2 and sqrt(2) (R).
+    """
+
+    name: ClassVar[str] = "octaves of the norm"
+    center: Floats
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        return norm_histogram(table.rows, self.center)
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = histogram_sensitivity(1, relation)
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> float:
+        return norm_from_octaves(noisy.values, noisy.std, NORM_CODES[0])
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class CellQuantile(Choice):
+    """The q-quantile of every feature, as the midpoint of one of n_cells equal cells of its box.
+
+    The score of a cell is the distance of q n to the interval [rows below, rows below or in it], in
+    integers times q's denominator: a value that many rows share is as good a quantile as its rank
+    allows. Guarantee: the score moves by at most max(q, 1 - q) (A), 1 (R).
+    """
+
+    name: ClassVar[str] = "quantile"
+    view: Box
+    q: float
+    n_cells: int = 4096
+
+    def scores(self, table: PrivateTable) -> NDArray:
+        level = exact_fraction(self.q)
+        a, b = level.numerator, level.denominator
+        cells = grid_histograms(table.rows, self.view, self.n_cells)
+        n = table.n
+        wide = cells.astype(object) if b * n >= 2**60 else cells
+        up_to = np.cumsum(wide, axis=1)
+        return np.maximum(np.maximum(b * (up_to - wide) - a * n, a * n - b * up_to), 0)
+
+    def sensitivity(self, relation: str) -> int:
+        level = exact_fraction(self.q)
+        widest = Fraction(1) if relation == REPLACE_ONE else max(level, 1 - level)
+        return int(level.denominator * widest)
+
+    def decoded(self, chosen: NDArray) -> Release:
+        view = self.view
+        width = 2 * view.half * view.grid / self.n_cells
+        value = view.center - view.half * view.grid + (chosen + 0.5) * width
+        return released(value, np.full(view.n_dims, np.nan))

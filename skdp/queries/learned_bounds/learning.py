@@ -1,0 +1,597 @@
+"""Learning bounds: a median of every column, counts of distances from it, an audit.
+
+What is released, in this order: the number of rows where it is private; of each column a point m
+amid its rows, chosen by the exponential mechanism from a floating lattice with a public prior;
+noisy counts of the rows' distances from m by half octaves, once or, where the first leave doubts,
+twice; the noisy number of rows outside the bounds that `decoding` makes of these. How much
+each takes of the allowance follows the public (or released) number of rows. Proofs:
+learned_bounds.md.
+
+Where a column's part of the allowance is too small for its rows, one box is learned for all
+columns, of the rows' least and greatest values, or of their largest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core import noise as samplers
+from skdp.core.clipping import Floats
+from skdp.core.mechanisms import independent_noise
+from skdp.core.privacy_filter import Share
+from skdp.core.query import Measurement, reviewed
+from skdp.core.sums import histogram_sensitivity
+from skdp.core.table import REPLACE_ONE, fold
+from skdp.core.transcript import current_transcript
+from skdp.queries.learned_bounds.decoding import (
+    End,
+    LearnedBox,
+    box_for_all,
+    box_of_ends,
+    end_of_side,
+    is_doubtful,
+    noise_level,
+    prior,
+    unsound_box,
+)
+from skdp.queries.quantiles import recursion, rounds_of
+from skdp.queries.ranked_columns import Runs, score_runs
+from skdp.queries.samples import RATE_BITS, draw_poisson
+from skdp.tabular.rows import Rows
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "FloatLattice",
+    "LearnedBounds",
+    "LearningPlan",
+    "plan_learning",
+]
+
+Ints = NDArray[np.int64]
+
+_POINT_BITS = 22  # points of an octave of the lattice
+_CENTER = 4  # the octave that is likeliest before anything is known
+_ZERO, _POSITIVE, _NEGATIVE = 0.05, 0.70, 0.25  # prior of 0 and of the signs
+_WEIGHT_BITS = 36  # of a point's weight, for an octave that has all of its sign's prior
+_MEDIAN = Fraction(1, 2)
+# Level times rows, pure; Gaussian noise needs about a third.
+_OWN = 200  # that a column needs for bounds of its own
+_FEW = 600  # below it, bounds stay near what was seen
+_SURE = 1200  # below it, no error is claimed
+_LEAST = 60  # below it, nothing but a point amid the rows is learned
+_GAUSSIAN = 0.3
+_VISIBLE = 0.035  # part of the rows that a far group may have without being seen
+_COLUMN_VALUES = 2**18  # values that are read from the rows at once: 2 MB
+_RANKS = 160  # rows that a location needs, times the rate at which its chances fall with ranks
+_NOTICED = 1.25  # standard deviations of the rows outside that count as rows
+_MANY = 2**17  # rows of which a random part serves
+_MOST = 2**19  # rows of a column that are held at once: with what is computed of them, 100 MB
+
+
+# --- planning -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LearningPlan:
+    """The parts of an allowance that learning takes: public, or of a released number of rows.
+
+    Attributes
+    ----------
+    mode : {"columns", "extremes", "largest"}
+        Of what: each column, the rows' least and greatest values, or their largest in size.
+    size : float
+        Rows times epsilon (or mu) of one such column.
+    few, sure : bool
+        Whether bounds stay near what was seen; whether an error may be claimed.
+    octaves : int
+        On either side of `_CENTER`, that bounds are looked for in.
+    location, shape, doubt, audit : Fraction
+        For the medians, the counts of distances, their second release, the rows outside.
+    pure, replace : bool
+        The noise, and the relation.
+    """
+
+    mode: str
+    size: float
+    few: bool
+    sure: bool
+    octaves: int
+    location: Fraction
+    shape: Fraction
+    doubt: Fraction
+    audit: Fraction
+    pure: bool
+    replace: bool
+
+    @property
+    def visible(self) -> float:
+        """Part of the rows that a group far from the others must have to be seen."""
+        share, twice = float(self.shape + self.doubt), 2.0 if self.replace else 1.0
+        if not share:
+            return 1.0
+        std = math.sqrt(2.0) * twice / share if self.pure else math.sqrt(twice / share)
+        return min(_clear(std, gaussian=not self.pure) / self.size, 1.0)
+
+    @property
+    def total(self) -> Fraction:
+        """All that learning may take."""
+        return self.location + self.shape + self.doubt + self.audit
+
+    def within(self, share: Fraction) -> LearningPlan:
+        """Return the plan with at most this share in all."""
+        scale = min(share / self.total, Fraction(1))
+        return changed(
+            self,
+            location=self.location * scale,
+            shape=self.shape * scale,
+            doubt=self.doubt * scale,
+            audit=self.audit * scale,
+        )
+
+
+def _percent(x: float) -> Fraction:
+    return Fraction(max(math.ceil(1000 * x - 1e-9), 0), 1000)
+
+
+def plan_learning(
+    n: float, d: int, level: float, adjacency: str, *, pure: bool, audit: bool = True
+) -> LearningPlan:
+    """Return what learning the bounds of n rows of d columns takes of an allowance.
+
+    Parameters
+    ----------
+    n : float
+        Number of rows, public or released.
+    d : int
+    level : float
+        What everything may lose: epsilon, or mu.
+    adjacency : str
+    pure : bool
+    audit : bool, default=True
+        Whether errors are wanted: then the rows outside are counted, and counts that leave doubts
+        are released again.
+    """
+    whole = max(n, 1.0) * level
+    size, mode = whole / (d if pure else math.sqrt(d)), "columns"
+    ease = 1.0 if pure else _GAUSSIAN
+    if size < _OWN * ease and d > 1:
+        size, mode = whole / (2.0 if pure else math.sqrt(2.0)), "extremes"
+        if size < _OWN * ease or d == 2:
+            size, mode = whole, "largest"
+    # A row more or less moves counts half as far as a row replaced.
+    doubled = adjacency != REPLACE_ONE
+    eased = size * ((2.0 if pure else 1.4) if doubled else 1.0)
+    if size < _LEAST * ease:
+        location, shape, doubt = 0.5, 0.0, 0.0
+    elif pure:
+        rows = 150 if audit else 75
+        location = min(max(rows / eased, 0.03 if eased < 20_000 else 0.01), 0.2)
+        both = min(max(0.5 * (1200 / eased) ** 0.45, 0.1), 0.5)
+        shape = min(max(650 / eased, 0.07), both)
+        doubt = both - shape if audit else 0.0
+    else:
+        location = min(max((100 / eased) ** 2, 0.01), 0.15)
+        both = min(max(0.25 * (1000 / eased) ** 0.7, 0.04), 0.35)
+        shape = min(max((176 / eased) ** 2, 0.03), both)
+        doubt = both - shape if audit else 0.0
+    audits = audit and mode == "columns" and size >= _OWN * ease
+    return LearningPlan(
+        mode=mode,
+        size=size,
+        few=size < _FEW * ease,
+        sure=size >= _SURE * ease,
+        octaves=int(min(max(10 + size / 8, 12), 85)),
+        location=_percent(location),
+        shape=_percent(shape),
+        doubt=_percent(doubt) if doubt > 0.01 else Fraction(0),
+        audit=_percent(0.08) if audits else Fraction(0),
+        pure=pure,
+        replace=not doubled,
+    )
+
+
+def _clear(std: float, *, gaussian: bool) -> float:
+    """Return the count of one bin that is taken for rows, eight octaves from the others."""
+    return float(noise_level(np.log(np.array([1e-5])), 1, std, gaussian=gaussian)[0])
+
+
+# --- a lattice with a prior ----------------------------------------------------------------------
+
+
+class FloatLattice:
+    """Floating-point candidates with public integer weights, numbered 0 .. size - 1, ascending.
+
+    0, and 2**22 equally spaced points in each octave [2**k, 2**(k + 1)), of both signs. A value
+    counts as the next candidate towards 0, or as the outermost one.
+
+    Parameters
+    ----------
+    octaves : int
+        On either side of 2**4.
+    """
+
+    def __init__(self, octaves: int) -> None:
+        self.first = _CENTER - octaves
+        self.octaves = 2 * octaves
+        self.points = self.octaves << _POINT_BITS  # of a sign
+        self.size = 2 * self.points + 1
+        shape = prior(np.arange(self.octaves, dtype=np.float64) + self.first + 0.5, _CENTER)
+        shape /= shape.sum()
+        unit = 2.0**_WEIGHT_BITS
+        sides = [
+            np.maximum(np.rint(unit * side * shape), 1.0).astype(np.int64)
+            for side in (_NEGATIVE, _POSITIVE)
+        ]
+        zero = np.array([round(_ZERO * unit * 2.0**_POINT_BITS)])
+        # Segments of equal weights, ascending: negative octaves from the far end, 0, positive ones.
+        self._weights = np.concatenate([sides[0][::-1], zero, sides[1]])
+        lengths = np.full(self._weights.size, 1 << _POINT_BITS)
+        lengths[self.octaves] = 1
+        self._starts = np.concatenate([[0], np.cumsum(lengths)])
+        self._mass = np.concatenate([[0], np.cumsum(lengths * self._weights)])
+
+    def number(self, x: Floats) -> Ints:
+        """Return the number of each value's candidate: a value's own concern."""
+        mantissa, exponent = np.frexp(np.abs(x))
+        octave = exponent.astype(np.int64) - 1 - self.first
+        part = ((2.0 * mantissa - 1.0) * 2.0**_POINT_BITS).astype(np.int64)
+        size = np.minimum((octave << _POINT_BITS) + part + 1, self.points)
+        size = np.where((octave < 0) | (x == 0.0), 0, size)
+        size = np.where(octave >= self.octaves, self.points, size)
+        return np.where(x < 0, -size, size) + self.points
+
+    def value(self, number: int) -> float:
+        """Return a candidate."""
+        size = abs(number - self.points) - 1
+        if size < 0:
+            return 0.0
+        octave, part = size >> _POINT_BITS, size & ((1 << _POINT_BITS) - 1)
+        value = math.ldexp(1.0 + part * 2.0**-_POINT_BITS, octave + self.first)
+        return value if number > self.points else -value
+
+    def mass(self, number: Ints) -> Ints:
+        """Return the weight of all candidates below each number."""
+        segment = np.searchsorted(self._starts, number, side="right") - 1
+        segment = np.minimum(segment, self._weights.size - 1)
+        total: Ints = (
+            self._mass[segment] + (number - self._starts[segment]) * self._weights[segment]
+        )
+        return total
+
+    def at_mass(self, mass: int) -> int:
+        """Return the number of the candidate that this much weight, counted from below, is in."""
+        segment = int(np.searchsorted(self._mass, mass, side="right")) - 1
+        return int(self._starts[segment]) + (mass - int(self._mass[segment])) // int(
+            self._weights[segment]
+        )
+
+    def choose(self, runs: Runs, eta: Fraction, entropy: samplers.Entropy | None) -> int:
+        """Return a candidate with probability proportional to weight * exp(-eta * score)."""
+        below = self.mass(runs.starts)
+        masses = self.mass(runs.starts + runs.lengths) - below
+        run = samplers.exponential_mechanism(runs.scores, eta, masses, entropy=entropy)
+        inside = samplers.uniform_below(int(masses[run]), entropy=entropy)
+        return self.at_mass(int(below[run]) + inside)
+
+
+# --- distances ----------------------------------------------------------------------------------
+
+
+def distance_edges(middle: float, octaves: int, *, upwards: bool) -> Floats:
+    """Return the edges of the bins of a side: half octaves, and the distance of 0 if it is there.
+
+    The first is the lower edge of the first bin; what is nearer to the middle is in no bin.
+    """
+    halves = np.arange(2 * (_CENTER - octaves) - 1, 2 * (_CENTER + octaves) + 3)
+    whole, odd = halves // 2, halves % 2
+    edges = np.ldexp(np.where(odd == 1, math.sqrt(2.0), 1.0), whole)
+    if middle != 0.0 and (middle < 0) == upwards and abs(middle) > edges[0]:
+        edges = np.union1d(edges, [abs(middle)])
+    return edges
+
+
+def _reduced(mode: str) -> Callable[[Floats], Floats]:
+    """Return the map of a block of rows to the columns that are learned; row by row."""
+    if mode == "columns":
+        return lambda block: block
+    if mode == "extremes":
+        return lambda block: np.stack([block.min(axis=1), block.max(axis=1)], axis=1)
+    return lambda block: np.abs(block).max(axis=1, keepdims=True)
+
+
+def _bins(distance: Floats, edges: Floats) -> Ints:
+    """Return the bins of the distances beyond the first edge; the last one has no end."""
+    cell = np.searchsorted(edges, distance[distance > edges[0]], side="left") - 1
+    found: Ints = np.minimum(cell, edges.size - 2)
+    return found
+
+
+def distance_counts(
+    rows: Rows, image: Callable[[Floats], Floats], middles: Floats, edges: list[list[Floats]]
+) -> list[Ints]:
+    """Count each column's distances from its middle, by side; a bin holds its outer edge.
+
+    Returns
+    -------
+    counts : list of ndarray
+        Of the bins of the low side and then of the high side, one array a column. A row adds one to
+        one bin of each column, or to none.
+    """
+    sizes = [[side.size - 1 for side in pair] for pair in edges]
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        for j, column in enumerate(image(block).T):
+            below, above = edges[j]
+            bins = [
+                _bins(middles[j] - column, below),
+                _bins(column - middles[j], above) + below.size - 1,
+            ]
+            totals[j] += np.bincount(np.concatenate(bins), minlength=sum(sizes[j]))
+
+    return fold(rows, add, lambda: [np.zeros(sum(pair), dtype=np.int64) for pair in sizes])
+
+
+def outside_counts(rows: Rows, low: Floats, high: Floats) -> Ints:
+    """Count the rows outside the bounds, column by column."""
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        totals[0] += ((block < low) | (block > high)).sum(axis=0)
+
+    (counts,) = fold(rows, add, lambda: [np.zeros(low.size, dtype=np.int64)])
+    return counts
+
+
+# --- the door -----------------------------------------------------------------------------------
+
+
+def _counted_rows(table: PrivateTable, meter: PrivacyFilter) -> float:
+    """Return the number of rows: public, or released for a small share."""
+    if table.n_is_public:
+        return max(float(table.n), 1.0)
+    exact = np.array([table.n], dtype=np.int64)
+    noisy, _ = independent_noise(
+        meter, "count", exact, 1, 1, Fraction(1, 50 if meter.pure else 100)
+    )
+    return max(float(noisy[0]), 1.0)
+
+
+def _medians(
+    table: PrivateTable,
+    meter: PrivacyFilter,
+    lattice: FloatLattice,
+    image: Callable[[Floats], Floats],
+    d: int,
+    share: Fraction,
+    n_known: float,
+) -> Floats:
+    """Release a point amid the rows of each column, of `image`.
+
+    Of very many rows, which need not be in memory, a random part.
+    """
+    fraction, epsilon = meter.take(share, "locations")
+    (one,) = rounds_of(table, meter, recursion([_MEDIAN]), fraction, epsilon, d)
+    eta = one.etas[0]
+    wanted = min(max(_MANY, math.ceil(_RANKS / (2 * eta))), _MOST)
+    part = Fraction(math.floor(min(wanted / n_known, 1.0) * 2**RATE_BITS), 2**RATE_BITS)
+    values = np.empty(d)
+    together = max(1, int(_COLUMN_VALUES / min(n_known, wanted)))
+    for first in range(0, d, together):
+        features = range(first, min(first + together, d))
+        columns = _numbers(table, meter, lattice, image, features, part)
+        for i, j in enumerate(features):
+            runs = score_runs(np.sort(columns[i]), 0, lattice.size - 1, _MEDIAN)
+            # The number of runs tells of the rows: in a transcript they are one object.
+            exact = np.empty(1, dtype=object)
+            if current_transcript() is not None:
+                exact[0] = [runs]
+
+            def draw(runs: Runs = runs) -> NDArray:
+                return np.array([lattice.choose(runs, eta, meter.entropy)], dtype=np.int64)
+
+            name = "location" if d == 1 else f"location, feature {j}"
+            found = meter.release(name, exact, one.loss, one.distance, draw, (1,))
+            values[j] = lattice.value(int(found[0]))
+    moved = 1.0 if table.n_is_public else 0.5
+    scale = float(1 / (2 * eta))
+    meter.record("locations", "exponential mechanism", "ranks", moved, scale, fraction)
+    return values
+
+
+def _numbers(
+    table: PrivateTable,
+    meter: PrivacyFilter,
+    lattice: FloatLattice,
+    image: Callable[[Floats], Floats],
+    features: range,
+    part: Fraction,
+) -> list[Ints]:
+    """Return the numbers of the candidates of some columns, of a random part of the rows."""
+    found: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in features]
+    with np.errstate(all="ignore"):
+        for start, stop in table.rows.spans():
+            block = image(table.rows.block(start, stop))
+            if part < 1:
+                block = block[draw_poisson(len(block), part, meter.entropy)]
+            for numbers, j in zip(found, features, strict=True):
+                numbers.append(lattice.number(block[:, j]))
+    return [np.concatenate(numbers) for numbers in found]
+
+
+def _shaped(
+    table: PrivateTable,
+    meter: PrivacyFilter,
+    plan: LearningPlan,
+    n: float,
+    image: Callable[[Floats], Floats],
+    middles: Floats,
+    spare: float,
+) -> LearnedBox:
+    """Release counts of distances, and again where they leave doubts; return the box."""
+    d = middles.size
+    edges = [
+        [distance_edges(m, plan.octaves, upwards=up) for up in (False, True)]
+        for m in middles.tolist()
+    ]
+    exact = distance_counts(table.rows, image, middles, edges)
+    every = list(range(d))
+    noisy, std = _counted(table, meter, "distances", exact, every, plan.shape)
+    counts, stds = noisy, np.full(d, std)
+
+    def ends(j: int, left: Fraction) -> list[End]:
+        each = _each(table, meter, left, d)
+        m = float(middles[j])
+        sizes = [side.size - 1 for side in edges[j]]
+        found = []
+        for side in (0, 1):
+            part = counts[j][: sizes[0]] if side == 0 else counts[j][sizes[0] :]
+            towards_zero = m != 0.0 and (m < 0) == (side == 1)
+            found.append(
+                end_of_side(
+                    part, edges[j][side][1:], m, float(stds[j]), gaussian=not meter.pure,
+                    balance=max(1.0 / each, spare * n), zero=abs(m) if towards_zero else 0.0,
+                    few=plan.few, chance=min(1.0, 10.0 / d),
+                )
+            )  # fmt: skip
+        return found
+
+    left = max(meter.remaining - plan.audit, Fraction(1, 100))
+    found = [ends(j, left) for j in every]
+    if plan.doubt:
+        each = _each(table, meter, left, d)
+        noise = (math.sqrt(2.0) if meter.pure else 1.0) * (2.0 if table.n_is_public else 1.0) / each
+        doubtful = [
+            j for j in every if is_doubtful(box_of_ends(middles[j : j + 1], [found[j]], n), noise)
+        ]
+        if doubtful:
+            share = plan.doubt * Fraction(len(doubtful), d)
+            again, std = _counted(table, meter, "distances, again", exact, doubtful, share)
+            left = max(left - share, Fraction(1, 100))
+            for i, j in enumerate(doubtful):
+                total = stds[j] ** 2 + std**2
+                # Weighted by precision; without noise, as it is.
+                w = std**2 / total if total > 0 else 0.5
+                counts[j] = w * counts[j] + (1.0 - w) * again[i]
+                stds[j] *= std / math.sqrt(total) if total > 0 else 1.0
+                found[j] = ends(j, left)
+    box = box_of_ends(middles, found, n)
+    # A group of rows far beyond the end is seen if it is clear of the noise.
+    unseen = np.array([_clear(s, gaussian=not meter.pure) for s in stds])
+    sound = box.sound & (unseen <= _VISIBLE * n) & plan.sure
+    if plan.few:
+        cap = 64.0 * np.maximum(np.abs(middles), 1.0)
+        box = changed(box, low=np.maximum(box.low, -cap), high=np.minimum(box.high, cap))
+    return changed(box, sound=sound)
+
+
+def _each(table: PrivateTable, meter: PrivacyFilter, share: Fraction, d: int) -> float:
+    """Return the epsilon, or mu, of one of d columns in a share."""
+    level = meter.level(share)
+    return level / d if meter.pure else level / math.sqrt(d)
+
+
+def _counted(
+    table: PrivateTable,
+    meter: PrivacyFilter,
+    name: str,
+    exact: list[Ints],
+    columns: list[int],
+    share: Fraction,
+) -> tuple[list[Floats], float]:
+    """Release the counts of some columns; return them column by column, and their noise."""
+    flat = np.concatenate([exact[j] for j in columns])
+    size = histogram_sensitivity(len(columns), table.relation)
+    noisy, std = independent_noise(meter, name, flat, size, size, share)
+    cuts = np.cumsum([exact[j].size for j in columns])[:-1]
+    return [part.astype(np.float64) for part in np.split(noisy, cuts)], std
+
+
+def _audited(
+    table: PrivateTable, meter: PrivacyFilter, box: LearnedBox, share: Fraction
+) -> LearnedBox:
+    """Release how many rows are outside, and say which columns' ends do not explain them."""
+    d = box.low.size
+    exact = outside_counts(table.rows, box.low, box.high)
+    noisy, std = independent_noise(meter, "rows outside", exact, d, d, share)
+    # Held against what is expected, not against the most that the counts allow: a group of
+    # rows just beyond the end fits into the doubt of the counts, and its distance is unknown.
+    excess = noisy.astype(np.float64) - box.expected.sum(axis=0)
+    doubt = np.sqrt((box.doubt**2).sum(axis=0))
+    spread = np.hypot(std, doubt)
+    return changed(
+        box,
+        excess=np.where(excess > _NOTICED * spread, np.maximum(excess - doubt, 0.0), 0.0),
+        sound=box.sound & (excess <= spread * (4.5 / math.sqrt(2.0) if meter.pure else 3.2)),
+    )
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LearnedBounds(Measurement):
+    """Bounds of every column, learned privately; always returns something usable.
+
+    What it takes of the allowance follows rows times epsilon: much where that is little, and
+    less the more there are; a share is the most that it takes. The rest is for what is asked
+    next.
+    Guarantee: of the medians, that of `Quantiles`; a row adds one to one bin of each column's
+    counts, L1 d, L2 sqrt(d) (A), 2 d and sqrt(2 d) (R); it is outside or not in each
+    column, L1 d, L2 sqrt(d), under both relations.
+
+    Parameters
+    ----------
+    n : float, default=None
+        The number of rows, where it has been released before.
+    audit : bool, default=True
+        Count the rows outside, which errors need; without it, they are all NaN.
+    spare : float, default=0.0
+        Part of the rows that each bound may clip at no cost, for answers about ranks.
+
+    Returns
+    -------
+    box : LearnedBox
+    """
+
+    name: ClassVar[str] = "learned bounds"
+    n: float | None = None
+    audit: bool = True
+    spare: float = 0.0
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> LearnedBox:
+        n, audit, spare = self.n, self.audit, self.spare
+        whole = meter.fraction(Fraction(1))
+        n = _counted_rows(table, meter) if n is None else max(n, 1.0)
+        level = meter.level(whole)
+        plan = plan_learning(
+            n, table.n_features, level, table.relation, pure=meter.pure, audit=audit
+        )
+        plan = plan.within(
+            meter.remaining if share is None else min(meter.fraction(share), meter.remaining)
+        )
+        lattice = FloatLattice(plan.octaves)
+        image = _reduced(plan.mode)
+        d = {"columns": table.n_features, "extremes": 2, "largest": 1}[plan.mode]
+        middles = _medians(table, meter, lattice, image, d, plan.location, n)
+        if plan.shape:
+            box = _shaped(table, meter, plan, n, image, middles, spare)
+        else:
+            reach = 4.0 * np.maximum(np.abs(middles), 1.0)
+            box = unsound_box(middles - reach, middles + reach, middles, n)
+        if plan.mode != "columns":
+            box = box_for_all(box, plan.mode, table.n_features, n)
+        elif plan.audit:
+            box = _audited(table, meter, box, plan.audit)
+        else:
+            box = changed(box, sound=np.zeros(d, dtype=bool))
+        return box

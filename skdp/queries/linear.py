@@ -1,0 +1,424 @@
+"""Rows with a target or a label: what linear models and naive Bayes are made of.
+
+Released: noisy integers, from which second moments of rows with their targets, gradients of a
+logistic loss, counts, sums and squares of the rows of each label are computed. A row comes with its
+target or label, and so does its neighbour: either may change with the other.
+
+**Rows with targets** (`skdp.tabular.check_with_target`) have the target as one more column, the
+last. Bounds, means and second moments of such rows are those of any other rows, and so are their
+proofs.
+
+**Standardised rows** (`StandardBall`). x is clipped to a box, then z = (x - c) / s, with public or
+released c and s: one IEEE operation on one number at a time. z is clipped to a norm by
+`skdp.core.clipping.clip_to_norm`, which verifies sum q_j**2 <= norm**2 in integers.
+
+**Gradients** (`LogisticGradient`). A row gives r x (q, t): q its integers, t a public constant for
+the intercept, r = p(theta) - onehot(label) rounded to steps of 2**-16. theta is rounded to integers
+k 2**-b such that ||k_c|| sqrt(norm**2 + t**2) <= 2**52. By Cauchy and Schwarz no partial sum of
+k . (q, t) exceeds that, so products are exact in any order, and a row's logits depend on the row
+alone. What follows is elementwise: exp(x) is expit(x) / expit(-x), of which scipy evaluates one
+number at a time, and sums over classes are added in the order of the classes. `clip_to_norm` brings
+r to integers with sum r_c**2 <= R**2, R = 2**16 clip, verified as above; a label that is none of
+the classes has r = 0. So the Frobenius norm of a row's part is at most R sqrt(norm**2 + t**2): that
+is the sensitivity in L2 if a row is added or removed, and twice that if it is replaced. *Attained*
+by a row whose label is certainly wrong; and under replace-one by two such rows of opposite labels
+that differ in the direction of a large theta only. |r| <= 2**17 and |q| < 2**18, so a product over
+2**16 rows is below 2**51 and exact.
+
+**Counts of labels** (`LabelCounts`): a row adds one to one count or to none. L1 1, squared L2 1
+(A); 2 and 2 (R).
+
+**Moments of labels** (`LabelMoments`). A row adds (q, p) to the part of its label, nothing to
+others, with q in [-Q, Q] in each of d columns and p = round(q**2 / Q) - Q/2, as in
+PROOFS.md, "Moments". A: the bound of there, squared L2 5/4 d Q**2, and L1 3/2 d Q (both at
+|q| = Q). R: within a label the bound of there, squared L2 4 d Q**2 (without rounding, (a - b)**2
+(1 + (a + b)**2) Q**2 a column for q = a Q and b Q: at most (2 - s)**2 (1 + s**2) Q**2 with s =
+|a + b|, which falls from 4 at s = 0); from one label to another the squares add, 5/2 d Q**2, which
+is less. L1: 3 d Q.
+
+**Sums of vectors of labels** (`LabelVectors`). A row adds q, ||q|| <= norm, to the part of its
+label: norm in L2 (A); 2 norm within a label, sqrt(2) norm from one to another, so 2 norm (R).
+
+**Counts of categories** (`LabelCategories`): a row adds one to one cell a column of its label's
+table, or to none: L1 d, squared L2 d (A); 2 d and 2 d (R).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from skdp.core.clipping import (
+    GRID_BITS,
+    NORM_BITS,
+    Floats,
+    ScaledBox,
+    check_width,
+    clip_to_norm,
+    isqrt_up,
+    power_of_two_grid,
+)
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import Independent, Noisy, Query, Spherical, Terms, reviewed
+from skdp.core.sums import histogram_sensitivity, sum_sensitivity
+from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
+from skdp.queries.histograms import label_sums
+from skdp.tabular.rows import Rows
+
+__all__ = [
+    "LabelCategories",
+    "LabelCounts",
+    "LabelMoments",
+    "LabelVectors",
+    "LogisticGradient",
+    "StandardBall",
+    "softmax",
+]
+
+_RESIDUAL_BITS = 16
+_PRODUCT_BITS = 52
+_FINEST = 40  # bits of theta beyond the point, at most
+
+
+# --- a view -----------------------------------------------------------------------------------
+
+
+@reviewed
+class StandardBall:
+    """Rows clipped to a box, centred and scaled column by column, then clipped to an L2 norm.
+
+    Parameters
+    ----------
+    low, high : array-like of shape (d,)
+        Public or released bounds, in user units.
+    center, scale : array-like of shape (d,)
+        Public or released, in user units; scales are positive.
+    radius : float
+        Bound on the norm of what is scaled, positive.
+    bits : int, default=17
+        The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
+    """
+
+    def __init__(
+        self,
+        low: ArrayLike,
+        high: ArrayLike,
+        center: ArrayLike,
+        scale: ArrayLike,
+        radius: float,
+        *,
+        bits: int = GRID_BITS,
+    ) -> None:
+        self.low = np.array(low, dtype=np.float64)
+        self.high = np.array(high, dtype=np.float64)
+        self.middle = np.array(center, dtype=np.float64)
+        self.scale = np.array(scale, dtype=np.float64)
+        self.radius = float(radius)
+        if not (0.0 < self.radius < math.inf and np.all(self.scale > 0.0)):
+            raise ValueError("radius and scale must be positive")
+        self.n_dims = self.low.size
+        step = power_of_two_grid(self.radius, bits)
+        self.center = np.zeros(self.n_dims)  # of what rows are mapped to
+        self.grid = np.full(self.n_dims, step)
+        self.norm = math.floor(self.radius / step)
+        self.half = np.full(self.n_dims, float(self.norm))
+
+    def at(self, bits: int) -> StandardBall:
+        """Return the same view with another number of steps."""
+        return StandardBall(
+            self.low, self.high, self.middle, self.scale, self.radius, bits=min(bits, NORM_BITS)
+        )
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with sum q_j**2 <= norm**2."""
+        check_width(block, self.n_dims)
+        z = np.clip(block, self.low, self.high)
+        z -= self.middle
+        z /= self.scale
+        return clip_to_norm(z, float(self.grid[0]), self.norm)
+
+
+# --- the gradient of a logistic loss ----------------------------------------------------------
+
+
+def softmax(logits: Floats) -> Floats:
+    """Return probabilities of the classes, (n, K), row by row; of one column expit of it, (n, 1).
+
+    Guarantee: a row's probabilities depend on its logits only, to the last bit.
+    """
+    if logits.shape[1] == 1:
+        return expit(logits)
+    below = logits - logits.max(axis=1, keepdims=True)
+    weights: Floats = expit(below) / expit(-below)
+    total = weights[:, 0].copy()
+    for column in weights.T[1:]:
+        total += column
+    weights /= total[:, None]
+    return weights
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LogisticGradient(Query):
+    """The gradient of the logistic loss, summed over labelled rows; see the module.
+
+    Attributes
+    ----------
+    view : StandardBall or Ball
+    intercept : float
+        The constant last coordinate of each row, as a part of the view's radius; in [0, 1].
+    theta : ndarray of shape (K, d + 1)
+        Where: coefficients of the view's coordinates, and of the constant. K is 1 for two classes.
+    offset : ndarray of shape (K,)
+        Public or released, added to the logits.
+    clip : float
+        Bound on the norm of a row's residuals, in (0, 2).
+
+    Returns
+    -------
+    gradient : Release, of shape (K, d + 1)
+    """
+
+    name: ClassVar[str] = "gradient of the logistic loss"
+    view: Any
+    intercept: float
+    theta: Floats
+    offset: Floats
+    clip: float
+
+    def prepared(self, terms: Terms) -> LogisticGradient:
+        return replace(self, view=self.view.at(GRID_BITS))
+
+    @property
+    def _last(self) -> int:
+        return int(min(max(round(self.intercept * self.view.norm), 0), self.view.norm))
+
+    @property
+    def _bound(self) -> int:
+        """The bound on a row's residuals, in steps."""
+        return max(1, math.floor(min(self.clip, 2.0) * 2**_RESIDUAL_BITS))
+
+    @property
+    def _norm2(self) -> int:
+        return int(self.view.norm**2 + self._last**2)
+
+    @property
+    def unit(self) -> float:
+        return float(self.view.grid[0]) * 2.0**-_RESIDUAL_BITS
+
+    def logits(self, q: Floats) -> Floats:
+        """Return the logits of mapped rows, each a function of its row to the last bit."""
+        largest = max(float(np.linalg.norm(self.theta, axis=1).max(initial=0.0)), 2.0**-60)
+        room = _PRODUCT_BITS - 1 - math.ceil(math.log2(math.sqrt(self._norm2) * largest))
+        bits = min(room, _FINEST)
+        k = np.rint(np.ldexp(self.theta, bits))
+        product = q @ k[:, :-1].T + float(self._last) * k[:, -1]
+        product *= float(self.view.grid[0]) * 2.0**-bits
+        return product + self.offset
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        rows, view, d = table.rows, self.view, self.view.n_dims
+        n_logits = len(self.theta)
+        dtype = total_dtype(rows, 2**36)
+        total: NDArray = np.zeros((n_logits, d + 1), dtype=dtype)
+        with np.errstate(all="ignore"):
+            for start, stop in rows.spans(width=max(d, n_logits)):
+                codes = np.asarray(rows._part(rows._y, start, stop))
+                q = view.map(rows.block(start, stop))
+                residual = softmax(self.logits(q))
+                if n_logits == 1:
+                    residual[:, 0] -= codes == 1
+                else:
+                    residual -= codes[:, None] == np.arange(n_logits)
+                residual[codes < 0] = 0.0
+                r = clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, self._bound)
+                total[:, :d] += as_total(r.T @ q, dtype)
+                total[:, d] += as_total(r.sum(axis=0) * self._last, dtype)
+        return total
+
+    def sensitivity(self, relation: str) -> Spherical:
+        size = isqrt_up(self._bound**2 * self._norm2)
+        return Spherical(2 * size if relation == REPLACE_ONE else max(1, size))
+
+    def decoded(self, noisy: Noisy) -> Release:
+        values = noisy.values.astype(np.float64).reshape(self.theta.shape)
+        return released(values * self.unit, noisy.std * self.unit)
+
+
+# --- counts, sums and squares of the rows of each label ------------------------------------------
+
+
+def _by_label(
+    rows: Rows,
+    add: Callable[[Floats, NDArray[np.int64], NDArray], None],
+    total: NDArray,
+) -> NDArray:
+    """Add up what `add` makes of the rows of each block that have a label, exactly."""
+    with np.errstate(all="ignore"):
+        for start, stop in rows.spans():
+            codes = np.asarray(rows._part(rows._y, start, stop), dtype=np.int64)
+            known = codes >= 0
+            add(rows.block(start, stop)[known], codes[known], total)
+    return total
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LabelCounts(Query):
+    """The number of rows of each label, from `skdp.tabular.check_labelled`; others are in none.
+
+    Guarantee: L1 1, squared L2 1 (A); 2 and 2 (R).
+    """
+
+    name: ClassVar[str] = "counts of labels"
+    n_labels: int
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        def add(block: Floats, codes: NDArray[np.int64], total: NDArray) -> None:
+            total += np.bincount(codes, minlength=self.n_labels)
+
+        return _by_label(table.rows, add, np.zeros(self.n_labels, dtype=np.int64))
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = histogram_sensitivity(1, relation)
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(noisy.values, noisy.std)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LabelMoments(Query):
+    """The sums of u and of u**2 - 1/2 of the rows of each label, u in [-1, 1] relative to a box.
+
+    Guarantee: see the module.
+
+    Returns
+    -------
+    sums, squares : Release, of shape (n_labels, d)
+    """
+
+    name: ClassVar[str] = "moments of labels"
+    low: Floats
+    high: Floats
+    n_labels: int
+
+    @property
+    def _view(self) -> ScaledBox:
+        return ScaledBox(self.low, self.high)
+
+    @property
+    def unit(self) -> float:
+        return 1 / self._view.steps
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        view = self._view
+        d, scale = view.n_dims, view.steps
+        dtype = total_dtype(table.rows, scale)
+
+        def add(block: Floats, codes: NDArray[np.int64], total: NDArray) -> None:
+            q = view.map(block)
+            p = q * q
+            p *= 1.0 / scale
+            np.rint(p, out=p)
+            p -= scale // 2
+            for j, column in enumerate(np.concatenate([q, p], axis=1).T):
+                part = np.bincount(codes, weights=column, minlength=self.n_labels)
+                total[:, j] += as_total(part, dtype)
+
+        return _by_label(table.rows, add, np.zeros((self.n_labels, 2 * d), dtype=dtype))
+
+    def sensitivity(self, relation: str) -> Independent:
+        view = self._view
+        d, scale = view.n_dims, view.steps
+        l1, l2_squared = 3 * d * scale // 2, -(-5 * d * scale**2 // 4)  # scale is even
+        if relation == REPLACE_ONE:
+            l1, l2_squared = 3 * d * scale, 4 * d * scale**2
+        return Independent(l1, l2_squared, or_spherical=True)
+
+    def decoded(self, noisy: Noisy) -> tuple[Release, Release]:
+        d = self._view.n_dims
+        values = noisy.values.astype(np.float64).reshape(self.n_labels, 2 * d) * self.unit
+        std = noisy.std * self.unit
+        return released(values[:, :d], std), released(values[:, d:], std)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LabelVectors(Query):
+    """The sum of the mapped rows of each label, (n_labels, d), in the view's units.
+
+    Guarantee: norm in L2 (A), 2 norm (R).
+    """
+
+    name: ClassVar[str] = "vectors of labels"
+    view: Any
+    n_labels: int
+
+    @property
+    def unit(self) -> float:
+        return float(self.view.grid[0])
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        return label_sums(table.rows, self.view, self.n_labels)
+
+    def sensitivity(self, relation: str) -> Spherical:
+        return Spherical(sum_sensitivity(self.view, relation))
+
+    def decoded(self, noisy: Noisy) -> Release:
+        values = noisy.values.astype(np.float64).reshape(self.n_labels, self.view.n_dims)
+        return released(values * self.unit, noisy.std * self.unit)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LabelCategories(Query):
+    """The number of rows of each label and category, column by column.
+
+    A cell counts as the category that it equals; one that is none of them is in no count.
+    Guarantee: L1 d, squared L2 d (A); 2 d and 2 d (R).
+
+    Attributes
+    ----------
+    categories : tuple of ndarray
+        Of each column, public, sorted numbers.
+
+    Returns
+    -------
+    counts : Release, of shape (n_labels, number of categories of all columns)
+    """
+
+    name: ClassVar[str] = "categories of labels"
+    categories: tuple[Floats, ...]
+    n_labels: int
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        sizes = [len(one) for one in self.categories]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+
+        def add(block: Floats, codes: NDArray[np.int64], total: NDArray) -> None:
+            check_width(block, len(self.categories))
+            width = int(starts[-1])
+            for values, known, start in zip(block.T, self.categories, starts, strict=False):
+                place = np.minimum(np.searchsorted(known, values), len(known) - 1)
+                found = known[place] == values
+                flat = codes[found] * width + start + place[found]
+                total += np.bincount(flat, minlength=total.size).reshape(total.shape)
+
+        return _by_label(
+            table.rows, add, np.zeros((self.n_labels, int(starts[-1])), dtype=np.int64)
+        )
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = histogram_sensitivity(len(self.categories), relation)
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(noisy.values, noisy.std)

@@ -1,0 +1,377 @@
+"""A door that solves: the certified minimiser of a regularised logistic loss, under noise.
+
+What is released: the parameter vector of a logistic regression of private rows against public ones,
+perturbed at the sensitivity of the exact minimiser (output perturbation). That sensitivity holds
+for the minimiser in real numbers, not for what a solver returns; so the solver goes on until it
+has *proved* that the gradient at its answer is at most tau, and pays 2 tau / alpha for it. Proofs:
+logistic.md.
+
+The gradient is computed in integers but for one elementwise function: rows are integers, theta is
+an integer vector on a fine grid, products are exact, and each row's weight is rounded to 2**-54.
+So its error is a small multiple of the number of rows and nothing else.
+
+References
+----------
+K. Chaudhuri, C. Monteleoni, A. Sarwate (2011), "Differentially private empirical risk
+minimization", JMLR 12, section 3.2 and corollary 8; Z. Ji, C. Elkan (2013), "Differential privacy
+based on importance weighting", Machine Learning 93, section 4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from skdp.core.clipping import Floats, View, isqrt_up, power_of_two_grid
+from skdp.core.mechanisms import l2_noise
+from skdp.core.privacy_filter import Release, Share, released
+from skdp.core.query import Measurement, reviewed
+from skdp.core.table import REPLACE_ONE, as_total, fold, total_dtype
+from skdp.tabular.rows import Rows
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "LogisticMinimiser",
+    "UnitBall",
+    "minimiser",
+    "minimiser_sensitivity",
+]
+
+# A row's weight expit(t) is known to 2**-50: see logistic.md.
+WEIGHT_ERROR = Fraction(1, 2**50)
+WEIGHT_BITS, LIMB_BITS, LIMBS = 54, 18, 3  # weights in integers of 18 bits: exact block sums
+_SEARCH_STEPS = 200  # of one line search, by halving: far below the grid of theta
+
+ALPHAS = (1e-6, 1e12)
+TAUS = (1e-4, 1e-1)
+LARGEST_PUBLIC_WEIGHT = 2.0**32
+
+
+class UnitBall:
+    """The map from rows to z, ||z|| <= 1, with a constant last coordinate for the intercept.
+
+    z = scale * (q, norm), where q are the integers of a view (||q|| <= norm), so that the features
+    and the intercept have at most 1 / sqrt(2) each. The scale is rounded down: the bound holds for
+    the exact real numbers q * scale.
+
+    Parameters
+    ----------
+    view : View
+        With public bounds.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.n_dims = view.n_dims + 1
+        self.norm = max(1, view.norm)  # a box without width maps to 0
+        scale = 1 / math.sqrt(2 * self.norm**2)
+        while Fraction(scale) ** 2 * 2 * self.norm**2 > 1:
+            scale = math.nextafter(scale, 0.0)
+        self.scale = scale
+
+    def features(self, X: Floats) -> Floats:
+        """Return z of public rows, shape (m, d + 1)."""
+        with np.errstate(all="ignore"):
+            q = self.view.map(X)
+        return np.concatenate([q, np.full((len(q), 1), float(self.norm))], axis=1) * self.scale
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """The exact loss: rows, weights and ridge; see `minimiser`."""
+
+    ball: UnitBall
+    private: Rows
+    public: Rows
+    public_weight: Fraction
+    alpha: Fraction
+    bits: int  # theta = k * 2**-bits, k integers
+
+    @property
+    def mass(self) -> Fraction:
+        """Return what the rows' weights add up to at most."""
+        return self.private._n + self.public_weight * self.public._n
+
+    def evaluate(self, k: NDArray) -> tuple[list[Fraction], Fraction, Floats]:
+        """Return the gradient at theta = k 2**-bits, a bound on its error, and the Hessian.
+
+        The gradient is within the bound of the exact one in L2; the Hessian is plain floats, and
+        nothing but the choice of the next step depends on it.
+        """
+        ball, scale = self.ball, Fraction(self.ball.scale)
+        limbs, width = self._limbs(k)
+        first, curvature = _pass(self.private, ball, limbs, width, self.bits, -1.0)
+        other, public_curvature = _pass(self.public, ball, limbs, width, self.bits, 1.0)
+        unit = scale / 2**WEIGHT_BITS
+        gradient = [
+            unit * (self.public_weight * int(b) - int(a)) + self.alpha * int(c) / 2**self.bits
+            for a, b, c in zip(first, other, k, strict=True)
+        ]
+        hessian = curvature + float(self.public_weight) * public_curvature
+        hessian *= self.ball.scale**2
+        hessian[np.diag_indices(len(k))] += float(self.alpha)
+        parts = limbs.shape[1]
+        # Adding more than two limbs in float64 may lose up to one unit of the third.
+        lost = scale * Fraction(2) ** (width * (parts - 3) - self.bits) if parts > 2 else 0
+        return gradient, self.mass * (WEIGHT_ERROR + lost), hessian
+
+    def _limbs(self, k: NDArray) -> tuple[Floats, int]:
+        """Return k as columns of integers below 2**width, highest first, and the width.
+
+        sum |q_j| 2**width <= sqrt(2 D) norm 2**width <= 2**53, so that products with rows are
+        exact in whatever order BLAS adds.
+        """
+        width = 53 - isqrt_up(2 * len(k) * self.ball.norm**2).bit_length()
+        largest = max(abs(int(v)) for v in k)
+        parts = max(1, -(-largest.bit_length() // width))
+        columns = np.empty((len(k), parts))
+        for i, v in enumerate(k):
+            sign, rest = (-1 if v < 0 else 1), abs(int(v))
+            for j in reversed(range(parts)):
+                columns[i, j] = sign * (rest & ((1 << width) - 1))
+                rest >>= width
+        return columns, width
+
+
+def _pass(
+    rows: Rows, ball: UnitBall, limbs: Floats, width: int, bits: int, sign: float
+) -> tuple[NDArray, Floats]:
+    """Return sum of w_i (q_i, norm) 2**54, exactly for the rounded weights, and sum w(1-w) zz'.
+
+    w_i = expit(sign * theta . z_i).
+    """
+    d, norm, parts = ball.view.n_dims, float(ball.norm), limbs.shape[1]
+    to_t = sign * math.ldexp(ball.scale, -bits)
+    units = [math.ldexp(1.0, width * (parts - 1 - j)) for j in range(parts)]
+    dtype = total_dtype(rows, 2 ** (2 * LIMB_BITS))
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        q = ball.view.map(block)
+        products = q @ limbs[:d] + norm * limbs[d]  # exact integers
+        t = products[:, 0] * units[0]
+        for j in range(1, parts):  # from the top: each sum is rounded relative to itself
+            t += products[:, j] * units[j]
+        t *= to_t
+        weight = expit(t)
+        rest = np.rint(weight * 2.0**WEIGHT_BITS)
+        pieces = np.empty((len(q), LIMBS))
+        for j in range(LIMBS):
+            unit = math.ldexp(1.0, LIMB_BITS * (LIMBS - 1 - j))
+            pieces[:, j] = np.floor(rest / unit)
+            rest -= pieces[:, j] * unit
+        # At most 2**16 rows * 2**18 * 2**18 = 2**52.
+        totals[0][:d] += as_total(q.T @ pieces, dtype)
+        totals[0][d] += as_total(np.ones(len(q)) @ pieces, dtype)
+        slope = weight * expit(-t)
+        weighted = q * slope[:, None]
+        totals[1][:d, :d] += weighted.T @ q
+        totals[1][:d, d] += weighted.sum(axis=0) * norm
+        totals[1][d, d] += slope.sum() * norm**2
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros((d + 1, LIMBS), dtype=dtype), np.zeros((d + 1, d + 1))]
+
+    sums, curvature = fold(rows, add, fresh, least=4 * d)
+    curvature[d, :d] = curvature[:d, d]
+    powers = np.array([1 << (LIMB_BITS * (LIMBS - 1 - j)) for j in range(LIMBS)], dtype=object)
+    total = sums.astype(object) @ powers
+    total[d] *= ball.norm
+    return total, curvature
+
+
+def _certified(gradient: list[Fraction], error: Fraction, tau: Fraction) -> bool:
+    """Decide, in exact arithmetic, whether norm + error <= tau."""
+    room = tau - error
+    return room >= 0 and sum((g * g for g in gradient), start=Fraction(0)) <= room**2
+
+
+def _moved(k: NDArray, step: list[Fraction] | Floats, bits: int) -> NDArray:
+    """Return k + step on the grid, in Python integers."""
+    return np.array(
+        [int(a) + round(Fraction(s) * 2**bits) for a, s in zip(k, step, strict=True)], dtype=object
+    )
+
+
+def _slope(gradient: list[Fraction], step: Floats) -> float:
+    """Return the directional derivative, up to rounding that steers the search only."""
+    return math.fsum(float(g) * float(s) for g, s in zip(gradient, step, strict=True))
+
+
+def _descent(gradient: list[Fraction], hessian: Floats) -> Floats:
+    """Return Newton's step; the negative gradient where floats cannot give a descent direction."""
+    g = np.array([float(v) for v in gradient])
+    try:
+        step = np.linalg.solve(hessian, -g)
+    except np.linalg.LinAlgError:
+        step = -g
+    # Far above what rounding can do to the slope: what passes is a descent direction.
+    least = 1e-14 * float(np.linalg.norm(g)) * float(np.linalg.norm(step))
+    if not (np.isfinite(step).all() and _slope(gradient, step) < -least):
+        step = -g
+    return step
+
+
+def _along(
+    loss: _Loss, k: NDArray, step: Floats, slope: float, limit: Fraction
+) -> tuple[NDArray, tuple[list[Fraction], Fraction, Floats]]:
+    """Return a point along a descent direction, and the loss there.
+
+    The loss is convex, so its slope grows along the step: from `slope` < 0 to above 0. A length at
+    which it lies in [slope / 2, 0] is found by doubling and halving; the loss falls up to there.
+    """
+    low, high, length = 0.0, math.inf, 1.0
+    best: tuple[NDArray, tuple[list[Fraction], Fraction, Floats]] | None = None
+    for _ in range(_SEARCH_STEPS):
+        there = _moved(k, length * step, loss.bits)
+        found = loss.evaluate(there)
+        if _certified(*found[:2], limit):
+            return there, found
+        now = _slope(found[0], step)
+        if now <= 0.0:
+            low, best = length, (there, found)
+            if now >= slope / 2:
+                break
+        else:
+            high = length
+        length = (low + high) / 2 if high < math.inf else 2.0 * length
+    return best if best is not None else (there, found)
+
+
+def minimiser(
+    private: Rows,
+    public: Rows,
+    ball: UnitBall,
+    *,
+    public_weight: float,
+    alpha: float,
+    tau: float,
+) -> tuple[NDArray, int]:
+    """Return k, bits: theta = k 2**-bits has a gradient of norm at most tau. For certain.
+
+    The loss is the sum over private rows of log(1 + exp(-theta . z)), plus public_weight times the
+    sum over public rows of log(1 + exp(theta . z)), plus alpha / 2 ||theta||**2.
+
+    Newton's method with a line search on the slope, which ends: logistic.md. Nothing is released
+    here. How many steps it takes depends on the rows; nothing that is returned shows it but for
+    theta, which is within tau / alpha of the minimiser.
+
+    Returns
+    -------
+    k : ndarray of Python integers, shape (d + 1,)
+    bits : int
+        Public.
+    """
+    bits = 72 + max(0, math.ceil(math.log2(alpha)))
+    limit = Fraction(tau)
+    loss = _Loss(ball, private, public, Fraction(public_weight), Fraction(alpha), bits)
+    k = np.array([0] * ball.n_dims, dtype=object)
+    gradient, error, hessian = loss.evaluate(k)
+    while not _certified(gradient, error, limit):
+        step = _descent(gradient, hessian)
+        k, (gradient, error, hessian) = _along(loss, k, step, _slope(gradient, step), limit)
+    return k, bits
+
+
+def minimiser_sensitivity(alpha: float, tau: float, adjacency: str) -> Fraction:
+    """Return the L2 sensitivity of a certified minimiser, rounded up.
+
+    A: (1 + 2 tau) / alpha. R: (sqrt 2 + 2 tau) / alpha; the two gradients differ by at most sqrt 2,
+    not 2, because the intercept's coordinate is the same in both.
+    """
+    row = Fraction(isqrt_up(2 << 80), 1 << 40) if adjacency == REPLACE_ONE else Fraction(1)
+    return (row + 2 * Fraction(tau)) / Fraction(alpha)
+
+
+def _on_grid(k: NDArray, bits: int, grid: float) -> NDArray:
+    """Return k 2**-bits in steps of a power of two, rounded to nearest."""
+    step = Fraction(grid)
+    values = [round(Fraction(int(v), 2**bits) / step) for v in k]
+    wide = any(abs(v) >= 2**62 for v in values)
+    return np.array(values, dtype=object if wide else np.int64)
+
+
+def _check_number(value: float, name: str, low: float, high: float) -> float:
+    """Return a public number as a float, or raise."""
+    number = float(value)
+    if not low <= number <= high:  # False for NaN too
+        raise ValueError(f"{name} must be in [{low:g}, {high:g}], got {number!r}")
+    return number
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LogisticMinimiser(Measurement):
+    """The logistic regression of the private rows against public ones.
+
+    theta* minimises the sum over private rows of log(1 + exp(-theta . z)), plus public_weight
+    times the sum over public rows of log(1 + exp(theta . z)), plus alpha / 2 ||theta||**2; z
+    is `UnitBall(view)`, ||z|| <= 1.
+
+    Guarantee: output perturbation. ||theta* - theta*'|| is at most 1 / alpha (A), sqrt 2 /
+    alpha (R), whatever the public rows; the solution is certified to a gradient of norm at most
+    tau, which costs 2 tau / alpha, and rounded to a public grid, which costs sqrt(d + 1)
+    steps of it. K-norm noise, or rounded Gaussian.
+
+    Parameters
+    ----------
+    view : View
+    public : ndarray of shape (m, d)
+        Public rows, finite; m may be 0.
+    alpha : float
+        Ridge, public; in [1e-6, 1e12].
+    public_weight : float, default=1.0
+        At least 0.
+    tau : float, default=1e-3
+        In [1e-4, 0.1].
+
+    Returns
+    -------
+    release : Release
+        theta of shape (d + 1,), the intercept's coordinate last; std of one coordinate.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range; nothing has been taken from the allowance.
+    """
+
+    name: ClassVar[str] = "logistic regression"
+    view: Any
+    public: Floats
+    alpha: float
+    public_weight: float = 1.0
+    tau: float = 1e-3
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> Release:
+        view, public, alpha, public_weight, tau = (
+            self.view,
+            self.public,
+            self.alpha,
+            self.public_weight,
+            self.tau,
+        )
+        alpha = _check_number(alpha, "alpha", *ALPHAS)
+        tau = _check_number(tau, "tau", *TAUS)
+        largest = LARGEST_PUBLIC_WEIGHT / max(1, len(public))
+        public_weight = _check_number(self.public_weight, "public_weight", 0.0, largest)
+        ball = UnitBall(view)
+        size = minimiser_sensitivity(alpha, tau, table.relation)
+        grid = power_of_two_grid(float(size))
+        # Rounding to the grid moves either solution by half a step a coordinate at most.
+        steps = math.ceil(size / Fraction(grid)) + isqrt_up(ball.n_dims)
+        k, bits = minimiser(
+            table.rows, Rows(public), ball, public_weight=public_weight, alpha=alpha, tau=tau
+        )
+        noisy, std = l2_noise(meter, name, _on_grid(k, bits, grid), steps, share, unit=grid)
+        return released(noisy.astype(np.float64) * grid, std * grid)

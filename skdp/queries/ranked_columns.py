@@ -1,0 +1,318 @@
+"""A column as counts of its rows at lattice points: the scores of candidates, and a choice of one.
+
+Nothing is released here. A column of a table is held as its distinct lattice points, with how many
+rows are below each: where the lattice is small that is counted in one pass over chunks, whatever
+the number of rows. A choice by the exponential mechanism scores only the points whose ranks are
+near the one that is looked for; the others together weigh less than its arithmetic resolves, and
+the rare draw that they could decide is decided among all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core import noise as samplers
+
+if TYPE_CHECKING:
+    from skdp.core.clipping import Floats
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "SPREAD_BITS",
+    "RankedColumn",
+    "Runs",
+    "choose",
+    "ranked_columns",
+    "reversed_bits",
+    "score_runs",
+    "spread",
+]
+
+Ints = NDArray[np.int64]
+
+SPREAD_BITS = 16  # rows of one lattice point are spread over 2**16 places of it, see `spread`
+_COUNTED = 2**20  # points of a lattice that are counted one by one
+_COUNTS = 2**21  # counts in one pass of one thread: 8 MB
+_GATHERED = 2**18  # rows that are gathered rather than counted, and values of them at once: 2 MB
+# A point whose score times eta is beyond has weight below 2**-118 (exp(-82) < 2**-118), beside at
+# least 1 of the best: all 2**57 places of a column weigh less than 2**-60 together.
+_NEAR = 82
+
+
+class _Lattice(Protocol):
+    size: int
+
+    def number(self, x: Floats) -> Ints:
+        """Return the number of the candidate of each value."""
+
+
+def reversed_bits(numbers: Ints) -> Ints:
+    """Return the lowest `SPREAD_BITS` bits of each number in reverse order."""
+    out = np.zeros_like(numbers)
+    for bit in range(SPREAD_BITS):
+        out |= ((numbers >> bit) & 1) << (SPREAD_BITS - 1 - bit)
+    return out
+
+
+def spread(numbers: Ints) -> Ints:
+    """Sort a column and spread the rows of one point over its 2**16 places, nearly evenly.
+
+    The j-th row of a point (j = 1, 2, ...) has place reverse(j): 1/2, 1/4, 3/4, 1/8, ... of the
+    way. Guarantee: a function of the multiset of values, and stable: a row more in the column is a
+    row more in the result, at one place, and moves no other.
+
+    Returns
+    -------
+    places : ndarray of shape (n,), sorted
+        point * 2**16 + place.
+    """
+    ordered = np.sort(numbers)
+    if not ordered.size:
+        return ordered
+    starts = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    lengths = np.diff(np.append(starts, ordered.size))
+    rank = np.arange(1, ordered.size + 1) - np.repeat(starts, lengths)
+    ordered <<= SPREAD_BITS
+    ordered += reversed_bits(rank)
+    return np.sort(ordered)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The scores of all lattice points of a part, one run of equal scores after the other; private.
+
+    Run i has the points from starts[i] to starts[i] + lengths[i] - 1; lengths may be 0.
+    """
+
+    starts: Ints
+    lengths: Ints
+    scores: NDArray
+
+
+Scored = Callable[[int | None], Runs]  # the runs of scores up to this one, or all of them
+
+
+def score_runs(ordered: Ints, low: int, high: int, level: Fraction) -> Runs:
+    """Score all points from low to high by the sorted values of a part, all within.
+
+    The score of a point is b times the distance of q n, q = a/b, to [values below, values below or
+    equal]: an integer.
+    """
+    n = ordered.size
+    first = np.zeros(min(n, 1), dtype=np.int64)
+    if n:
+        first = np.concatenate([first, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    up_to = np.append(first[1:], n)[: first.size]
+    return _scored(ordered[first], first, up_to, n, low, high, level)
+
+
+def _scored(
+    values: Ints, first: Ints, up_to: Ints, n: int, low: int, high: int, level: Fraction
+) -> Runs:
+    """Return the runs of a part of n rows by its distinct values, and the rows up to each."""
+    a, b = level.numerator, level.denominator
+    starts = np.full(2 * first.size + 1, low, dtype=np.int64)
+    below = np.zeros(starts.size, dtype=np.int64)
+    below_or_in = np.zeros(starts.size, dtype=np.int64)
+    starts[1::2] = values
+    starts[2::2] = starts[1::2] + 1
+    below[1::2] = first
+    below[2::2] = below_or_in[1::2] = below_or_in[2::2] = up_to
+    lengths = np.diff(np.append(starts, high + 1))
+    if b * n >= 2**62:
+        below, below_or_in = below.astype(object), below_or_in.astype(object)
+    below *= b
+    below -= a * n
+    below_or_in *= -b
+    below_or_in += a * n
+    np.maximum(below, below_or_in, out=below)
+    np.maximum(below, 0, out=below)
+    return Runs(starts, lengths, below)
+
+
+@dataclass(frozen=True)
+class RankedColumn:
+    """The rows of a column, sorted: private.
+
+    Attributes
+    ----------
+    points : ndarray of shape (k,)
+        The lattice points that rows are at, ascending.
+    below : ndarray of shape (k + 1,)
+        How many rows lie below each, and their number.
+    """
+
+    points: Ints
+    below: Ints
+
+    @classmethod
+    def of(cls, points: Ints, counts: Ints) -> RankedColumn:
+        """Return the column with so many rows at these distinct points."""
+        return cls(points, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]))
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.below[-1])
+
+    def at_ranks(self, ranks: Sequence[int]) -> Ints:
+        """Return the points of the rows of these ranks, from 1 to n."""
+        return self.points[np.searchsorted(self.below[1:], ranks)]
+
+    def _places(self, first: int, stop: int) -> tuple[Ints, Ints]:
+        """Return the distinct places of some points, as of `spread`, and the rows below each.
+
+        The j-th row of a point has the place of j modulo 2**16.
+        """
+        counts = np.diff(self.below[first : stop + 1])
+        distinct = np.minimum(counts, 1 << SPREAD_BITS)
+        rank = np.arange(1, int(distinct.sum()) + 1) - np.repeat(
+            np.cumsum(distinct) - distinct, distinct
+        )
+        rows = ((np.repeat(counts, distinct) - rank) >> SPREAD_BITS) + 1
+        places = (np.repeat(self.points[first:stop], distinct) << SPREAD_BITS) + reversed_bits(rank)
+        order = np.argsort(places)
+        below = np.concatenate([[0], np.cumsum(rows[order])]) + self.below[first]
+        return places[order], below
+
+    def rows_below(self, place: int) -> int:
+        """Return how many rows have places, as of `spread`, below this one."""
+        i = int(np.searchsorted(self.points, place >> SPREAD_BITS))
+        places, below = self._places(i, min(i + 1, self.points.size))
+        return int(below[np.searchsorted(places, place)])
+
+    def runs(
+        self,
+        first: int,
+        stop: int,
+        low: int,
+        high: int,
+        level: Fraction,
+        *,
+        spread: bool,
+        reach: int | None,
+    ) -> Runs:
+        """Score candidates from low to high by the rows of ranks first to stop - 1, all within.
+
+        Of points, or of their places if `spread`; as `score_runs` of the sorted rows. With a
+        `reach` at least those of a score up to it, in one interval.
+        """
+        a, b, n = level.numerator, level.denominator, stop - first
+        begin, end = first, stop  # ranks of the values that are looked at
+        if reach is not None:
+            # A value left out has all its rows, and more than reach / b ranks, on one side.
+            begin = max(first, first + (a * n - reach) // b)
+            end = min(stop, first - (-(a * n + reach) // b))
+        i = int(np.searchsorted(self.below[1:], begin))
+        j = max(i, int(np.searchsorted(self.below[:-1], end, side="right")))
+        if spread:
+            values, below = self._places(i, j)
+        else:
+            values, below = self.points[i:j], self.below[i : j + 1]
+        below = np.clip(below, first, stop) - first
+        some = np.flatnonzero(below[1:] > below[:-1])
+        values = values[some]
+        if begin > first:
+            low = int(values[0])
+        if end < stop:
+            high = int(values[-1])
+        return _scored(values, below[:-1][some], below[1:][some], n, low, high, level)
+
+
+def choose(scored: Scored, eta: Fraction, entropy: samplers.Entropy | None) -> int:
+    """Return a point with probability proportional to exp(-eta * score), exactly.
+
+    Of fewer than 2**57 points, of which one has score 0.
+    """
+    runs = scored(math.ceil(_NEAR / eta) if eta else None)
+
+    def whole() -> tuple[NDArray, NDArray]:
+        nonlocal runs
+        runs = scored(None)
+        return runs.scores, runs.lengths
+
+    run = samplers.exponential_mechanism(
+        runs.scores, eta, runs.lengths, entropy=entropy, whole=whole
+    )
+    length = int(runs.lengths[run])
+    return int(runs.starts[run]) + samplers.uniform_below(length, entropy=entropy)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def ranked_columns(
+    table: PrivateTable, lattices: Sequence[_Lattice]
+) -> Iterator[tuple[int, RankedColumn]]:
+    """Yield (feature, its column), reading a few features in one pass over the rows.
+
+    Counts where there are more rows than it takes to gather them and the lattice is not too
+    large. Else the distinct points of the rows are held, and there may be as many as rows.
+    """
+    n, d = table.n, len(lattices)
+    largest = max(lattice.size for lattice in lattices)
+    counted = n > _GATHERED and largest <= _COUNTED
+    together = max(1, _COUNTS // largest if counted else _GATHERED // max(n, 1))
+    for first in range(0, d, together):
+        features = range(first, min(first + together, d))
+        read = _counted if counted else _gathered
+        yield from zip(features, read(table, lattices, features), strict=True)
+
+
+def _counted(
+    table: PrivateTable, lattices: Sequence[_Lattice], features: range
+) -> Iterator[RankedColumn]:
+    """Count the rows at every point of the lattices of some features."""
+    dtype = np.int32 if table.n < 2**31 else np.int64
+    one = dtype(1)  # of the same type: `add.at` is 40 times as fast then
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        for j, counts in zip(features, totals, strict=True):
+            np.add.at(counts, lattices[j].number(block[:, j]), one)
+
+    counts = table.fold(add, lambda: [np.zeros(lattices[j].size, dtype=dtype) for j in features])
+    for column in counts:
+        points = np.flatnonzero(column)
+        yield RankedColumn.of(points, column[points])
+
+
+def _gathered(
+    table: PrivateTable, lattices: Sequence[_Lattice], features: range
+) -> Iterator[RankedColumn]:
+    """Gather the distinct points of some features, and how often each occurs."""
+    held = [(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in features]
+    waiting: list[list[Ints]] = [[] for _ in features]
+
+    def merge() -> None:
+        for i, parts in enumerate(waiting):
+            if not parts:
+                continue
+            fresh, counts = np.unique(np.concatenate(parts), return_counts=True)
+            parts.clear()
+            points, known = held[i]
+            fresh = np.concatenate([points, fresh])
+            order = np.argsort(fresh, kind="stable")  # of two sorted parts: quick
+            fresh = fresh[order]
+            first = np.flatnonzero(np.append(True, fresh[1:] != fresh[:-1]))
+            counts = np.add.reduceat(np.concatenate([known, counts])[order], first)
+            fresh = fresh[first]
+            held[i] = fresh, counts
+
+    limit = max(_GATHERED, 1)
+    for start, stop in table.rows.spans():
+        block = table.rows.block(start, stop)
+        for parts, j in zip(waiting, features, strict=True):
+            parts.append(lattices[j].number(block[:, j]))
+        if sum(part.size for part in waiting[0]) >= limit:
+            limit = max(_GATHERED, held[0][0].size)  # merging costs what is held
+            merge()
+    merge()
+    for points, counts in held:
+        yield RankedColumn.of(points, counts)

@@ -1,0 +1,368 @@
+"""Rows picked at random: noisy samples of rows, and (not recommended) the rows themselves.
+
+What is released: a fixed, public number of points, each a row under noise (`NoisySample`, pure
+epsilon-DP by amplification), or as it is (`PublishedRows`, (0, delta)-DP, where a row that is
+picked has no privacy at all). Which rows were picked is secret, and the order of the output says
+nothing of it. Proofs: samples.md.
+
+References
+----------
+B. Balle, G. Barthe, M. Gaboardi (2018), "Privacy amplification by subsampling: tight analyses via
+couplings and divergences", NeurIPS, theorems 8 (Poisson, A) and 9 (without replacement, R).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.budget.amounts import round_up
+from skdp.core import noise as samplers
+from skdp.core.clipping import Box, Floats
+from skdp.core.noise.exact import exp_bracket
+from skdp.core.privacy_filter import Release, Share, exact_fraction, released
+from skdp.core.query import Measurement, reviewed
+from skdp.core.transcript import current_transcript
+from skdp.tabular.rows import Rows
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "NoisySample",
+    "PublishedRows",
+    "amplified_epsilon",
+]
+
+Positions = NDArray[np.int64]
+
+RATE_BITS = 32  # a row is in the Poisson sample if a word of so many bits is below a threshold
+
+
+def amplified_epsilon(epsilon: Fraction, ratio: Fraction) -> Fraction:
+    """Return log(1 + (exp(epsilon) - 1) * ratio), rounded down, for ratio >= 1: n/b, or 1/rate.
+
+    It is epsilon + g with g = log(r - (r - 1) exp(-epsilon)) in [0, log r]. A float proposes g, and
+    integers decide: exp(-g) (r - (r - 1) exp(-epsilon)) >= 1, where the first factor is bounded
+    from below and exp(-epsilon) from above (`exp_bracket`). However large epsilon, nothing
+    overflows; where exp(-epsilon) < 2**-192 its upper bound is 2**-192.
+    """
+    if ratio < 1:
+        raise ValueError("ratio must be at least 1")
+    bits = 192
+    one = 1 << bits
+    inside = ratio - (ratio - 1) * Fraction(exp_bracket(epsilon, bits)[1], one)
+    guess = math.log1p(-float(ratio - 1) * math.expm1(-float(epsilon)))
+    margin = 2.0**-40
+    while True:
+        gain = Fraction(max(guess * (1 - margin), 0.0))
+        # Terminates: margin doubles up to 1, and a gain of 0 holds because inside >= 1.
+        if Fraction(exp_bracket(gain, bits)[0], one) * inside >= 1:
+            return epsilon + gain
+        margin = min(2 * margin, 1.0)
+
+
+def public_rate(rate: float | Fraction | None) -> Fraction:
+    """Return the rate of a Poisson sample as a multiple of 2**-32, rounded down: fewer rows.
+
+    Raises
+    ------
+    ValueError
+        If it is not in (0, 1], or rounds to 0.
+    """
+    if rate is None:
+        raise ValueError(
+            "rate must be given under 'add_or_remove_one': a public number in (0, 1], with which "
+            "each row is in the sample"
+        )
+    exact = exact_fraction(rate) if math.isfinite(rate) else Fraction(0)
+    if not Fraction(1, 2**RATE_BITS) <= exact <= 1:
+        raise ValueError(f"rate must be in [2**-{RATE_BITS}, 1], got {float(rate)!r}")
+    return Fraction(math.floor(exact * 2**RATE_BITS), 2**RATE_BITS)
+
+
+def draw_without_replacement(n: int, size: int, entropy: samplers.Entropy | None) -> Positions:
+    """Return `size` of the positions 0 .. n - 1 in uniformly random order, exactly.
+
+    The first steps of a Fisher-Yates shuffle: step i takes what stands at a uniform place of the
+    n - i left. Only the places that were touched are kept, so memory does not grow with n.
+    """
+    moved: dict[int, int] = {}
+    chosen = np.empty(size, dtype=np.int64)
+    for i in range(size):
+        j = i + samplers.uniform_below(n - i, entropy=entropy)
+        chosen[i] = moved.get(j, j)
+        moved[j] = moved.get(i, i)
+    return chosen
+
+
+def draw_poisson(n: int, rate: Fraction, entropy: samplers.Entropy | None) -> Positions:
+    """Return the positions, ascending, that n independent trials of this rate pick, exactly."""
+    threshold = np.uint64(int(rate * 2**RATE_BITS))
+    source = samplers.OSEntropy() if entropy is None else entropy
+    step = 2**16
+    picked = [np.empty(0, dtype=np.int64)]
+    for start in range(0, n, step):
+        words = source.words(step // 2).view(np.uint32)[: min(step, n - start)]
+        picked.append(start + np.flatnonzero(words.astype(np.uint64) < threshold))
+    return np.concatenate(picked)
+
+
+def draw_padded(n: int, rate: Fraction, size: int, entropy: samplers.Entropy | None) -> Positions:
+    """Return exactly `size` positions in random order from a Poisson sample; -1 stands for a dummy.
+
+    A uniformly random part of the sample if it is larger, dummies too if it is smaller.
+    """
+    sample = draw_poisson(n, rate, entropy)
+    if sample.size >= size:
+        return sample[draw_without_replacement(sample.size, size, entropy)]
+    padded = np.concatenate([sample, np.full(size - sample.size, -1, dtype=np.int64)])
+    return padded[draw_without_replacement(size, size, entropy)]
+
+
+def _left_over(a: NDArray, b: NDArray) -> tuple[list[tuple], list[tuple]]:
+    """Return the rows of each table that the other has not, with multiplicity, sorted."""
+    first, second = Counter(map(tuple, a[0])), Counter(map(tuple, b[0]))
+    return sorted((first - second).elements()), sorted((second - first).elements())
+
+
+def moved_by(diameter: int) -> Callable[[NDArray, NDArray], float]:
+    """Return the distance of two tables of integer rows in a box of this diameter.
+
+    Rows that both tables hold cancel. Tables of one length: the sum of the L2 distances of the
+    others, paired in order (a chain of replacements). Other lengths: their number times the
+    diameter (a chain of additions and removals).
+    """
+
+    def distance(a: NDArray, b: NDArray) -> float:
+        left, right = _left_over(a, b)
+        if len(left) != len(right):
+            return float((len(left) + len(right)) * diameter)
+        return math.fsum(
+            math.sqrt(sum((int(u) - int(v)) ** 2 for u, v in zip(p, q, strict=True)))
+            for p, q in zip(left, right, strict=True)
+        )
+
+    return distance
+
+
+def rows_changed(a: NDArray, b: NDArray) -> float:
+    """Return how many rows of two tables differ: the least number of rows to replace or add.
+
+    It says nothing of how much a publication shows: a row that is published has no privacy.
+    """
+    left, right = _left_over(a, b)
+    return float(max(len(left), len(right)))
+
+
+def _sampler(
+    table: PrivateTable, meter: PrivacyFilter, size: int, rate: float | Fraction | None
+) -> tuple[int, int, Fraction, Callable[[], Positions]]:
+    """Return n, the public size, 1 / (probability of a row), and a function that draws."""
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+        raise ValueError("size must be an integer of at least 1")
+    n, size = table.n, int(size)
+    if table.n_is_public:
+        size = min(size, n)  # n is public here
+        ratio = Fraction(n, size) if size else Fraction(1)
+        return n, size, ratio, lambda: draw_without_replacement(n, size, meter.entropy)
+    p = public_rate(rate)
+    return n, size, 1 / p, lambda: draw_padded(n, p, size, meter.entropy)
+
+
+def _in_transcript(table: Callable[[], NDArray]) -> NDArray:
+    """Return the table in an array of one object: the number of rows may be private.
+
+    Without a transcript nothing is built.
+    """
+    holder = np.empty(1, dtype=object)
+    if current_transcript() is not None:
+        holder[0] = table()
+    return holder
+
+
+def _mapped(rows: Rows, view: Box, positions: Positions) -> NDArray[np.int64]:
+    """Return the images of rows in a box as integers; position -1 is the centre."""
+    mapped = np.zeros((positions.size, view.n_dims), dtype=np.int64)
+    _each_block(rows, positions, mapped, lambda block: view.map(block).astype(np.int64))
+    return mapped
+
+
+def _gathered(rows: Rows, positions: Positions, filler: Floats) -> Floats:
+    """Return rows as they are; position -1 is the filler."""
+    table = np.tile(filler, (positions.size, 1))
+    _each_block(rows, positions, table, lambda block: block)
+    return table
+
+
+def _each_block(
+    rows: Rows, positions: Positions, out: NDArray, image: Callable[[Floats], NDArray]
+) -> None:
+    """Write the images of the rows at `positions` (any order, -1 for none) into `out`."""
+    order = np.argsort(positions, kind="stable")
+    ascending = positions[order]
+    with np.errstate(all="ignore"):
+        for start, stop in rows.spans():
+            a, b = np.searchsorted(ascending, [start, stop])
+            if a < b:
+                block = rows.block(start, stop)[ascending[a:b] - start]
+                out[order[a:b]] = image(block)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class NoisySample(Measurement):
+    """`size` randomly picked rows, clipped to a box, under K-norm noise each.
+
+    R: `size` of the n rows without replacement (all of them where size > n; n is public).
+    A: each row with probability `rate`, then exactly `size` points: a random part of the
+    sample if it is larger, the box's centre, noised like a row, if it is smaller; so their
+    number never follows n. In random order.
+
+    Guarantee: epsilon-DP for the share's pure epsilon. Each point has noise for the diameter
+    of the box at epsilon' = log(1 + (exp(epsilon) - 1) n / size) (R), with 1 / rate for
+    n / size (A), rounded down. In one dimension K-norm noise is Laplace noise.
+
+    Parameters
+    ----------
+    view : Box
+    size : int
+        Public, at least 1.
+    rate : float, default=None
+        Public; needed under A, not used under R.
+
+    Returns
+    -------
+    release : Release
+        Points of shape (size, d) in user units, clipped to the box; std of shape (d,), of the
+        noise before that.
+
+    Raises
+    ------
+    ValueError
+        If size or rate is out of range; nothing has been taken from the allowance.
+    """
+
+    name: ClassVar[str] = "noisy sample"
+    view: Box
+    size: int
+    rate: float | Fraction | None = None
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> Release:
+        view, size, rate = self.view, self.size, self.rate
+        n, size, ratio, positions = _sampler(table, meter, size, rate)
+        fraction, epsilon = meter.take(share, name)
+        diameter = max(1, 2 * view.norm)  # so that the noise of a box without width has a scale
+        scale = diameter / amplified_epsilon(epsilon, ratio)
+
+        def draw() -> NDArray:
+            mapped = _mapped(table.rows, view, positions())
+            noise = samplers.k_norm(view.n_dims, scale, size, entropy=meter.entropy)
+            return mapped + noise  # noise beyond int64 comes as Python integers
+
+        unit = float(view.grid.max())
+        everything = _in_transcript(lambda: _mapped(table.rows, view, np.arange(n)))
+        noisy = meter.release(
+            name, everything, diameter, moved_by(diameter), draw, (size, view.n_dims)
+        )
+        meter.record(
+            name, "K-norm, row by row", "L2", diameter * unit, float(scale) * unit, fraction
+        )
+        steps = np.clip(noisy.astype(np.float64), -view.half, view.half)
+        points = np.clip(view.center + steps * view.grid, view.low, view.high)
+        return released(points, float(scale) * math.sqrt(view.n_dims + 1) * view.grid)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class PublishedRows(Measurement):
+    """Publish `size` randomly picked private rows as they are; do not use it.
+
+    Why not: whoever is picked has no privacy whatever, and at any n some are.
+
+    R: `size` of the n rows without replacement. A: each row with probability `rate`, cut or
+    filled with dummies to exactly `size`. In random order.
+
+    Guarantee: (0, p)-DP with p = size / n (R), rate (A), and no better: p is exact. It must not
+    exceed the session's `delta_apart`.
+
+    Parameters
+    ----------
+    size : int
+        Public, at least 1.
+    rate : float, default=None
+        Public; needed under A, not used under R.
+    dummy : array-like of shape (d,), default=0.0
+        Public row that fills the gaps under A.
+
+    Returns
+    -------
+    rows : ndarray of shape (size, d), read-only
+
+    Raises
+    ------
+    PrivacyLeakError
+        If p exceeds `delta_apart`, or the session has published rows before.
+    ValueError
+        If size or rate is out of range.
+    """
+
+    name: ClassVar[str] = "published rows"
+    size: int
+    rate: float | Fraction | None = None
+    dummy: Any = 0.0
+
+    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Floats:
+        size, rate, dummy = self.size, self.rate, self.dummy
+        n, size, ratio, positions = _sampler(table, meter, size, rate)
+        filler = np.broadcast_to(np.asarray(dummy, dtype=np.float64), (table.n_features,))
+        shown = publish_rows(
+            meter,
+            name,
+            _in_transcript(lambda: _gathered(table.rows, np.arange(n), filler)),
+            rows_changed,
+            lambda: _gathered(table.rows, positions(), filler),
+            (size, table.n_features),
+            1 / ratio,
+        )
+        return released(shown, 0.0).value
+
+
+def publish_rows(
+    meter: PrivacyFilter,
+    name: str,
+    exact: NDArray,
+    distance: Callable[[NDArray, NDArray], float],
+    make: Callable[[], NDArray],
+    shape: tuple[int, ...],
+    probability: Fraction,
+) -> NDArray:
+    """Publish rows as they are. No noise, no differential privacy for those that are shown.
+
+    Guarantee: (0, probability)-DP if a row that differs between neighbours is among those shown
+    with at most this probability and what is shown otherwise does not depend on it; it is
+    refused beyond `delta_apart`, and a second time.
+
+    Parameters
+    ----------
+    exact, distance
+        For the transcript: the distance counts rows that differ, and neighbours differ in one.
+    make : callable
+        Draws and returns what is published.
+    probability : Fraction
+    """
+    meter.take_separate_delta(probability, name)
+    shown = meter.release(name, exact, 1.0, distance, make, shape)
+    delta = round_up(probability)
+    meter.record(name, "raw rows published", "none", math.inf, 0.0, Fraction(0), delta=delta)
+    return shown

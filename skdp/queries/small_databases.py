@@ -1,0 +1,479 @@
+"""Small tables that answer public queries like the private one: the exponential mechanism.
+
+What is released: a table of `size` = m points, chosen among all tables of m points on public cells
+(or a public list of such tables) with probability proportional to exp(-eta score). The score is
+the largest error of a query, in rows and rounded up: max over f of ceil(|F(x) - n f(z)|), for the
+sum F(x) of f over the n private rows and its mean f(z) over the m points. Distributions are exact:
+all tables are scored, or, for the queries "at most this" of one ordered column, they are counted as
+lattice paths (`skdp.queries.threshold_lattice`).
+
+Guarantee: the score has sensitivity 1 whether a row is replaced, or added or removed, whatever the
+number of queries. Proofs: small_databases.md.
+
+References
+----------
+A. Blum, K. Ligett, A. Roth (2013), "A learning theory approach to noninteractive database privacy",
+JACM 60, section 3; C. Dwork, A. Roth (2014), "The algorithmic foundations of differential privacy",
+algorithm 4 (SmallDB).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdp.core import calibration
+from skdp.core import noise as samplers
+from skdp.core.clipping import Floats
+from skdp.core.privacy_filter import Share
+from skdp.core.query import Measurement, reviewed
+from skdp.queries.histograms import MAX_CELLS
+from skdp.queries.threshold_lattice import n_multisets, threshold_table
+from skdp.queries.workloads import Cells, Weighted, Workload, coded_rows, exact_answers, flat_codes
+from skdp.tabular.domain import about
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "MAX_SMALL_TABLES",
+    "SmallTable",
+    "ThresholdTable",
+    "check_small_tables",
+    "check_threshold_tables",
+    "largest_threshold_size",
+    "n_multisets",
+    "public_tables",
+    "table_rate",
+]
+
+Ints = NDArray[np.int64]
+
+MAX_SMALL_TABLES = 2 * 10**7  # that are scored one by one
+_LARGEST_WORK = 2 * 10**10  # queries times points times tables: some minutes
+_LARGEST_MATRIX = 2**27  # bytes of all queries' coefficients on all cells that are kept
+_BLOCK_VALUES = 2**20  # tables times queries that are scored at once: 8 MB
+_LARGEST_LATTICE = 10**7  # see check_threshold_tables
+_LARGEST_PATH = 1000  # points; a path's numbers of ways take up to some hundred MB then
+_MECHANISM = "exponential mechanism over tables"
+
+
+# --- what is possible, by public sizes -----------------------------------------------------------
+
+
+def check_small_tables(
+    n_cells: int, size: int, n_queries: int, n_tables: int | None = None
+) -> None:
+    """Refuse a choice among too many tables, by its public sizes.
+
+    Parameters
+    ----------
+    n_cells : int
+        Of the domain.
+    size : int
+        Points of a table.
+    n_queries : int
+    n_tables : int, default=None
+        Of a public list; None for all tables.
+
+    Raises
+    ------
+    ValueError
+        With the sizes, and what to do instead.
+    """
+    # The logarithm first: the number may have more digits than there is memory.
+    digits = 0.0
+    if n_tables is None:
+        if n_cells.bit_length() > 900:  # beyond floats; then points hardly ever share a cell
+            digits = (size * math.log(n_cells) - math.lgamma(size + 1)) / math.log(10)
+        else:
+            logs = math.lgamma(n_cells + size), math.lgamma(size + 1), math.lgamma(n_cells)
+            digits = (logs[0] - logs[1] - logs[2]) / math.log(10)
+    large = digits > 15
+    among = 10**15 if large else n_multisets(n_cells, size) if n_tables is None else n_tables
+    many = f"about 10**{digits:.0f}" if large else f"{among:,}"
+    what = f"{many} tables of size {size} on a domain of {about(n_cells)} cells"
+    if among > MAX_SMALL_TABLES:
+        raise ValueError(
+            f"there are {what}; at most {MAX_SMALL_TABLES:,} can be scored. Use a smaller size or "
+            "domain, a public list of candidate tables, thresholds of one column (which need no "
+            "list), MWEMReleaser, or (beyond 2**20 cells) DPMarginalSynthesizer"
+        )
+    if among * size * n_queries > _LARGEST_WORK:
+        raise ValueError(
+            f"{n_queries:,} queries on {what} are {among * size * n_queries:.2g} steps; at most "
+            f"{_LARGEST_WORK:.2g} are possible. Use fewer queries, tables or points, or "
+            "MWEMReleaser"
+        )
+
+
+def check_threshold_tables(n_cells: int, size: int) -> None:
+    """Refuse lattice paths that would take many minutes on some table, by their public sizes.
+
+    A level costs at most about (size + 1) min(n_cells, (size + 1)**2) additions of integers, and
+    there are up to a hundred or two. Large tables are far below that.
+
+    Raises
+    ------
+    ValueError
+        With the sizes.
+    """
+    if n_cells > MAX_CELLS:
+        raise ValueError(f"a grid of {n_cells:,} cells is too fine; at most {MAX_CELLS:,}")
+    if size > (most := largest_threshold_size(n_cells)):
+        raise ValueError(
+            f"a table of size {size:,} on {n_cells:,} cells may take too long; at most a size of "
+            f"{most:,}, or fewer cells"
+        )
+
+
+def largest_threshold_size(n_cells: int) -> int:
+    """Return the largest size that `check_threshold_tables` lets pass on so many cells."""
+    by_time = max(_LARGEST_LATTICE // n_cells, int(_LARGEST_LATTICE ** (1 / 3))) - 1
+    return min(by_time, _LARGEST_PATH)
+
+
+def table_rate(level: float | Fraction, *, pure: bool) -> Fraction:
+    """Return eta for a choice that may lose `level`: epsilon, or mu.
+
+    Score changes of sensitivity 1 have a range of 2. A choice of range 2 eta loses 2 eta, and is
+    mu-GDP for the mu of eta (quantiles.md, bounded range).
+    """
+    if pure:
+        return Fraction(level) / 2
+    return Fraction(calibration.pure_epsilon_from_mu(float(level)))
+
+
+def public_tables(n_cells: int, size: int, n_tables: int, seed: int) -> Ints:
+    """Return a public list of random tables: points uniform on the cells, by a public seed.
+
+    It depends on the arguments only, and never on rows.
+
+    Returns
+    -------
+    tables : ndarray of shape (n_tables, size)
+        Flat cells.
+    """
+    key = repr(("tables", int(n_cells), int(size), int(n_tables), int(seed))).encode()
+    rng = samplers.public_generator(key)
+    return np.sort(rng.integers(n_cells, size=(n_tables, size)), axis=1)
+
+
+# --- all tables, numbered -----------------------------------------------------------------------
+
+
+class Tables(Protocol):
+    """A public list of tables."""
+
+    def __len__(self) -> int: ...
+
+    def cells(self, start: int, stop: int) -> Ints:
+        """Return the flat cells of tables start to stop, shape (stop - start, size)."""
+        ...
+
+
+class AllTables:
+    """All tables of `size` points on n_cells cells, numbered.
+
+    A table is a subset of n_cells + size - 1 places, c_1 < ... < c_m, with the number
+    comb(c_1, 1) + ... + comb(c_m, m); its points are c_i - (i - 1).
+    """
+
+    def __init__(self, n_cells: int, size: int) -> None:
+        self._n = n_multisets(n_cells, size)
+        self._combs = [
+            np.array([math.comb(c, i + 1) for c in range(n_cells + i)], dtype=np.int64)
+            for i in range(size)
+        ]
+
+    def __len__(self) -> int:
+        return self._n
+
+    def cells(self, start: int, stop: int) -> Ints:
+        """Return the cells of tables start to stop, ascending in each."""
+        rest = np.arange(start, stop)
+        found = np.empty((rest.size, len(self._combs)), dtype=np.int64)
+        for i in range(len(self._combs) - 1, -1, -1):
+            place = np.searchsorted(self._combs[i], rest, side="right") - 1
+            rest -= self._combs[i][place]
+            found[:, i] = place - i
+        return found
+
+
+class ListedTables:
+    """A list of tables that the caller made from public knowledge or randomness."""
+
+    def __init__(self, tables: ArrayLike, n_cells: int, size: int) -> None:
+        array = np.asarray(tables)
+        good = array.ndim == 2 and array.shape[1] == size and len(array) > 0
+        if not good or array.dtype.kind not in "iu":
+            raise ValueError(f"candidates must be integers of shape (n_candidates, {size})")
+        if int(array.min()) < 0 or int(array.max()) >= n_cells:
+            raise ValueError(f"candidates must hold flat cells from 0 to {n_cells - 1}")
+        self._tables = array.astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def cells(self, start: int, stop: int) -> Ints:
+        """Return the cells of tables start to stop."""
+        return self._tables[start:stop]
+
+
+# --- scores -------------------------------------------------------------------------------------
+
+
+class _Scorer:
+    """The scores of tables on a workload; made before the charge, it sees no row.
+
+    Parameters
+    ----------
+    workload : Workload
+    n_cells, size : int
+    """
+
+    def __init__(self, workload: Workload, n_cells: int, size: int) -> None:
+        self._workload, self._size = workload, size
+        self._matrix: NDArray | None = None
+        kind = np.dtype(np.uint8 if workload.one == 1 else np.int32)
+        if n_cells * workload.n_queries * kind.itemsize <= _LARGEST_MATRIX:
+            # One row a cell: the queries of a point lie side by side.
+            self._matrix = np.empty((n_cells, workload.n_queries), dtype=kind)
+            for start in range(0, n_cells, self.step):
+                some = np.arange(start, min(start + self.step, n_cells))
+                self._matrix[some] = self._by_groups(some[:, None])
+
+    @property
+    def step(self) -> int:
+        """Number of tables that are scored at once."""
+        return max(_BLOCK_VALUES // self._workload.n_queries, 1)
+
+    def sums(self, cells: Ints) -> Ints:
+        """Return the sum of every query over each table's points, (n_tables, n_queries)."""
+        if self._matrix is not None:
+            total = self._matrix[cells[:, 0]].astype(np.int64)
+            for i in range(1, self._size):
+                total += self._matrix[cells[:, i]]
+            return total
+        return self._by_groups(cells)
+
+    def _by_groups(self, cells: Ints) -> Ints:
+        """Return `sums` without a matrix on the whole domain: group by group."""
+        work, n = self._workload, len(cells)
+        total = np.empty((n, work.n_queries), dtype=np.int64)
+        # One column after the other in memory: each is read by itself.
+        codes = np.array(np.unravel_index(cells.reshape(-1), work.sizes)).T
+        for g, group in enumerate(work.groups):
+            flat = flat_codes(codes, work.sizes, group.attributes).reshape(n, -1)
+            found = total[:, work.starts[g] : work.starts[g + 1]]
+            if isinstance(group, Weighted):
+                found[:] = sum(group.weights.T[points] for points in flat.T)
+            elif isinstance(group, Cells) and group.index is not None:
+                found[:] = sum(
+                    (points[:, None] == group.index).astype(np.int64) for points in flat.T
+                )
+            else:
+                width = math.prod(group.table(work.sizes))
+                step = max(_BLOCK_VALUES // width, 1)
+                for start in range(0, n, step):
+                    part = flat[start : start + step]
+                    place = (part + width * np.arange(len(part))[:, None]).reshape(-1)
+                    counts = np.bincount(place, minlength=width * len(part)).reshape(-1, width)
+                    if not isinstance(group, Cells):  # the answers of cells are their counts
+                        counts = np.array([group.apply(table) for table in counts])
+                    found[start : start + step] = counts
+            found *= work.one // group.one
+        return total
+
+    def scores(self, cells: Ints, answers: NDArray, n: int) -> NDArray:
+        """Return max over f of ceil(|F - n f(z)|), integers; answers in units of 1/one."""
+        m, one = self._size, self._workload.one
+        sums: NDArray = self.sums(cells)
+        if n * m * one >= 2**61:
+            sums, answers = sums.astype(object), answers.astype(object)
+        sums *= -n
+        sums += m * answers
+        worst = np.maximum(sums.max(axis=1), -sums.min(axis=1))
+        return -(-worst // (m * one))
+
+
+def score_change(a: NDArray, b: NDArray, one: int) -> float:
+    """Return a bound on the change of any table's score between two tables of rows.
+
+    a, b: the number of rows times one, and every answer, in units of 1/one. f(z) may be anything
+    between 0 and 1, and |dF - f(z) dn| is largest at an end.
+    """
+    change = np.asarray(a, dtype=object) - np.asarray(b, dtype=object)
+    dn, moved = change[0], change[1:]
+    return float(max(max(abs(x), abs(x - dn)) for x in moved)) / one
+
+
+def _choose(
+    tables: Tables,
+    score: Callable[[Ints], NDArray],
+    step: int,
+    eta: Fraction,
+    entropy: samplers.Entropy | None,
+) -> Ints:
+    """Return a table with probability proportional to exp(-eta score), exactly.
+
+    One pass counts the tables of each score, by blocks; a score is drawn with these
+    multiplicities, then which of its tables; the block that has it is scored again.
+    """
+
+    def blocks() -> Iterator[tuple[int, int]]:
+        for start in range(0, len(tables), step):
+            yield start, min(start + step, len(tables))
+
+    found = [np.unique(score(tables.cells(*span)), return_counts=True) for span in blocks()]
+    levels, where = np.unique(np.concatenate([one for one, _ in found]), return_inverse=True)
+    counts = np.zeros(levels.size, dtype=np.int64)
+    np.add.at(counts, where, np.concatenate([many for _, many in found]))
+    chosen = samplers.exponential_mechanism(levels, eta, counts, entropy=entropy)
+    left = samplers.uniform_below(int(counts[chosen]), entropy=entropy)
+    for span, (scores, many) in zip(blocks(), found, strict=True):
+        here = int(many[scores == levels[chosen]].sum())
+        if left < here:
+            cells = tables.cells(*span)
+            which = np.flatnonzero(score(cells) == levels[chosen])[left]
+            return np.sort(cells[which])
+        left -= here
+    raise AssertionError("unreachable")
+
+
+# --- the measurements ---------------------------------------------------------------------------
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SmallTable(Measurement):
+    """A table of `size` points that answers a workload like the rows do.
+
+    The session's rows must be coded by the workload's domain. Guarantee: sensitivity 1 of the score
+    under both relations, eta = epsilon / 2.
+
+    Parameters
+    ----------
+    workload : Workload
+    size : int
+    candidates : array-like of shape (n_candidates, size), default=None
+        A public list of tables (flat cells) to choose from; None for all tables. It must not depend
+        on rows; a table may be listed twice, and is as likely then as two.
+
+    Returns
+    -------
+    cells : ndarray of shape (size,)
+        Flat cells of the points, ascending.
+
+    Raises
+    ------
+    ValueError
+        As `check_small_tables`; nothing has been taken from the allowance.
+    """
+
+    name: ClassVar[str] = "small table"
+    workload: Workload
+    size: int
+    candidates: Any = None
+
+    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Ints:
+        workload, size = self.workload, self.size
+        rows = coded_rows(table, workload.sizes)
+        n_cells = math.prod(workload.sizes)
+        tables: Tables
+        if self.candidates is None:
+            check_small_tables(n_cells, size, workload.n_queries)
+            tables = AllTables(n_cells, size)
+        else:
+            tables = ListedTables(self.candidates, n_cells, size)
+            check_small_tables(n_cells, size, workload.n_queries, len(tables))
+        scorer = _Scorer(workload, n_cells, size)
+        answers = exact_answers(table, workload).answers
+        n = rows._n
+
+        def draw(eta: Fraction) -> Ints:
+            def score(cells: Ints) -> NDArray:
+                return scorer.scores(cells, answers, n)
+
+            return _choose(tables, score, scorer.step, eta, meter.entropy)
+
+        exact = np.concatenate([np.array([n * workload.one], dtype=answers.dtype), answers])
+        return _released_table(
+            meter, name, exact, lambda a, b: score_change(a, b, workload.one), draw, size, share
+        )
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class ThresholdTable(Measurement):
+    """A table of `size` grid points whose distribution function is like a column's.
+
+    A value counts as the first grid point that is not below it, or as the last one: what is
+    compared is the number of rows at most each grid point. Guarantee: sensitivity 1 of the score
+    under both relations, eta = epsilon / 2.
+
+    Parameters
+    ----------
+    grid : ndarray of shape (n_cells,)
+        Public, ascending, finite.
+    size : int
+    column : int, default=0
+
+    Returns
+    -------
+    cells : ndarray of shape (size,)
+        Positions in the grid of the points, ascending.
+
+    Raises
+    ------
+    ValueError
+        As `check_threshold_tables`; nothing has been taken from the allowance.
+    """
+
+    name: ClassVar[str] = "threshold table"
+    grid: Floats
+    size: int
+    column: int = 0
+
+    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Ints:
+        grid, size = self.grid, self.size
+        check_threshold_tables(grid.size, size)
+        counts = np.zeros(grid.size, dtype=np.int64)
+        for start, stop in table.rows.spans():
+            # Comparisons only: a value's cell is that value's own concern.
+            values = table.rows.block(start, stop)[:, self.column]
+            cell = np.searchsorted(grid, values, side="left")
+            counts += np.bincount(np.minimum(cell, grid.size - 1), minlength=grid.size)
+
+        def draw(eta: Fraction) -> Ints:
+            return threshold_table(counts, size, eta, entropy=meter.entropy)
+
+        exact = np.concatenate([[counts.sum()], np.cumsum(counts)])
+        return _released_table(
+            meter, name, exact, lambda a, b: score_change(a, b, 1), draw, size, share
+        )
+
+
+def _released_table(
+    meter: PrivacyFilter,
+    name: str,
+    exact: NDArray,
+    distance: Callable[[NDArray, NDArray], float],
+    draw: Callable[[Fraction], Ints],
+    size: int,
+    share: Share,
+) -> Ints:
+    """Spend a share on one table, and write it down."""
+    fraction, epsilon = meter.take(share, name)
+    # In a Gaussian session `epsilon` is what its mu buys: see `table_rate`.
+    eta = epsilon / 2 if meter.mu is None else epsilon
+    chosen = meter.release(name, exact, 1.0, distance, lambda: draw(eta), (size,))
+    meter.record(name, _MECHANISM, "rows", 1.0, float(1 / eta), fraction)
+    return chosen

@@ -1,0 +1,384 @@
+"""Noise scaled to a smooth sensitivity: quantiles, spanning trees, a tool for others.
+
+What is released: f + round(kappa S Z), where S is a beta-smooth bound on the local sensitivity of
+the integer f and Z has an *admissible* distribution: Cauchy's or Student's (pure epsilon-DP, exact
+constants below), or Laplace's, which is (epsilon, delta)-DP and never pure. S itself is private:
+neither it nor the noise's scale is shown. log S lives on a public ladder of steps h, rounded
+towards more noise, so that what is calibrated is what holds of the rounded values. Proofs:
+smooth_sensitivity.md.
+
+References
+----------
+K. Nissim, S. Raskhodnikova, A. Smith (2007), "Smooth sensitivity and sampling in private data
+analysis", STOC, sections 2 and 3.1; M. Bun, T. Steinke (2019), "Average-case averages: private
+algorithms for smooth sensitivity and mean estimation", NeurIPS (Student's noise).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.budget.amounts import round_up
+from skdp.core import calibration
+from skdp.core import noise as samplers
+from skdp.core.noise.exact import as_order, exp_bracket
+from skdp.core.privacy_filter import Share, exact_fraction
+from skdp.queries.smooth_sensitivity.heavy_tails import rounded_student_t
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+
+__all__ = [
+    "Ladder",
+    "SmoothNoise",
+    "cauchy_kappa",
+    "choose_noise",
+    "laplace_kappa",
+    "student_kappa",
+]
+
+NOISES = ("cauchy", "student", "laplace")
+
+UP = 1 + 2.0**-40  # covers a few roundings of elementary functions
+LARGEST_EPSILON = 64.0  # beyond, the noise is that of 64: less would be below the sampler's scales
+STEPS = 32  # of the ladder in beta; one of them pays for rounding
+FLOOR_BITS = 20  # the ladder ends at 2**-20 steps of f's grid
+# What a computed log S may err by; a step of the ladder has at least twice that.
+LOG_ERROR = 2e-12
+SMALLEST_BETA = 2 * STEPS * LOG_ERROR
+LARGEST_SCALE = {"cauchy": 2.0**80, "student": 2.0**80, "laplace": 2.0**52}
+
+
+# --- admissible noise ----------------------------------------------------------------------------
+
+
+def cauchy_kappa(epsilon: float, beta: float) -> float:
+    """Return the least kappa with which f + kappa S Cauchy is epsilon-DP, rounded up.
+
+    Guarantee: for all f, f', S, S' with |f - f'| <= min(S, S') and |log S - log S'| <= beta, the
+    two densities are within a factor exp(epsilon) everywhere; with a smaller kappa some are not.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 500].
+    beta : float
+        In [0, epsilon).
+
+    Returns
+    -------
+    kappa : float
+
+    Examples
+    --------
+    >>> round(cauchy_kappa(0.1, 0.05), 2)
+    11.26
+    """
+    return student_kappa(epsilon, beta, 1)
+
+
+def student_kappa(epsilon: float, beta: float, nu: int) -> float:
+    """Return the least kappa with which f + kappa S T_nu is epsilon-DP, rounded up.
+
+    Guarantee: as `cauchy_kappa`, which is nu = 1.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 500].
+    beta : float
+        In [0, epsilon / nu).
+    nu : int
+        Degrees of freedom, at least 1.
+
+    Returns
+    -------
+    kappa : float
+    """
+    # Differences in rational numbers: near beta = epsilon / nu they would cancel.
+    e, b = Fraction(epsilon), Fraction(beta)
+    if nu < 1 or not 0 < e <= 500 or not 0 <= b < e / nu:
+        raise ValueError("need 0 < epsilon <= 500, nu >= 1 and 0 <= beta < epsilon / nu")
+    reach = (2 * e - (nu - 1) * b) / (nu + 1)
+    # cosh x - cosh y = 2 sinh((x + y) / 2) sinh((x - y) / 2)
+    shift = 2 * math.sinh(e / (nu + 1)) ** 2
+    both = 2 * math.sinh((reach + b) / 2) * math.sinh((reach - b) / 2) * math.exp(b)
+    return UP / math.sqrt(2 * nu * min(shift, both))
+
+
+def laplace_kappa(epsilon: float, delta: float) -> tuple[float, float]:
+    """Return kappa and beta with which f + kappa S Laplace is (epsilon, delta)-DP. It is not pure.
+
+    kappa = 2 / epsilon: half of epsilon pays for the shift. beta = epsilon / (2 log(2 / delta)),
+    or less where the other half, which pays for the change of scale, asks for it (large epsilon).
+
+    Guarantee: (epsilon, delta) for all f, f', S, S' with |f - f'| <= min(S, S') and
+    |log S - log S'| <= beta. Whatever kappa and beta > 0, the ratio of the densities is unbounded.
+
+    Parameters
+    ----------
+    epsilon : float
+        In (0, 500].
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    kappa, beta : float
+
+    Examples
+    --------
+    >>> kappa, beta = laplace_kappa(1.0, 1e-6)
+    >>> round(kappa, 3), round(beta, 4)
+    (2.0, 0.0345)
+    """
+    if not (0 < epsilon <= 500 and 0 < delta < 1):
+        raise ValueError("need 0 < epsilon <= 500 and 0 < delta < 1")
+    beta = min(epsilon / (2 * math.log(2 / delta)), epsilon / 2)  # a larger scale costs beta
+    # P(|Z| > t) where the ratio of Laplace densities of scales 1 and exp(-beta) passes
+    # exp(epsilon / 2): t = (epsilon / 2 + beta) / (exp(beta) - 1).
+    while (epsilon / 2 + beta) / math.expm1(beta) < math.log(1 / delta) * UP:
+        beta *= 1 - 2.0**-6
+    return 2 / epsilon * UP, beta / UP
+
+
+@dataclass(frozen=True)
+class SmoothNoise:
+    """An admissible noise, calibrated.
+
+    Attributes
+    ----------
+    kind : {"cauchy", "student", "laplace"}
+    nu : int
+        Degrees of freedom; 0 for Laplace.
+    epsilon, delta : float
+    beta : Fraction
+        What log S may move by between neighbours, rounded values included.
+    kappa : Fraction
+        The noise's scale is kappa S.
+    """
+
+    kind: str
+    nu: int
+    epsilon: float
+    delta: float
+    beta: Fraction
+    kappa: Fraction
+
+    def draw(self, scales: list[Fraction], entropy: samplers.Entropy | None) -> NDArray:
+        """Draw one rounded variable for each scale, exactly distributed."""
+        exact = np.empty(len(scales), dtype=object)
+        exact[:] = scales
+        if self.kind == "laplace":  # K-norm noise in one dimension is a rounded Laplace variable
+            return np.asarray(samplers.k_norm(1, exact, len(scales), entropy=entropy))[:, 0]
+        return np.asarray(rounded_student_t(self.nu, exact, entropy=entropy))
+
+
+def choose_noise(kind: str, epsilon: float, *, delta: float = 0.0, nu: int = 3) -> SmoothNoise:
+    """Calibrate a noise; beta is epsilon / (2 nu), or that of `laplace_kappa`.
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown, Laplace's has no delta, nu is not in [1, 1024], or epsilon is so
+        small that a step of the ladder would be lost in rounding.
+    TypeError
+        If nu is not an int.
+    """
+    if kind not in NOISES:
+        raise ValueError(f"noise must be one of {NOISES}, got {kind!r}")
+    e = min(epsilon, LARGEST_EPSILON)
+    if kind == "laplace":
+        if not delta > 0:
+            raise ValueError(
+                "noise='laplace' is not pure: it needs a delta of its own (delta_apart)"
+            )
+        degrees = 0
+        kappa, beta = laplace_kappa(e, delta)
+    else:
+        degrees = 1 if kind == "cauchy" else as_order(nu, "nu", 1024)
+        beta = e / (2 * degrees)
+        # The ladder's scales are rational: their logarithms err by far less than this.
+        kappa = student_kappa(e, beta * UP, degrees)
+    if beta < SMALLEST_BETA:
+        raise ValueError(
+            f"smooth sensitivity needs a larger epsilon a feature, got {epsilon:g} "
+            f"(its beta would be below {SMALLEST_BETA:g})"
+        )
+    own = delta if kind == "laplace" else 0.0
+    return SmoothNoise(kind, degrees, e, own, Fraction(beta), Fraction(kappa))
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The public scales width * exp(-h j), j = 0 .. last, on which S is rounded up.
+
+    With log S known within LOG_ERROR, `level` is the greatest j with width exp(-h j) >= S, or one
+    less. If log S moves by at most (STEPS - 1) h between neighbours, the level moves by at most
+    STEPS, that is log of the rounded S by at most the beta that the noise is calibrated for. The
+    ladder ends above 0: max(S, constant) is as smooth as S.
+
+    Attributes
+    ----------
+    width : int
+        The largest possible S, in steps of f.
+    h : Fraction
+    """
+
+    width: int
+    h: Fraction
+
+    @property
+    def beta(self) -> float:
+        """What log S itself may move by between neighbours."""
+        return float((STEPS - 1) * self.h)
+
+    @property
+    def last(self) -> int:
+        """The lowest rung, at most 2**-20 steps."""
+        return math.ceil((math.log(self.width) + FLOOR_BITS * math.log(2)) / float(self.h)) + 1
+
+    @property
+    def reach(self) -> int:
+        """Number of changed rows beyond which exp(-beta k) width is below the lowest rung."""
+        return self.last // (STEPS - 1) + 2
+
+    def level(self, log_s: float) -> int:
+        """Return the rung of S; `last` for S = 0."""
+        if log_s == -math.inf:
+            return self.last
+        below = (math.log(self.width) - log_s - LOG_ERROR) / float(self.h)
+        return min(max(math.floor(below), 0), self.last)
+
+    def scale(self, level: int) -> Fraction:
+        """Return width exp(-h level), rounded up by less than 2**-100 of it."""
+        bits = 160
+        return Fraction(self.width * exp_bracket(self.h * level, bits)[1], 1 << bits)
+
+
+# --- the queries ----------------------------------------------------------------------------------
+
+
+Statistic = Callable[[list[Ladder]], tuple[NDArray, list[int]]]
+
+
+def _moved(ladders: list[Ladder]) -> Callable[[NDArray, NDArray], float]:
+    """Return the distance of two exact statistics (f, level), one row each: at most 1 is allowed.
+
+    The largest, over the entries, of |f - f'| over the smaller scale, and of the difference of the
+    levels over STEPS.
+    """
+
+    def distance(a: NDArray, b: NDArray) -> float:
+        worst = Fraction(0)
+        for ladder, (f, j), (g, k) in zip(ladders, a.tolist(), b.tolist(), strict=True):
+            worst = max(worst, Fraction(abs(f - g)) / ladder.scale(max(j, k)))
+            worst = max(worst, Fraction(abs(j - k), STEPS))
+        return float(worst)
+
+    return distance
+
+
+def smooth_noise(
+    meter: PrivacyFilter,
+    parts: int,
+    share: Share = None,
+    *,
+    noise: str = "cauchy",
+    nu: int = 3,
+) -> SmoothNoise:
+    """Return the noise that each of `parts` numbers gets for a share; takes nothing.
+
+    Each part has an equal part of the share: epsilon / parts in a pure session, the pure
+    epsilon of mu**2 / parts in a Gaussian one. Laplace noise has `delta_apart` / parts beside
+    it.
+    """
+    level = meter.level(share)
+    each = level / parts if meter.mu is None else calibration.pure_part(level, parts)
+    delta = meter.separate_delta / parts if noise == "laplace" else 0.0
+    return choose_noise(noise, each / UP, delta=delta / UP, nu=nu)
+
+
+def smooth_release(
+    meter: PrivacyFilter,
+    name: str,
+    widths: list[int],
+    statistic: Statistic,
+    share: Share = None,
+    *,
+    noise: str = "cauchy",
+    nu: int = 3,
+    unit: float = 1.0,
+) -> NDArray:
+    """Release integers with noise scaled to their smooth sensitivities.
+
+    Guarantee: if `statistic` returns integers f and rungs of smooth bounds as `Ladder` says,
+    each number is (epsilon, delta)-DP for its part of the share, delta = 0 but for Laplace
+    noise. That is not Gaussian: its delta is `delta_apart`, all of it, and a session has it
+    once. In a Gaussian session, pure noise for the share's mu.
+
+    Parameters
+    ----------
+    name : str
+    widths : list of int
+        The largest possible sensitivity of each number, in steps; at least 1, public.
+    statistic : callable
+        Gets the ladder of each number, returns f (integers) and the level of each S.
+    share : float, default=None
+    noise : {"cauchy", "student", "laplace"}
+    nu : int, default=3
+        Degrees of freedom of Student's noise.
+    unit : float, default=1.0
+        User units a step, for the certificate.
+
+    Returns
+    -------
+    released : ndarray of int
+        Python integers where the noise does not fit int64.
+
+    Raises
+    ------
+    ValueError
+        If the noise is unknown or its scale out of range; nothing has been taken then.
+    """
+    parts = len(widths)
+    share = meter.fraction(share)
+    how = smooth_noise(meter, parts, share, noise=noise, nu=nu)
+    if float(how.kappa) * max(widths) > LARGEST_SCALE[noise]:
+        raise ValueError("smooth sensitivity needs a larger share: the noise has no bound")
+    if noise == "laplace":
+        meter.take_separate_delta(exact_fraction(meter.separate_delta), name)
+    fraction, _ = meter.take(share, name)
+    ladders = [Ladder(width, how.beta / STEPS) for width in widths]
+    f, levels = statistic(ladders)
+    exact = np.array([*zip(f.tolist(), levels, strict=True)], dtype=object).reshape(parts, 2)
+
+    def add() -> NDArray:
+        scales = [how.kappa * s.scale(j) for s, j in zip(ladders, levels, strict=True)]
+        total = exact[:, 0] + how.draw(scales, meter.entropy).astype(object)
+        return np.asarray(total)
+
+    out = meter.release(name, exact, 1.0, _moved(ladders), add, (parts,))
+    meter.record(
+        name,
+        _mechanism(how),
+        f"smooth, beta = {float(how.beta):.4g}",
+        max(widths) * unit,
+        float(how.kappa) * max(widths) * unit,
+        fraction,
+        delta=round_up(exact_fraction(meter.separate_delta)) if noise == "laplace" else 0.0,
+    )
+    return out
+
+
+def _mechanism(how: SmoothNoise) -> str:
+    """Return the name of a noise for the certificate."""
+    names = {"cauchy": "Cauchy", "student": f"Student ({how.nu})", "laplace": "Laplace"}
+    return f"rounded {names[how.kind]}, smooth sensitivity"

@@ -1,0 +1,241 @@
+"""The minimum spanning tree's cost of a public graph with private edge weights.
+
+What is released here: nothing; `SpanningCost` is. The graph is public, the weight of
+each edge is private and in [0, width]; neighbours differ in the weight of one edge. This says
+nothing about points of which an edge's weight is the distance: one point touches all its edges.
+Proofs: smooth_sensitivity.md.
+
+References
+----------
+K. Nissim, S. Raskhodnikova, A. Smith (2007), "Smooth sensitivity and sampling in private data
+analysis", STOC, section 3.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from skdp.core.clipping import Box
+from skdp.core.privacy_filter import Release, Share, released
+from skdp.core.query import Measurement, reviewed
+from skdp.queries.smooth_sensitivity.ladders import Ladder, smooth_release
+from skdp.queries.smooth_sensitivity.medians import integer_columns
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "SpanningCost",
+    "check_graph",
+    "log_smooth_spanning_cost",
+    "spanning_cost",
+]
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SpanningCost(Measurement):
+    """The cost of the minimum spanning tree of a public graph with private weights.
+
+    Guarantee: one edge's weight is replaced; smooth sensitivity, exactly, rounded up on the
+    public ladder. It protects weights, not vertices or points.
+
+    Parameters
+    ----------
+    view : Box
+        Of one feature, the weight: its public bounds.
+    n_vertices : int
+    edges : array-like of int, shape (m, 2)
+        Public; row i of the session is the weight of edge i.
+    noise : {"cauchy", "student", "laplace"}, default="cauchy"
+    nu : int, default=3
+
+    Returns
+    -------
+    release : Release
+        A scalar; std is NaN.
+
+    Raises
+    ------
+    ValueError
+        If the graph is not connected, there is not one weight for each edge, or the relation is
+        not replace-one: the graph is public, so no weight is missing. Nothing has been taken.
+    """
+
+    name: ClassVar[str] = "spanning tree"
+    view: Box
+    n_vertices: int
+    edges: Any
+    noise: str = "cauchy"
+    nu: int = 3
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> Release:
+        view, n_vertices, edges, noise, nu = (
+            self.view,
+            self.n_vertices,
+            self.edges,
+            self.noise,
+            self.nu,
+        )
+        if not table.n_is_public:
+            raise ValueError("a public graph has a weight for each edge: needs 'replace_one'")
+        graph = check_graph(n_vertices, edges)
+        if view.n_dims != 1 or len(graph) != table.n:
+            raise ValueError("X must have one feature, the weight, and one row for each edge")
+        half = int(view.half[0])
+        width = max(1, 2 * half)
+
+        def statistic(ladders: list[Ladder]) -> tuple[NDArray, list[int]]:
+            weights = integer_columns(table.rows, view)[0].astype(np.int64) + half
+            log_s = log_smooth_spanning_cost(n_vertices, graph, weights, width, ladders[0].beta)
+            cost = np.array([spanning_cost(n_vertices, graph, weights)], dtype=np.int64)
+            return cost, [ladders[0].level(log_s)]
+
+        unit = float(view.grid[0])
+        noisy = smooth_release(
+            meter, name, [width], statistic, share, noise=noise, nu=nu, unit=unit
+        )
+        chosen = n_vertices - 1
+        steps = min(max(int(noisy[0]), 0), chosen * 2 * half)
+        low = float(view.center[0]) - half * unit
+        return released(chosen * low + steps * unit, math.nan)
+
+
+Ints = NDArray[np.int64]
+
+
+def check_graph(n_vertices: int, edges: ArrayLike) -> Ints:
+    """Return the edges of a public connected graph, shape (m, 2), or raise.
+
+    Several edges between two vertices are allowed.
+
+    Raises
+    ------
+    ValueError
+        If the edges do not join distinct vertices 0 .. n_vertices - 1, or not all of them.
+    """
+    pairs = np.asarray(edges)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not len(pairs):
+        raise ValueError("edges must be an array of integers of shape (n_edges, 2)")
+    if pairs.min() < 0 or pairs.max() >= n_vertices or np.any(pairs[:, 0] == pairs[:, 1]):
+        raise ValueError("edges must join two different vertices of 0 .. n_vertices - 1")
+    out = pairs.astype(np.int64)
+    if csgraph.connected_components(_adjacency(n_vertices, out), directed=False)[0] != 1:
+        raise ValueError("the graph must be connected")
+    return out
+
+
+def _adjacency(n_vertices: int, edges: Ints) -> Any:
+    """Return the symmetric matrix of the numbers of edges between two vertices."""
+    ends = np.concatenate([edges, edges[:, ::-1]])
+    ones = np.ones(len(ends), dtype=np.int32)
+    shape = (n_vertices, n_vertices)
+    return sparse.coo_array((ones, (ends[:, 0], ends[:, 1])), shape=shape).tocsr()
+
+
+def spanning_cost(n_vertices: int, edges: Ints, weights: Ints) -> int:
+    """Return the cost of the minimum spanning tree, exactly (Kruskal)."""
+    parent = list(range(n_vertices))
+
+    def root(v: int) -> int:
+        while parent[v] != v:
+            parent[v] = parent[parent[v]]
+            v = parent[v]
+        return v
+
+    cost = 0
+    for e in np.argsort(weights, kind="stable").tolist():
+        a, b = root(int(edges[e, 0])), root(int(edges[e, 1]))
+        if a != b:
+            parent[a] = b
+            cost += int(weights[e])
+    return cost
+
+
+def _cut_of(n_vertices: int, edges: Ints, ends: Ints) -> int:
+    """Return how many of the edges must go to part the two ends."""
+    if not len(edges):
+        return 0
+    flow = csgraph.maximum_flow(_adjacency(n_vertices, edges), int(ends[0]), int(ends[1]))
+    return int(flow.flow_value)
+
+
+def log_smooth_spanning_cost(
+    n_vertices: int, edges: Ints, weights: Ints, width: int, beta: float
+) -> float:
+    """Return log of the smooth sensitivity of the cost when one edge's weight is replaced.
+
+    For an edge e and a threshold t, k_e(t) is the least number of other edges lighter than t that
+    must be raised to part the ends of e below t. S = max over e, t of exp(-beta k_e(t)) g(w_e, t)
+    and exp(-beta (k_e(t) + 1)) t, with g(w, t) = t for t <= w, max(w, t - w) else; t runs over the
+    weights of the other edges and `width`.
+
+    Parameters
+    ----------
+    n_vertices : int
+    edges : ndarray of shape (m, 2)
+        From `check_graph`.
+    weights : ndarray of shape (m,)
+        Integers in [0, width].
+    width : int
+        At least 1.
+    beta : float
+
+    Returns
+    -------
+    log_s : float
+    """
+    best = -math.inf
+    # Light edges first: they have the widest gaps, and what cannot be better is not computed.
+    for e in np.argsort(weights, kind="stable").tolist():
+        others = np.delete(np.arange(len(edges)), e)
+        thresholds = np.unique(np.append(weights[others], width))
+        thresholds = thresholds[thresholds > 0]
+
+        def cut(at: int, e: int = e, others: Ints = others, levels: Ints = thresholds) -> int:
+            lighter = others[weights[others] < levels[at]]
+            return _cut_of(n_vertices, edges[lighter], edges[e])
+
+        best = _best_of_edge(int(weights[e]), thresholds, cut, beta, best)
+    return best
+
+
+def _best_of_edge(
+    w: int, thresholds: Ints, cut: Callable[[int], int], beta: float, best: float
+) -> float:
+    """Return the largest log value over the thresholds of one edge, and over `best`.
+
+    The cut grows with the threshold and the value at a cut grows with the threshold: a range whose
+    ends have one cut is worth what its upper end is, and one that cannot beat `best` is left out.
+    """
+    last = len(thresholds) - 1
+    cuts = {0: cut(0), last: cut(last)}
+
+    def value(at: int) -> float:
+        t = int(thresholds[at])
+        gap = t if t <= w else max(w, t - w)
+        return max(math.log(gap) - beta * cuts[at], math.log(t) - beta * (cuts[at] + 1))
+
+    best = max(best, value(0), value(last))
+    ranges = [(0, last)]
+    while ranges:
+        low, high = ranges.pop()
+        bound = math.log(int(thresholds[high])) - beta * cuts[low]
+        if high - low < 2 or cuts[low] == cuts[high] or bound <= best:
+            continue
+        middle = (low + high) // 2
+        cuts[middle] = cut(middle)
+        best = max(best, value(middle))
+        ranges += [(low, middle), (middle, high)]
+    return best

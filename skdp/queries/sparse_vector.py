@@ -1,0 +1,225 @@
+"""The sparse vector technique: many comparisons with a threshold, of which few may be positive.
+
+Released: for each query, one bit that says whether the public answer is far from the exact one.
+Negative bits are free: the price is that of `max_above` positive ones. Whether an answer is far is
+decided on integers, |exact - public| + nu >= threshold + rho, with discrete Laplace noise: rho is
+drawn once, nu anew for every query. Guarantee: all bits together are epsilon-DP for the share's
+epsilon, whatever else the session releases between them (in a Gaussian session: mu-GDP by the pure
+epsilon that implies it). Proof: sparse_vector.md.
+
+References
+----------
+M. Lyu, D. Su, N. Li (2017), "Understanding the sparse vector technique for differential privacy",
+PVLDB 10(6), Algorithm 7 and Section 4.2 (how to split epsilon). C. Dwork, A. Roth (2014), "The
+algorithmic foundations of differential privacy", Section 3.6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core import noise as samplers
+from skdp.core.mechanisms import l1
+from skdp.core.privacy_filter import Share
+from skdp.core.query import Measurement, check_query, reviewed
+from skdp.exceptions import PrivacyLeakError
+from skdp.queries.workloads import WorkloadAnswer
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "AboveThreshold",
+    "SparseVector",
+    "comparison_margin",
+    "threshold_scales",
+]
+
+LARGEST_SCALE = 2**52  # of the sampler of discrete Laplace noise
+
+
+def threshold_scales(
+    max_above: int, epsilon: float | Fraction, sensitivity: int = 1
+) -> tuple[Fraction, Fraction]:
+    """Return the scales of rho and nu, exact, for a score that moves by at most `sensitivity`.
+
+    epsilon is split into epsilon_1 for rho and epsilon_2 for the nu of `max_above` = c positive
+    answers, 1 : (2c)**(2/3), which makes the variance of rho - nu smallest: scales
+    sensitivity / epsilon_1 and 2 c sensitivity / epsilon_2.
+
+    Raises
+    ------
+    ValueError
+        If max_above is below 1, or the noise would be too large for the sampler.
+
+    Examples
+    --------
+    >>> rho, nu = threshold_scales(4, 1.0)
+    >>> float(rho), float(nu)
+    (5.0, 10.0)
+    """
+    if max_above < 1:
+        raise ValueError(f"max_above must be at least 1, got {max_above}")
+    e = Fraction(epsilon)
+    ratio = Fraction((2 * max_above) ** (2 / 3)).limit_denominator(1000)
+    rho = sensitivity * (1 + ratio) / e
+    nu = 2 * max_above * sensitivity * (1 + ratio) / (ratio * e)
+    if max(rho, nu) > LARGEST_SCALE:
+        raise ValueError(
+            f"max_above = {max_above} positive answers at epsilon = {float(e):g} need noise beyond "
+            "what can be drawn exactly"
+        )
+    return rho, nu
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SparseVector(Measurement):
+    """Comparisons of answers with public ones, at one price for all; see `AboveThreshold`.
+
+    Guarantee: the share is taken at once. Each score abs(exact - public) moves by at most 1, in
+    rows, under both relations.
+
+    Parameters
+    ----------
+    threshold : float
+        Public, in rows.
+    max_above : int
+        Number of positive answers after which no question is answered.
+    one : int, default=1
+        Comparisons are made in units of 1/one of a row: a multiple of the `one` of every workload
+        that is asked.
+
+    Returns
+    -------
+    comparisons : AboveThreshold
+    """
+
+    name: ClassVar[str] = "above threshold"
+    threshold: float
+    max_above: int
+    one: int = 1
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> AboveThreshold:
+        return AboveThreshold(table, meter, self.threshold, self.max_above, share, self.one, name)
+
+
+class AboveThreshold:
+    """Says which public answers are far from the exact ones; what `SparseVector` returns.
+
+    Attributes
+    ----------
+    left : int
+        Number of positive answers that are left.
+    scales : tuple of two floats
+        Of the threshold's noise and of a comparison's, in rows.
+    """
+
+    def __init__(
+        self,
+        table: PrivateTable,
+        meter: PrivacyFilter,
+        threshold: float,
+        max_above: int,
+        share: Share,
+        one: int,
+        name: str,
+    ) -> None:
+        self._table, self._meter = table, meter
+        self._one = int(one)
+        self._name = name
+        self._left = int(max_above)
+        self._threshold = round(Fraction(float(threshold)) * self._one)
+        fraction, epsilon = meter.take(share, name)
+        rho, self._nu = threshold_scales(self._left, epsilon, self._one)
+        # Drawn once, shown never: the bits are what is released.
+        meter.reseed(f"{name}: threshold", np.zeros(1, dtype=np.int64), self._one)
+        self._rho = int(samplers.discrete_laplace(rho, entropy=meter.entropy))
+        self.scales = (float(rho / self._one), float(self._nu / self._one))
+        meter.record(
+            name, "sparse vector, discrete Laplace", "score", 1.0, self.scales[1], fraction
+        )
+
+    @property
+    def left(self) -> int:
+        """Number of positive answers that are left."""
+        return self._left
+
+    def __repr__(self) -> str:
+        return f"AboveThreshold(left={self.left})"
+
+    def __reduce__(self) -> Any:
+        raise PrivacyLeakError("comparisons with a threshold cannot be copied or pickled")
+
+    def __copy__(self) -> Any:
+        return self.__reduce__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.__reduce__()
+
+    def is_far(self, query: WorkloadAnswer, public: float) -> bool:
+        """Release whether |exact - public| is above the threshold, under noise.
+
+        Parameters
+        ----------
+        query : WorkloadAnswer
+        public : float
+            Public answer, in rows: a function of public values and earlier releases.
+
+        Returns
+        -------
+        far : bool
+
+        Raises
+        ------
+        TypeError
+            If it is another kind of query.
+        PrivacyLeakError
+            If no positive answer is left, the session is closed or belongs to another process, or
+            the workload's unit does not divide that of the comparisons.
+        """
+        if check_query(query) is not WorkloadAnswer:
+            raise TypeError(f"query must be a WorkloadAnswer, got {type(query).__name__}")
+        up, rest = divmod(self._one, query.workload.one)
+        if rest:
+            raise PrivacyLeakError("the workload's unit does not divide that of the comparisons")
+        exact = int(query.exact(self._table)[0]) * up
+        score = abs(exact - round(Fraction(float(public)) * self._one))
+        # One comparison at a time: two at once could both take the last positive answer.
+        with self._meter.spending(self._name):
+            if self._left < 1:
+                raise PrivacyLeakError(f"release {self._name!r}: no positive answer is left")
+            value = np.array([score], dtype=object if score >= 2**62 else np.int64)
+            bit = self._meter.release(
+                self._name, value, float(self._one), l1, self._comparison(score), (1,)
+            )
+            far = bool(bit[0])
+            self._left -= far
+        return far
+
+    def _comparison(self, score: int) -> Callable[[], NDArray]:
+        def compare() -> NDArray:
+            nu = int(samplers.discrete_laplace(self._nu, entropy=self._meter.entropy))
+            return np.array([score + nu >= self._threshold + self._rho], dtype=np.int64)
+
+        return compare
+
+
+def comparison_margin(max_above: int, epsilon: float, n_queries: int, beta: float) -> float:
+    """Return what the noise of n_queries comparisons stays below with probability 1 - beta.
+
+    In units of the sensitivity. |rho| exceeds a and one of the |nu| exceeds b with probability at
+    most beta / 2 each: P(|L| >= t + 1) <= exp(-t / scale) for discrete Laplace L.
+    """
+    rho, nu = threshold_scales(max_above, epsilon)
+    return float(rho) * math.log(2 / beta) + float(nu) * math.log(2 * n_queries / beta) + 2

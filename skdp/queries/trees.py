@@ -1,0 +1,341 @@
+"""Counts and sums of the bins of a binary tree over a box, released level by level.
+
+Released: noisy counts, then sums, of the leaves of a tree whose splits depend on released counts
+only. Guarantee: a row is in one bin of each level. Proofs: PROOFS.md, "Joint counts and sums of
+groups".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdp.core.clipping import Box, Floats, Projection, View, isqrt_up
+from skdp.core.mechanisms import independent_noise
+from skdp.core.privacy_filter import Release, Share, asked, released
+from skdp.core.query import Measurement, reviewed
+from skdp.core.sums import histogram_sensitivity
+from skdp.core.table import as_total, fold, total_dtype
+from skdp.exceptions import PrivacyLeakError
+from skdp.queries.grouped_sums import _TREE_BITS, ColumnBox, Ints, column_units
+from skdp.queries.joint_sums import joint_noise
+from skdp.tabular.rows import Rows
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "BoxTree",
+    "CellTable",
+    "Tree",
+    "leaf_geometry",
+    "tree_box",
+]
+
+
+# --- counts and sums of the cells of a binary tree --------------------------------------------
+
+
+@dataclass
+class CellTable:
+    """Exact counts and sums of all nodes of a complete binary tree over a box; private.
+
+    The tree's geometry is public: level l cuts every box of that level at its integer midpoint
+    along ``split_dims[l]``. So one pass that finds each row's deepest cell determines every node.
+    Nodes are numbered as in a heap: root 1, children 2i and 2i + 1.
+    """
+
+    counts: Ints  # (2**depth,)
+    sums: NDArray  # (2**depth, d)
+    depth: int
+
+    @cached_property
+    def _count_prefix(self) -> Ints:
+        return np.concatenate([[0], np.cumsum(self.counts)])
+
+    @cached_property
+    def _sum_prefix(self) -> NDArray:
+        return np.concatenate(
+            [np.zeros((1, self.sums.shape[1]), self.sums.dtype), np.cumsum(self.sums, axis=0)]
+        )
+
+    def _span(self, nodes: Ints) -> tuple[Ints, Ints]:
+        """Return first and past-the-last deepest cell below each node."""
+        level = np.frexp(nodes.astype(np.float64))[1] - 1
+        below = self.depth - level
+        first = (nodes << below) - (1 << self.depth)
+        return first, first + (np.int64(1) << below)
+
+    def node_counts(self, nodes: Ints) -> Ints:
+        """Return the exact number of rows of each node."""
+        first, last = self._span(nodes)
+        return self._count_prefix[last] - self._count_prefix[first]
+
+    def node_sums(self, nodes: Ints, centers: Ints) -> NDArray:
+        """Return the exact sums of q - center over each node's rows."""
+        first, last = self._span(nodes)
+        return (
+            self._sum_prefix[last]
+            - self._sum_prefix[first]
+            - self.node_counts(nodes)[:, None] * centers
+        )
+
+
+@dataclass(frozen=True)
+class TreeGeometry:
+    """The public boxes of the tree: integer bounds (inclusive) of every node, by heap number."""
+
+    low: Ints  # (2**(depth+1), d), row 0 unused
+    high: Ints
+    split_dims: Ints  # (depth,)
+    depth: int
+
+
+def tree_geometry(half: Floats, depth: int, grid: Floats | None = None) -> TreeGeometry:
+    """Cut the box [-half, half] `depth` times at midpoints of its nominally longest side.
+
+    Sides are compared in units of `grid` a step (None: one grid for all). All boxes of a level
+    have the same shape up to rounding, so the side to cut is chosen once a level, from the root's
+    nominal sides.
+    """
+    d = half.size
+    low = np.zeros((2 ** (depth + 1), d), dtype=np.int64)
+    high = np.zeros_like(low)
+    low[1], high[1] = -half.astype(np.int64), half.astype(np.int64)
+    side = (2.0 * half + 1.0) * (1.0 if grid is None else grid / grid.max())
+    dims = np.zeros(depth, dtype=np.int64)
+    for level in range(depth):
+        j = int(np.argmax(side))
+        dims[level] = j
+        side[j] /= 2
+        parents = np.arange(2**level, 2 ** (level + 1))
+        for child in (0, 1):
+            low[2 * parents + child] = low[parents]
+            high[2 * parents + child] = high[parents]
+        # The right child starts at the midpoint rounded up; a box of one step leaves it empty.
+        middle = -((-(low[parents, j] + high[parents, j] + 1)) // 2)
+        high[2 * parents, j] = middle - 1
+        low[2 * parents + 1, j] = middle
+    return TreeGeometry(low, high, dims, depth)
+
+
+def leaf_geometry(geometry: TreeGeometry, nodes: Ints) -> tuple[Ints, Ints]:
+    """Return each node's integer centre and the bound on |q_j - centre_j| within it, both (m, d).
+
+    The bound is the larger distance from the rounded centre to either face.
+    """
+    low, high = geometry.low[nodes], geometry.high[nodes]
+    centers = (low + high) // 2
+    return centers, np.maximum(np.maximum(centers - low, high - centers), 0)
+
+
+def cell_table(rows: Rows, view: View, geometry: TreeGeometry) -> CellTable:
+    """Find each row's deepest cell and add up counts and sums of the cells, in one pass."""
+    depth, d = geometry.depth, view.n_dims
+    n_cells = 2**depth
+    thresholds = [
+        geometry.low[2 * np.arange(2**level, 2 ** (level + 1)) + 1, geometry.split_dims[level]]
+        for level in range(depth)
+    ]
+    dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
+
+    def add(block: Floats, totals: list[NDArray]) -> None:
+        columns = np.ascontiguousarray(view.map(block).T)
+        code = np.zeros(columns.shape[1], dtype=np.int64)
+        for level in range(depth):
+            cut = thresholds[level].astype(np.float64)[code]
+            code = 2 * code + (columns[geometry.split_dims[level]] >= cut)
+        totals[0] += np.bincount(code, minlength=n_cells)
+        for j in range(d):
+            part = np.bincount(code, weights=columns[j], minlength=n_cells)
+            totals[1][:, j] += as_total(part, dtype)
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros(n_cells, dtype=np.int64), np.zeros((n_cells, d), dtype=dtype)]
+
+    counts, sums = fold(rows, add, fresh)
+    return CellTable(counts, sums, depth)
+
+
+MAX_DEPTH = 16
+# The image of a leaf's sums has a norm of about 2**17 steps a row.
+_IMAGE_BITS, _WEIGHT_BITS = 17, 34
+
+
+def leaf_weights(reach: Ints, grid: Floats) -> Ints:
+    """Return the public integer weights of the columns of each leaf, shape (m, d).
+
+    Steps of column j are multiplied by W_j = floor(2**34 sqrt(pi_j) / reach_j), at least 1, which
+    makes the leaf's half sides sqrt(pi_j) 2**34: units by `column_units` of its half sides.
+    """
+    weights = np.zeros(reach.shape, dtype=np.int64)
+    # Leaves of one shape have the same weights.
+    shapes, which = np.unique(reach, axis=0, return_inverse=True)
+    for i, shape in enumerate(shapes):
+        sides = shape * grid
+        unit = column_units(sides)
+        scaled = np.divide(sides, unit, out=np.zeros(sides.size), where=unit > 0)  # sqrt(pi)
+        moving = shape > 0
+        weight = np.floor(scaled[moving] * 2.0**_WEIGHT_BITS / shape[moving])
+        row = np.zeros(sides.size, dtype=np.int64)
+        row[moving] = np.maximum(weight.astype(np.int64), 1)
+        weights[which.ravel() == i] = row
+    return weights
+
+
+def leaf_image(sums: NDArray, weights: Ints) -> NDArray:
+    """Return the released image of leaf sums: sums * weights / 2**17, rounded to nearest."""
+    most = int(np.abs(sums).max(initial=0)) * int(weights.max(initial=0))
+    wide = sums.dtype == object or most >= 2**61
+    exact = (sums.astype(object) if wide else sums) * (weights.astype(object) if wide else weights)
+    image = (exact + (1 << (_IMAGE_BITS - 1))) >> _IMAGE_BITS
+    return image if wide else image.astype(np.int64)
+
+
+def image_bounds(reach: Ints, weights: Ints) -> Ints:
+    """Return by how much, in L2, a row more moves the image of its leaf's sums, rounded up.
+
+    Proof: grouped_sums.md.
+    """
+    exact = (reach.astype(object) * weights.astype(object)) ** 2
+    slack = 1 + isqrt_up(reach.shape[1])
+    bounds = [(isqrt_up(int(total)) >> _IMAGE_BITS) + slack for total in exact.sum(axis=1)]
+    return np.array(bounds, dtype=np.int64)
+
+
+def tree_box(low: ArrayLike, high: ArrayLike) -> ColumnBox:
+    """Return the view of a public box for a tree: as many steps for each of its sides."""
+    low, high = np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high))
+    return ColumnBox(low, high, np.asarray(high) / 2 - np.asarray(low) / 2, bits=_TREE_BITS)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class BoxTree(Measurement):
+    """A binary tree over a view's box, whose nodes are released on request; takes nothing itself.
+
+    The answer is a `Tree`: one pass over the rows counts and adds up its leaves.
+    """
+
+    name: ClassVar[str] = "tree"
+    view: Any
+    depth: int
+
+    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Tree:
+        return Tree(table, meter, self.view, int(min(max(self.depth, 0), MAX_DEPTH)))
+
+
+_NAME = "skdp.queries.trees.BoxTree"  # of the query whose tree releases on request
+
+
+class Tree:
+    """Private counts and sums of the cells of a public binary tree; releases nodes on request.
+
+    Attributes
+    ----------
+    depth : int
+    split_dims : ndarray of shape (depth,)
+        Dimension that each level cuts: the longest nominal side, in the view's units.
+    """
+
+    def __init__(
+        self,
+        table: PrivateTable,
+        meter: PrivacyFilter,
+        view: ColumnBox | Box | Projection,
+        depth: int,
+    ) -> None:
+        self._relation, self._meter = table.relation, meter
+        self._view = view
+        self._geometry = tree_geometry(view.half, depth, view.grid)
+        self._table = cell_table(table.rows, view, self._geometry)
+        self.depth = depth
+        self.split_dims = self._geometry.split_dims.copy()
+
+    def __repr__(self) -> str:
+        return f"Tree(depth={self.depth})"
+
+    def boxes(self, nodes: ArrayLike) -> tuple[Floats, Floats]:
+        """Return the nodes' public boxes (low, high), each of shape (m, d), in the view's units."""
+        ids = self._checked(nodes, disjoint=False)
+        low = self._geometry.low[ids] * self._view.grid + self._view.center
+        high = (self._geometry.high[ids] + 1) * self._view.grid + self._view.center
+        return np.maximum(low, self._view.low), np.minimum(high, self._view.high)
+
+    def centers(self, nodes: ArrayLike) -> Floats:
+        """Return the public centres to which `sums` refers, shape (m, d), in the view's units."""
+        ids = self._checked(nodes, disjoint=False)
+        centers, _ = leaf_geometry(self._geometry, ids)
+        return self._view.center + centers * self._view.grid
+
+    def counts(
+        self, nodes: ArrayLike, share: Share = None, *, name: str = "node counts"
+    ) -> Release:
+        """Release the numbers of rows of pairwise disjoint nodes.
+
+        Guarantee: a row is in at most one node. L1 1, L2 1 (A); 2, sqrt(2) (R).
+        """
+        ids = self._checked(nodes)
+        size = histogram_sensitivity(1, self._relation)
+        exact = self._table.node_counts(ids)
+        with asked(_NAME, reviewed=True):
+            noisy, std = independent_noise(self._meter, name, exact, size, size, share)
+        return released(noisy, std)
+
+    def sums(
+        self,
+        leaves: ArrayLike,
+        share: Share = None,
+        *,
+        count_share: float = 0.5,
+        name: str = "leaf sums",
+    ) -> tuple[Release, Release]:
+        """Release counts and sums of x - leaf centre of pairwise disjoint leaves, jointly.
+
+        Guarantee: in the leaf's units by column its half diagonal bounds ||q - centre|| (in
+        integers, rounded up), so the noise of a leaf's sum is local to it; joint loss as in
+        `joint_noise`.
+
+        Returns
+        -------
+        counts : Release, value of shape (m,)
+        sums : Release, value and std of shape (m, d)
+        """
+        ids = self._checked(leaves)
+        centers, reach = leaf_geometry(self._geometry, ids)
+        weights = leaf_weights(reach, self._view.grid)
+        with asked(_NAME, reviewed=True):
+            counts, count_std, image, image_std = joint_noise(
+                self._meter,
+                name,
+                self._table.node_counts(ids),
+                leaf_image(self._table.node_sums(ids, centers), weights),
+                image_bounds(reach, weights),
+                share,
+                count_share,
+                self._relation,
+                unit=2.0**-_IMAGE_BITS,
+            )
+        step = np.divide(2.0**_IMAGE_BITS, weights, out=np.zeros(reach.shape), where=weights > 0)
+        step *= self._view.grid
+        return (
+            released(counts, count_std),
+            released(image.astype(np.float64) * step, image_std[:, None] * step),
+        )
+
+    def _checked(self, nodes: ArrayLike, *, disjoint: bool = True) -> NDArray[np.int64]:
+        """Return node ids as int64, refusing unknown ones and (if asked) overlapping ones."""
+        ids = np.atleast_1d(np.asarray(nodes, dtype=np.int64))
+        if ids.size == 0 or ids.min() < 1 or ids.max() >= 2 ** (self.depth + 1):
+            raise PrivacyLeakError(f"nodes must be heap numbers of a tree of depth {self.depth}")
+        if disjoint:
+            first, last = self._table._span(np.sort(ids))
+            order = np.argsort(first, kind="stable")
+            if np.any(last[order][:-1] > first[order][1:]):
+                raise PrivacyLeakError("nodes of one release must be pairwise disjoint")
+        return ids

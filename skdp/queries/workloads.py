@@ -1,0 +1,570 @@
+"""Linear queries on coded rows: many sums of functions of a few columns each, without a matrix.
+
+A query is a function q of a row with values in [0, 1]; its answer is the sum over the rows. Queries
+come in groups: those of a group are functions of the same columns, so that the group's answers are
+a small linear map of one marginal table. A `Workload` is public; it never sees a row.
+
+Released: the number of a query (or group) that is answered badly, chosen by the exponential
+mechanism (`WorstQuery`, `WorstMarginal`); noisy answers (`WorkloadAnswer`); noisy marginal tables
+(`Marginal`). Guarantee: coefficients are integers in [0, one], answers are exact integers in units
+of 1/one; a row more or less moves an answer by at most one, a row replaced too. Proofs:
+workloads.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdp.core import calibration
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import Choice, Independent, Noisy, Query, reviewed
+from skdp.core.sums import histogram_sensitivity
+from skdp.core.table import PrivateTable
+from skdp.exceptions import PrivacyLeakError
+from skdp.tabular.encoding import CodedRows
+
+__all__ = [
+    "MAX_TABLE",
+    "QUERY_UNIT",
+    "Cells",
+    "Group",
+    "Intervals",
+    "Marginal",
+    "Prefixes",
+    "Weighted",
+    "Workload",
+    "WorkloadAnswer",
+    "WorstMarginal",
+    "WorstQuery",
+    "cells_noise",
+    "marginals",
+]
+
+MAX_TABLE = 2**20  # cells of one table that is written out: a marginal, or a whole domain
+ONE = 2**20  # the unit of coefficients that are not all 0 or 1
+QUERY_UNIT = ONE  # of which the unit of every workload is a divisor
+
+Sizes = tuple[int, ...]
+
+
+# --- groups -----------------------------------------------------------------------------------
+
+
+class Group:
+    """Queries that are functions of the same columns.
+
+    Parameters
+    ----------
+    attributes : sequence of int
+        Positions of the columns, ascending.
+
+    Attributes
+    ----------
+    one : int
+        Coefficients are integers in [0, one].
+    """
+
+    one = 1
+
+    def __init__(self, attributes: Sequence[int]) -> None:
+        self.attributes = tuple(int(a) for a in attributes)
+
+    def table(self, sizes: Sizes) -> Sizes:
+        """Return the shape of the group's marginal table."""
+        return tuple(sizes[a] for a in self.attributes)
+
+    def n_queries(self, sizes: Sizes) -> int:
+        """Return the number of queries."""
+        raise NotImplementedError
+
+    def apply(self, table: NDArray) -> NDArray:
+        """Return the answers, in units of 1/one, from the flat marginal table."""
+        raise NotImplementedError
+
+    def coefficients(self, sizes: Sizes, queries: NDArray) -> NDArray[np.int64]:
+        """Return the coefficients of some queries, shape (len(queries), cells of the table)."""
+        raise NotImplementedError
+
+
+@reviewed
+class Cells(Group):
+    """Counts of the cells of a marginal table: all of them, or some.
+
+    Parameters
+    ----------
+    attributes : sequence of int
+    index : ndarray of int, default=None
+        Flat positions of the cells; None for all.
+    """
+
+    def __init__(self, attributes: Sequence[int], index: NDArray | None = None) -> None:
+        super().__init__(attributes)
+        self.index = None if index is None else np.asarray(index, dtype=np.int64)
+        if self.index is not None and self.index.min(initial=0) < 0:
+            raise ValueError("cells must be numbered from 0")  # -1 would be a cell once more
+
+    def n_queries(self, sizes: Sizes) -> int:
+        """Return the number of cells."""
+        return math.prod(self.table(sizes)) if self.index is None else self.index.size
+
+    def apply(self, table: NDArray) -> NDArray:
+        """Return the cells' counts."""
+        return table if self.index is None else table[self.index]
+
+    def coefficients(self, sizes: Sizes, queries: NDArray) -> NDArray[np.int64]:
+        """Return a 1 in each query's cell."""
+        queries = np.asarray(queries, dtype=np.int64)
+        place = queries if self.index is None else self.index[queries]
+        out = np.zeros((queries.size, math.prod(self.table(sizes))), dtype=np.int64)
+        out[np.arange(queries.size), place] = 1
+        return out
+
+
+@reviewed
+class Prefixes(Group):
+    """How many rows are in the first j cells of an ordered column, for j = 1 .. size - 1."""
+
+    def __init__(self, attribute: int) -> None:
+        super().__init__([attribute])
+
+    def n_queries(self, sizes: Sizes) -> int:
+        """Return size - 1: all cells together hold all rows (one query if there is one cell)."""
+        return max(sizes[self.attributes[0]] - 1, 1)
+
+    def apply(self, table: NDArray) -> NDArray:
+        """Return the running sums."""
+        return np.cumsum(table)[: max(table.size - 1, 1)]
+
+    def coefficients(self, sizes: Sizes, queries: NDArray) -> NDArray[np.int64]:
+        """Return ones up to each query's cell."""
+        cells = np.arange(sizes[self.attributes[0]])
+        return (cells <= np.asarray(queries)[:, None]).astype(np.int64)
+
+
+@reviewed
+class Intervals(Group):
+    """How many rows are in the cells i to j of an ordered column, for all i <= j."""
+
+    def __init__(self, attribute: int) -> None:
+        super().__init__([attribute])
+
+    def n_queries(self, sizes: Sizes) -> int:
+        """Return g (g + 1) / 2."""
+        g = sizes[self.attributes[0]]
+        return g * (g + 1) // 2
+
+    def _ends(self, g: int) -> tuple[NDArray, NDArray]:
+        return np.triu_indices(g)
+
+    def apply(self, table: NDArray) -> NDArray:
+        """Return differences of running sums."""
+        low, high = self._ends(table.size)
+        sums = np.concatenate([np.zeros(1, dtype=table.dtype), np.cumsum(table)])
+        return sums[high + 1] - sums[low]
+
+    def coefficients(self, sizes: Sizes, queries: NDArray) -> NDArray[np.int64]:
+        """Return ones from the first to the last cell of each."""
+        g = sizes[self.attributes[0]]
+        low, high = (end[np.asarray(queries, dtype=np.int64)][:, None] for end in self._ends(g))
+        cells = np.arange(g)
+        return ((cells >= low) & (cells <= high)).astype(np.int64)
+
+
+@reviewed
+class Weighted(Group):
+    """Queries given by their coefficients on the cells of a marginal table.
+
+    Parameters
+    ----------
+    attributes : sequence of int
+    weights : array-like of shape (n_queries, cells)
+        In [0, 1], already checked. Others than 0 and 1 are rounded to multiples of 2**-20: queries
+        are public, so that is an error of the answer, not of the privacy.
+    """
+
+    def __init__(self, attributes: Sequence[int], weights: ArrayLike) -> None:
+        super().__init__(attributes)
+        values = np.asarray(weights)
+        if not bool(np.all((values >= 0) & (values <= 1))):
+            raise ValueError("weights must be in [0, 1]")
+        binary = bool(np.all((values == 0) | (values == 1)))
+        self.one = 1 if binary else ONE
+        scaled = values if binary else np.rint(values.astype(np.float64) * ONE)
+        self.weights = scaled.astype(np.int64)
+
+    def n_queries(self, sizes: Sizes) -> int:
+        """Return the number of rows of the weights."""
+        return len(self.weights)
+
+    def apply(self, table: NDArray) -> NDArray:
+        """Return the weighted sums: exact for a table of integers."""
+        return self.weights @ table
+
+    def coefficients(self, sizes: Sizes, queries: NDArray) -> NDArray[np.int64]:
+        """Return the weights of some queries."""
+        return self.weights[np.asarray(queries, dtype=np.int64)]
+
+
+# --- marginal tables ----------------------------------------------------------------------------
+
+
+def cells_noise(level: float, adjacency: str, *, pure: bool) -> tuple[float, float]:
+    """Return the standard deviation and the mean size of the noise of counts of disjoint cells.
+
+    For planning before a release: what `Marginal` and `EdgeHistogram` add at this level (epsilon,
+    or mu).
+    """
+    size = histogram_sensitivity(1, adjacency)
+    if pure:
+        return calibration.laplace_std(size / level), size / level
+    std = math.sqrt(size) / level
+    return std, std * math.sqrt(2 / math.pi)
+
+
+def marginals(table: NDArray, sets: Iterable[Sequence[int]]) -> dict[tuple[int, ...], NDArray]:
+    """Return the flat marginal tables of a table over all columns, one for each set of columns.
+
+    Columns are summed out one after the other, and sets that agree on the columns so far share the
+    work: all 3-way tables of 16 binary columns cost about 100 passes, not 560.
+
+    Parameters
+    ----------
+    table : ndarray of shape sizes
+    sets : iterable of ascending tuples
+    """
+    found: dict[tuple[int, ...], NDArray] = {}
+
+    def descend(part: NDArray, kept: tuple[int, ...], column: int, wanted: set[Any]) -> None:
+        # part has the kept columns first, then `column`, column + 1, ...
+        if column == table.ndim or all(len(s) == len(kept) for s in wanted):
+            rest = tuple(range(len(kept), part.ndim))
+            for s in wanted:
+                found[s] = part.sum(axis=rest).reshape(-1) if rest else part.reshape(-1)
+            return
+        inside = {s for s in wanted if column in s}
+        if outside := wanted - inside:
+            descend(part.sum(axis=len(kept)), kept, column + 1, outside)
+        if inside:
+            descend(part, (*kept, column), column + 1, inside)
+
+    wanted = {tuple(s) for s in sets}
+    if wanted:
+        descend(table, (), 0, wanted)
+    return found
+
+
+def flat_codes(codes: NDArray, sizes: Sizes, attributes: Sequence[int]) -> NDArray[np.int64]:
+    """Return the flat cell of each row in the marginal table of some columns."""
+    flat = np.zeros(len(codes), dtype=np.int64)
+    for a in attributes:
+        flat *= sizes[a]
+        flat += codes[:, a]
+    return flat
+
+
+def exact_marginals(
+    rows: CodedRows, sets: Iterable[Sequence[int]]
+) -> dict[tuple[int, ...], NDArray[np.int64]]:
+    """Count the rows in each cell of some marginal tables; one pass over the rows."""
+    wanted = sorted({tuple(s) for s in sets})
+    sizes = rows.sizes
+    if len(wanted) > 1 and math.prod(sizes) <= MAX_TABLE:
+        whole = exact_marginals(rows, [tuple(range(len(sizes)))])
+        return marginals(whole[tuple(range(len(sizes)))].reshape(sizes), wanted)
+    counts = {s: np.zeros(math.prod(sizes[a] for a in s), dtype=np.int64) for s in wanted}
+    for start, stop in rows.spans(least=2**16):
+        codes = rows.codes(start, stop)
+        for s in wanted:
+            counts[s] += np.bincount(flat_codes(codes, sizes, s), minlength=counts[s].size)
+    return counts
+
+
+# --- the workload -------------------------------------------------------------------------------
+
+
+@reviewed
+class Workload:
+    """Public linear queries on the cells of a domain, in groups.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Number of values of each column.
+    groups : sequence of Group
+
+    Attributes
+    ----------
+    n_queries : int
+    one : int
+        Answers are exact integers in units of 1/one.
+
+    Raises
+    ------
+    ValueError
+        If there is no query, or a group's marginal table has more than `MAX_TABLE` cells.
+    """
+
+    def __init__(self, sizes: Sizes, groups: Sequence[Group]) -> None:
+        self.sizes = tuple(int(k) for k in sizes)
+        self.groups = tuple(groups)
+        for group in self.groups:
+            if (cells := math.prod(group.table(self.sizes))) > MAX_TABLE:
+                raise ValueError(
+                    f"queries on columns {group.attributes} have a table of {cells} cells; at most "
+                    f"{MAX_TABLE} are possible"
+                )
+        lengths = [group.n_queries(self.sizes) for group in self.groups]
+        self.starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+        self.n_queries = int(self.starts[-1])
+        if self.n_queries == 0:
+            raise ValueError("queries must hold at least one query, got none")
+        self.one = max(group.one for group in self.groups)
+
+    def __repr__(self) -> str:
+        return f"Workload({self.n_queries} queries in {len(self.groups)} groups)"
+
+    @property
+    def attribute_sets(self) -> list[tuple[int, ...]]:
+        """The columns of each group."""
+        return [group.attributes for group in self.groups]
+
+    def locate(self, query: int) -> tuple[int, int]:
+        """Return the group of a query and its place there."""
+        g = int(np.searchsorted(self.starts, query, side="right")) - 1
+        return g, int(query - self.starts[g])
+
+    def from_marginals(self, tables: dict[tuple[int, ...], NDArray]) -> NDArray:
+        """Return all answers from the marginal tables: in units of 1/one for integers, else of 1.
+
+        For counts the result is exact (int64: counts below 2**42).
+        """
+        parts = []
+        for group in self.groups:
+            table = tables[group.attributes]
+            part = group.apply(table)
+            if table.dtype.kind == "f":
+                parts.append(part / group.one)
+            else:
+                parts.append(part * (self.one // group.one))
+        return np.concatenate(parts)
+
+    def answers(self, table: NDArray) -> NDArray:
+        """Return all answers on a table over the whole domain (shape sizes, or flat).
+
+        Integers: exact, in units of 1/one. Floats (a distribution): as fractions.
+        """
+        whole = np.asarray(table).reshape(self.sizes)
+        return self.from_marginals(marginals(whole, self.attribute_sets))
+
+    def coefficients(self, cells: NDArray) -> NDArray[np.int64]:
+        """Return every query's coefficient on some flat cells of the domain, in units of 1/one.
+
+        Returns
+        -------
+        coefficients : ndarray of shape (n_queries, len(cells))
+        """
+        codes = np.column_stack(np.unravel_index(np.asarray(cells, dtype=np.int64), self.sizes))
+        parts = []
+        for group in self.groups:
+            every = group.coefficients(self.sizes, np.arange(group.n_queries(self.sizes)))
+            where = flat_codes(codes, self.sizes, group.attributes)
+            parts.append(every[:, where] * (self.one // group.one))
+        return np.concatenate(parts)
+
+
+# --- the queries --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class _Exact:
+    """The exact marginal tables and answers of a workload; private."""
+
+    tables: dict[tuple[int, ...], NDArray[np.int64]]
+    answers: NDArray[np.int64]
+
+
+def coded_rows(table: PrivateTable, sizes: Sizes) -> CodedRows:
+    """Return the rows of a table, if they are coded by a domain of these sizes."""
+    rows = table.rows
+    if not isinstance(rows, CodedRows) or rows.sizes != tuple(sizes):
+        raise PrivacyLeakError("the session's rows are not coded by this domain")
+    return rows
+
+
+def exact_answers(table: PrivateTable, workload: Workload) -> _Exact:
+    """Return a workload's exact marginal tables and answers.
+
+    They are kept beside the rows as long as the workload lives: one pass over the rows serves any
+    number of releases.
+    """
+    rows = coded_rows(table, workload.sizes)
+    found = rows.kept.get(workload)
+    if found is None:
+        tables = exact_marginals(rows, workload.attribute_sets)
+        found = rows.kept[workload] = _Exact(tables, workload.from_marginals(tables))
+    return found
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class Marginal(Query):
+    """A marginal table's counts, in the shape of the table.
+
+    Guarantee: a row is in one cell. L1 1, squared L2 1 (A); 2 and 2 (R).
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Of the domain by which the rows are coded.
+    attributes : tuple of int
+        The columns, ascending.
+    """
+
+    name: ClassVar[str] = "marginal"
+    sizes: Sizes
+    attributes: tuple[int, ...]
+
+    @property
+    def _shape(self) -> Sizes:
+        return tuple(self.sizes[a] for a in self.attributes)
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        rows = coded_rows(table, self.sizes)
+        if (cells := math.prod(self._shape)) > MAX_TABLE:
+            raise PrivacyLeakError(f"a table of {cells} cells is too large to release")
+        (counts,) = exact_marginals(rows, [self.attributes]).values()
+        return counts
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = histogram_sensitivity(1, relation)
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(noisy.values.astype(np.float64).reshape(self._shape), noisy.std)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class WorkloadAnswer(Query):
+    """The answer to one query of a workload: the sum of q over the rows.
+
+    Guarantee: q(row) is in [0, one]. L1 and L2 `one`, under both relations.
+
+    Parameters
+    ----------
+    workload : Workload
+    query : int
+        Position in the workload.
+    """
+
+    name: ClassVar[str] = "answer"
+    workload: Workload
+    query: int
+
+    @property
+    def unit(self) -> float:
+        return 1 / self.workload.one
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        return exact_answers(table, self.workload).answers[[int(self.query)]]
+
+    def sensitivity(self, relation: str) -> Independent:
+        one = self.workload.one
+        return Independent(one, one * one)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        one = self.workload.one
+        return released(float(noisy.values[0]) / one, noisy.std / one)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class WorstQuery(Choice):
+    """A query whose answer is far from the public one, by its position in the workload.
+
+    The score is -abs(exact - public), in units of 1/one. Guarantee: it moves by at most `one` (A
+    and R), whatever the public answers are; they must be a function of public values and earlier
+    releases.
+
+    Parameters
+    ----------
+    workload : Workload
+    answers : array-like of shape (n_queries,)
+        Public, in rows (a fraction times the number of rows, or its released estimate).
+    """
+
+    name: ClassVar[str] = "worst query"
+    workload: Workload
+    answers: Any
+
+    def scores(self, table: PrivateTable) -> NDArray:
+        exact = exact_answers(table, self.workload).answers
+        public = np.rint(np.asarray(self.answers, dtype=np.float64) * self.workload.one)
+        public = np.clip(np.nan_to_num(public), -(2.0**61), 2.0**61).astype(np.int64)
+        return -np.abs(exact - _shaped(public, exact.shape, "answers"))[None, :]
+
+    def sensitivity(self, relation: str) -> int:
+        return self.workload.one
+
+    def decoded(self, chosen: NDArray) -> int:
+        return int(chosen[0])
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class WorstMarginal(Choice):
+    """A group whose marginal table is far from the public one, less a public penalty, by position.
+
+    The score is the penalty minus the L1 distance of the tables. Guarantee: it moves as the counts
+    do, by at most 1 (A), 2 (R).
+
+    Parameters
+    ----------
+    workload : Workload
+    tables : sequence of ndarray
+        Public flat tables, one a group, in rows.
+    penalties : array-like of shape (n_groups,)
+        Public, in rows: what measuring the group would leave as noise.
+    """
+
+    name: ClassVar[str] = "worst marginal"
+    workload: Workload
+    tables: Any
+    penalties: Any
+
+    def scores(self, table: PrivateTable) -> NDArray:
+        exact = exact_answers(table, self.workload).tables
+        distances = []
+        for s, values in zip(self.workload.attribute_sets, self.tables, strict=True):
+            public = _shaped(_public_integers(values), exact[s].shape, "a table")
+            distances.append(np.abs(exact[s] - public).sum())
+        penalties = _shaped(_public_integers(self.penalties), (len(distances),), "penalties")
+        return (penalties - np.array(distances, dtype=np.int64))[None, :]
+
+    def sensitivity(self, relation: str) -> int:
+        return histogram_sensitivity(1, relation)
+
+    def decoded(self, chosen: NDArray) -> int:
+        return int(chosen[0])
+
+
+def _public_integers(values: ArrayLike) -> NDArray[np.int64]:
+    """Return public numbers as integers so small that the sum of a table of them is one too.
+
+    A sum that wrapped around would move by more than a row moves it.
+    """
+    numbers = np.nan_to_num(np.rint(np.asarray(values, dtype=np.float64)))
+    return np.clip(numbers, -(2.0**40), 2.0**40).astype(np.int64)
+
+
+def _shaped(public: NDArray, shape: tuple[int, ...], what: str) -> NDArray:
+    """Return public numbers of this shape; of another one, a count would be weighed repeatedly."""
+    if public.shape != shape:
+        raise ValueError(f"{what} must have shape {shape}, got {public.shape}")
+    return public

@@ -1,0 +1,51 @@
+"""Tables as users have them: containers, values, domains, labels; checked before any charge."""
+
+from __future__ import annotations
+
+from skdp.tabular.containers import as_table
+from skdp.tabular.domain import Bins, Domain, about
+from skdp.tabular.encoding import (
+    CodedRows,
+    Schema,
+    check_coded,
+    decoded,
+    public_codes,
+    table_schema,
+)
+from skdp.tabular.labels import check_labelled, check_labelled_table, check_with_target, label_codes
+from skdp.tabular.rows import (
+    Rows,
+    check_marks,
+    check_public_array,
+    check_rows,
+    check_samples,
+    check_table,
+    opaque_rows,
+)
+from skdp.tabular.values import array_of_rows, is_missing
+
+__all__ = [
+    "Bins",
+    "CodedRows",
+    "Domain",
+    "Rows",
+    "Schema",
+    "about",
+    "array_of_rows",
+    "as_table",
+    "check_coded",
+    "check_labelled",
+    "check_labelled_table",
+    "check_marks",
+    "check_public_array",
+    "check_rows",
+    "check_samples",
+    "check_table",
+    "check_with_target",
+    "decoded",
+    "is_missing",
+    "label_codes",
+    "opaque_rows",
+    "public_codes",
+    "table_schema",
+]

@@ -1,0 +1,307 @@
+"""Tables of numpy, pandas, polars and pyarrow: how they are cut, and read as numbers.
+
+Nothing is released here. The image of a cell depends on that cell and on the type of its column,
+which is public; no library is asked for a common type of several columns, or of the cells of one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.isolation import interruptible, quiet
+from skdp.tabular.values import numbers, rows_of_numbers
+
+__all__ = [
+    "alone",
+    "any_type",
+    "as_table",
+    "column_names",
+    "cut",
+    "is_frame",
+    "is_listed",
+    "is_sliced_table",
+    "reading",
+    "refused_type",
+    "take",
+    "to_float",
+]
+
+Floats = NDArray[np.float64]
+
+NUMBER, OBJECTS = "number", "objects"
+_MOST_NAMED = 5  # columns in a message
+_REFUSED = {"c": "complex", "M": "dates", "m": "durations", "U": "text", "S": "text", "T": "text"}
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Read cells: no warning, and no exception but those of signals, depends on one."""
+    with quiet(), interruptible():
+        yield
+
+
+# --- containers -------------------------------------------------------------------------------
+
+
+def is_frame(X: Any) -> bool:
+    """Say whether X is a pandas table, which is sliced with ``iloc``."""
+    return hasattr(X, "iloc") and hasattr(X, "columns")
+
+
+def is_sliced_table(X: Any) -> bool:
+    """Say whether X is a polars or pyarrow table, which is cut with ``slice(offset, length)``."""
+    return hasattr(X, "slice") and hasattr(X, "columns") and hasattr(X, "shape")
+
+
+def is_listed(X: Any) -> bool:
+    """Say whether X is a list, a tuple or another sequence that has no type for its entries."""
+    if hasattr(X, "__array__") or isinstance(X, str | bytes | bytearray | memoryview):
+        return False
+    return isinstance(X, Sequence) and not hasattr(X, "typecode")  # of array.array
+
+
+def column_names(X: Any) -> tuple[Any, ...]:
+    """Return the column names of a pandas, polars or pyarrow table."""
+    return tuple(X.column_names if hasattr(X, "column_names") else X.columns)
+
+
+def cut(X: Any, start: int, stop: int) -> Any:
+    """Return rows start to stop of any supported container, as that container."""
+    if is_frame(X):
+        return X.iloc[start:stop]
+    if is_sliced_table(X):
+        return X.slice(start, stop - start)
+    return X[start:stop]
+
+
+def alone(part: Any) -> Any:
+    """Return a part of a table as one of its own, without the table's index."""
+    if isinstance(part, np.ndarray):
+        return np.array(part)
+    if hasattr(part, "iloc"):
+        return part.reset_index(drop=True).copy()
+    return part
+
+
+def take(X: Any, positions: NDArray[np.intp]) -> Any:
+    """Return the rows at ascending positions of any supported container, as that container."""
+    if positions.size and positions[-1] - positions[0] == positions.size - 1:
+        return cut(X, int(positions[0]), int(positions[-1]) + 1)
+    return _gather(X, positions)
+
+
+def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
+    """Return a copy of the rows at some positions, in a container of the same kind."""
+    if is_frame(X):
+        return X.iloc[positions]
+    if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
+        return X.take(positions)  # pyarrow
+    return X[positions]
+
+
+# --- types of columns ---------------------------------------------------------------------------
+
+
+def _type_of(dtype: Any) -> str:
+    """Return what a column's type says: numbers, objects, or why its cells are no numbers."""
+    name = type(dtype).__name__
+    if isinstance(dtype, np.dtype):
+        kind = str(dtype.kind)
+    elif name == "ArrowDtype":
+        return _arrow_type(dtype.pyarrow_dtype)
+    elif hasattr(dtype, "is_temporal"):
+        return _polars_type(dtype)
+    elif hasattr(dtype, "to_pandas_dtype"):
+        return _arrow_type(dtype)
+    elif name in ("StringDtype", "PeriodDtype", "IntervalDtype"):
+        return {"S": "text", "P": "dates", "I": "intervals"}[name[0]]
+    else:
+        kind = str(getattr(dtype, "kind", "O"))
+    if kind in "biuf":
+        return NUMBER
+    return OBJECTS if kind == "O" else _REFUSED.get(kind, "records")
+
+
+def _polars_type(dtype: Any) -> str:
+    name = type(dtype).__name__
+    if dtype.is_temporal():
+        return "dates"
+    if name == "Boolean" or (dtype.is_numeric() and name != "Decimal"):
+        return NUMBER
+    if name in ("Decimal", "Null", "Object"):
+        return OBJECTS
+    return "text" if name in ("String", "Categorical", "Enum", "Binary") else "records"
+
+
+def _arrow_type(dtype: Any) -> str:
+    name = str(dtype)
+    if type(dtype).__name__ == "DictionaryType":
+        return "text" if _arrow_type(dtype.value_type) == "text" else OBJECTS
+    if name.startswith(("int", "uint", "float", "double", "halffloat", "bool")):
+        return NUMBER
+    if name.startswith(("decimal", "null")):
+        return OBJECTS
+    if name.startswith(("date", "time", "duration", "month_day_nano")):
+        return "dates"
+    text = ("string", "large_string", "binary", "large_binary", "fixed_size_binary")
+    return "text" if name.startswith(text) else "records"
+
+
+def refused_type(X: Any) -> tuple[str, Any]:
+    """Return what the type of a column is that holds no numbers, and its name; ("", None) if none.
+
+    Of an array the name is None.
+    """
+    if is_frame(X):
+        types = list(X.dtypes)
+    elif hasattr(X, "column_names"):
+        types = [field.type for field in X.schema]
+    elif is_sliced_table(X):
+        types = list(X.dtypes)
+    else:
+        found = _type_of(X.dtype)
+        return ("", None) if found in (NUMBER, OBJECTS) else (found, None)
+    for name, dtype in zip(column_names(X), types, strict=True):
+        found = _type_of(dtype)
+        if found not in (NUMBER, OBJECTS):
+            return found, name
+    return "", None
+
+
+def any_type(X: Any) -> dict[Any, str]:
+    """Return the columns of a table whose type tells nothing of their cells: name and type.
+
+    Both are public. Categories may be numbers or text, as objects may.
+    """
+    found = {}
+    if is_frame(X):
+        for name, dtype in zip(column_names(X), X.dtypes, strict=True):
+            if _type_of(dtype) == OBJECTS:
+                found[name] = str(dtype)
+    elif getattr(X, "name", None) is not None and _type_of(getattr(X, "dtype", None)) == OBJECTS:
+        found[X.name] = str(X.dtype)  # of one column
+    return dict(itertools.islice(found.items(), _MOST_NAMED))
+
+
+# --- cells as numbers ---------------------------------------------------------------------------
+
+
+def _array_values(array: NDArray) -> tuple[Floats, bool]:
+    """Return an array as float64, NaN for what is missing or no number, and if any is none."""
+    if isinstance(array, np.ma.MaskedArray):
+        array = np.ma.filled(array.astype(object), None)
+    array = np.asarray(array)  # of a subclass, whose own code does not run then
+    if array.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):  # a long double beyond the range becomes inf
+            return np.asarray(array, dtype=np.float64), False
+    if array.dtype.kind != "O":
+        return np.full(array.shape, np.nan), True
+    with reading():
+        values, strange = numbers(array.ravel().tolist())
+    return values.reshape(array.shape), strange
+
+
+def _objects(cells: list[Any]) -> tuple[Floats, bool]:
+    with reading():
+        return numbers(cells)
+
+
+def _column_values(column: Any) -> tuple[Floats, bool]:
+    """Return a column of any library as float64, NaN for what is missing or no number."""
+    if isinstance(column, np.ndarray):
+        return _array_values(column)
+    arrow = hasattr(column, "to_pylist")
+    dtype = column.type if arrow else column.dtype
+    kind = _type_of(dtype)
+    if kind not in (NUMBER, OBJECTS):
+        return np.full(len(column), np.nan), True
+    if hasattr(dtype, "is_temporal"):  # polars
+        if kind == NUMBER:
+            return column.cast(_polars_float(column)).to_numpy(), False
+        return _objects(column.to_list())
+    if not arrow:
+        if kind == NUMBER and not isinstance(dtype, np.dtype):  # of pandas, with missing cells
+            return column.to_numpy(dtype=np.float64, na_value=np.nan), False
+        if type(dtype).__name__ == "ArrowDtype":
+            return _objects(column.tolist())
+        return _array_values(np.asanyarray(column))
+    if type(dtype).__name__ == "DictionaryType":
+        return _column_values(column.cast(dtype.value_type))
+    if kind == OBJECTS:
+        return _objects(column.to_pylist())
+    numpy: NDArray = np.asarray(column)  # floats, or objects where booleans are missing
+    return _array_values(numpy)
+
+
+def _polars_float(table: Any) -> Any:
+    """Return the float64 of the library that a polars column or table comes from."""
+    return import_module(type(table).__module__.partition(".")[0]).Float64
+
+
+def _table_values(table: Any) -> tuple[Floats, bool]:
+    """Return a table as float64, column by column: a type of one must not be that of another."""
+    if is_frame(table):
+        types = list(table.dtypes)
+        if all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in types):
+            return np.asarray(table.to_numpy(dtype=np.float64)), False
+        columns = [table.iloc[:, j] for j in range(len(types))]
+    elif hasattr(table, "column_names"):
+        columns = list(table.columns)
+    else:
+        if all(_type_of(dtype) == NUMBER for dtype in table.dtypes):
+            return table.cast(_polars_float(table)).to_numpy(), False
+        columns = list(table.get_columns())
+    values = np.empty((table.shape[0], len(columns)))
+    strange = False
+    for j, column in enumerate(columns):
+        values[:, j], other = _column_values(column)
+        strange |= other
+    return values, strange
+
+
+def to_float(block: Any) -> tuple[Floats | None, str]:
+    """Convert an array, a table, a column or a list to float64, each cell by itself.
+
+    Returns
+    -------
+    values : ndarray, or None if there is nothing that has a shape
+        NaN for what is missing or no number.
+    problem : {"", "complex", "type", "value"}
+        "type" if any cell is no number.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            if is_listed(block):
+                with reading():
+                    values, strange = rows_of_numbers(block)
+            elif is_frame(block) or is_sliced_table(block):
+                values, strange = _table_values(block)
+            elif hasattr(block, "dtype") or hasattr(block, "to_pylist"):
+                values, strange = _column_values(block)
+            else:
+                values, strange = _array_values(np.asanyarray(block))
+    except Exception:  # noqa: BLE001  its text may quote a cell
+        return None, "value"
+    if values is None:
+        return None, "value"
+    return values, "type" if strange else ""
+
+
+def as_table(values: Floats, like: Any) -> Any:
+    """Return float rows as a pandas or polars table with the columns of another, or as they are.
+
+    Nothing else of the other table is taken over: neither its index, which counts private rows, nor
+    the types of its columns, which may be decided by all rows.
+    """
+    if is_frame(like):
+        return type(like)(values, columns=list(like.columns))
+    if hasattr(like, "get_columns"):  # polars
+        return type(like)(values, schema=list(like.columns), orient="row")
+    return values

@@ -1,0 +1,578 @@
+"""A public domain: which values each column of a table may have.
+
+Nothing is released here, and no data decides. A `Domain` is stated from public knowledge: the
+categories of a column, or the edges that part a numeric one. It says which code a cell of a column
+has, a function of that cell only, and which value a code stands for. Tables are coded by it in
+`skdp.tabular.encoding`.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdp.core.isolation import attempt, no_restart
+from skdp.tabular.canonical import as_list, as_numbers, plain
+
+__all__ = [
+    "Bins",
+    "Domain",
+    "about",
+]
+
+MAX_CODES = 2**16  # of one column: codes fit 16 bits, and a row's codes are exact in float64
+CLIP, REFUSE = "clip", "refuse"
+
+
+class Bins:
+    """Public edges that part a numeric column into cells.
+
+    A cell holds its lower edge; the last one its upper edge too.
+
+    Parameters
+    ----------
+    edges : array-like of shape (n_cells + 1,)
+        Strictly increasing, finite.
+    integer : bool, default=False
+        Whether the column has whole numbers: released values are rounded to whole numbers then.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If edges are not finite numbers that increase, or too many.
+
+    Examples
+    --------
+    >>> from skdp.synthetic import Bins
+    >>> Bins([0, 18, 65, 120], integer=True).size
+    3
+    >>> Bins.regular(0.0, 1.0, 4).edges.tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+
+    def __init__(self, edges: ArrayLike, *, integer: bool = False) -> None:
+        try:
+            array = np.array(edges, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError("edges must be numbers, strictly increasing") from None
+        increasing = array.ndim == 1 and array.size >= 2 and np.isfinite(array).all()
+        if not (increasing and bool(np.all(array[1:] > array[:-1]))):
+            raise ValueError("edges must be at least two finite numbers, strictly increasing")
+        if not math.isfinite(float(array[-1]) - float(array[0])):
+            raise ValueError("edges must not be further apart than the largest float")
+        if array.size > MAX_CODES:
+            raise ValueError(f"edges must be at most {MAX_CODES}, got {array.size}")
+        array.setflags(write=False)
+        self.edges = array
+        self.integer = bool(integer)
+
+    @classmethod
+    def regular(cls, low: float, high: float, n_cells: int, *, integer: bool = False) -> Bins:
+        """Return cells of equal width.
+
+        Parameters
+        ----------
+        low, high : float
+            Finite, low below high.
+        n_cells : int
+            From 1 to 65535.
+        integer : bool, default=False
+
+        Returns
+        -------
+        bins : Bins
+
+        Raises
+        ------
+        TypeError, ValueError
+            Naming the parameter.
+        """
+        integral = isinstance(n_cells, numbers.Integral) and not isinstance(n_cells, bool)
+        if not (integral and 1 <= n_cells < MAX_CODES):
+            raise ValueError(
+                f"n_cells must be an integer from 1 to {MAX_CODES - 1}, got {n_cells!r}"
+            )
+        for name, value in (("low", low), ("high", high)):
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise TypeError(f"{name} must be a finite number, got {type(value).__name__}")
+        first, last = _finite(low), _finite(high)
+        if not (first < last and math.isfinite(last - first)):
+            raise ValueError(
+                "low must be below high, both finite and no further apart than the largest float, "
+                f"got {low!r} and {high!r}"
+            )
+        return cls(np.linspace(first, last, int(n_cells) + 1), integer=integer)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.edges.size - 1
+
+    def __repr__(self) -> str:
+        ends = f"{self.edges[0]:g} to {self.edges[-1]:g}"
+        return f"Bins({self.size} cells from {ends})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bins):
+            return NotImplemented
+        return np.array_equal(self.edges, other.edges) and self.integer == other.integer
+
+    def __hash__(self) -> int:
+        return hash((self.edges.tobytes(), self.integer))
+
+    def codes(self, values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return each number's cell.
+
+        Parameters
+        ----------
+        values : ndarray of float
+
+        Returns
+        -------
+        codes : ndarray of int
+            Clipped to the ends; the first cell for NaN.
+        outside : ndarray of bool
+            Which values are not between the edges.
+        """
+        cell = np.searchsorted(self.edges, values, side="right") - 1
+        known = (values >= self.edges[0]) & (values <= self.edges[-1])
+        cell[np.isnan(values)] = 0
+        return np.clip(cell, 0, self.size - 1), ~known
+
+    def values(self, codes: NDArray, rng: np.random.Generator | None = None) -> NDArray[np.float64]:
+        """Return a point of each cell.
+
+        Parameters
+        ----------
+        codes : ndarray of int
+        rng : Generator, default=None
+            For uniform points; None for middles.
+
+        Returns
+        -------
+        values : ndarray of float
+        """
+        low, high = self.edges[codes], self.edges[codes + 1]
+        part = np.full(len(codes), 0.5) if rng is None else rng.random(len(codes))
+        inner = low + part * (high - low)
+        if not self.integer:
+            # Where edges are next to each other, rounding may give the upper one.
+            top = np.where(codes == self.size - 1, high, np.nextafter(high, -np.inf))
+            within: NDArray[np.float64] = np.clip(inner, low, top)
+            return within
+        # The whole numbers of the cell; a cell without one gives the next one above.
+        first = np.ceil(low)
+        last = np.where(codes == self.size - 1, np.floor(high), np.ceil(high) - 1)
+        last = np.maximum(last, first)
+        whole: NDArray[np.float64] = np.minimum(first + np.floor(part * (last - first + 1)), last)
+        return whole
+
+
+def _finite(value: Any) -> float:
+    """Return a number as a float, infinity if it is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+class _Numbers:
+    """A numeric column in the cells of `Bins`, and the cell of what is no number."""
+
+    def __init__(self, bins: Bins, other: Any, has_other: bool, name: str) -> None:
+        self.bins = bins
+        self.size = bins.size
+        self.is_text = False
+        self.other = 0
+        if not has_other:
+            return
+        real = isinstance(other, numbers.Real) and not isinstance(other, bool)
+        code, outside = bins.codes(np.array([_finite(other) if real else math.nan]))
+        if outside[0]:
+            low, high = bins.edges[0], bins.edges[-1]
+            raise ValueError(
+                f"domain: other of column {name} must be a number within its bins, from {low:g} to "
+                f"{high:g}: the cell with that number takes the cells of X that are not numbers"
+            )
+        self.other = int(code[0])
+
+    def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return each cell's code, and who is outside."""
+        values = as_numbers(cells)
+        codes, outside = self.bins.codes(values)
+        return np.where(np.isnan(values), self.other, codes), outside
+
+
+class _Categories:
+    """A column with a public list of values; a missing cell is the category None, if declared."""
+
+    def __init__(self, values: Sequence[Any], other: Any, has_other: bool, name: str) -> None:
+        self.values_ = list(values)
+        self.size = len(self.values_)
+        if not 1 <= self.size <= MAX_CODES:
+            raise ValueError(
+                f"domain: column {name} must have 1 to {MAX_CODES} categories, got {self.size}"
+            )
+        try:
+            self.known = {plain(value): code for code, value in enumerate(self.values_)}
+        except TypeError:
+            raise TypeError(f"domain: categories of column {name} must be hashable") from None
+        # Categories as a shorter float holds them: 0.1 has another value in 32 bits.
+        self.narrow: dict[Any, dict[float, int]] = {}
+        self.array = _as_array(self.values_)
+        # Missing values alone may stand in a column of any type.
+        self.is_text = any(isinstance(value, str | bytes) for value in self.values_) or all(
+            plain(value) is None for value in self.values_
+        )
+        if len(self.known) != self.size:
+            raise ValueError(f"domain: categories of column {name} must be distinct")
+        if has_other and plain(other) not in self.known:
+            raise ValueError(f"domain: other of column {name} must be one of its categories")
+        self.other = self.known[plain(other)] if has_other else self.size - 1
+
+    def code(self, cell: Any) -> int:
+        """Return a cell's code, -1 if it is no category."""
+        code: int = attempt(lambda: self.known.get(plain(cell), -1), -1, no_restart)
+        if code < 0 and type(cell) in (np.float16, np.float32):
+            code = self._narrow(type(cell)).get(float(cell), -1)
+        return code
+
+    def _narrow(self, kind: Any) -> dict[float, int]:
+        """Return the numbers among the categories as a shorter float type holds them."""
+        if kind not in self.narrow:
+            self.narrow[kind] = _narrowed(self.known, np.dtype(kind))
+        return self.narrow[kind]
+
+    def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return each cell's code, and who is outside."""
+        if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufmM":
+            # A code is a function of the value, so each value is looked up once.
+            values, place = np.unique(cells, return_inverse=True)
+            code = np.array([self.code(cell) for cell in values], dtype=np.int64)[place]
+        else:
+            code = np.array([self.code(cell) for cell in as_list(cells)], dtype=np.int64)
+        outside = code < 0
+        return np.where(outside, self.other, code), outside
+
+
+def _as_array(values: list[Any]) -> NDArray:
+    """Return categories as an array: of one type where they have one, else of objects."""
+    kinds = {type(value) for value in values}
+    plain = (bool, int, float, str)
+    if kinds <= {int, float} or (len(kinds) == 1 and kinds <= set(plain)):
+        array = np.array(values)
+        if array.dtype.kind in "biufU" and array.tolist() == values:
+            return array
+    if len(kinds) == 1 and isinstance(values[0], np.generic):
+        return np.array(values)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _narrowed(known: dict[Any, int], dtype: np.dtype) -> dict[float, int]:
+    """Return the numbers among the categories as a shorter float type holds them."""
+    found: dict[float, int] = {}
+    with np.errstate(all="ignore"):
+        for value, code in known.items():
+            if isinstance(value, float):
+                found.setdefault(float(dtype.type(value)), code)
+    return found
+
+
+def _is_named(spec: Any) -> bool:
+    """Say whether this is a pair of a name and a column, and not a list of two categories."""
+    if not (isinstance(spec, tuple) and len(spec) == 2 and isinstance(spec[0], str)):
+        return False
+    column = spec[1]
+    listed = isinstance(column, Bins | list | tuple | range | np.ndarray)
+    return listed or (isinstance(column, numbers.Integral) and not isinstance(column, bool))
+
+
+class Domain:
+    """The values that each column of a table may have, stated from public knowledge.
+
+    Parameters
+    ----------
+    columns : mapping from column name to column, or sequence of columns
+        A column is a list of categories, `Bins`, or an int k for the whole numbers 0 to k - 1; a
+        tuple of two numbers, which might be a range, is refused. With names, tables must have these
+        columns in this order.
+    outside : {"clip", "refuse"}, default="clip"
+        What to do with a cell that is not in the domain. ``"clip"``: with `Bins`, a number goes to
+        the nearest cell, and what is missing or no number to the column's `other`; with categories,
+        a value goes to the column's `other`. ``"refuse"``: ValueError before any charge; it tells
+        that there is such a cell.
+    other : mapping from column name (or position) to category or number, default=None
+        Where undeclared and missing values go. With categories, one of them; the last if not given.
+        With `Bins`, a number: the bin that holds it takes the cells that are missing or not
+        numbers; the first bin if not given.
+
+    Attributes
+    ----------
+    names : tuple or None
+    sizes : tuple of int
+        Number of values of each column.
+    n_cells : int
+        Their product.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a column is none of these, has repeated categories, or `other` none of them.
+
+    Notes
+    -----
+    **Privacy.** Nothing is read off data. Categories listed from the private table itself (its
+    ``unique()``) would publish the rare ones: list them from a code book.
+
+    Examples
+    --------
+    >>> from skdp.synthetic import Bins, Domain
+    >>> domain = Domain({"origin": ["EWR", "JFK", "LGA"], "delay": Bins([-60, 0, 15, 60, 1500])})
+    >>> domain.sizes, domain.n_cells
+    ((3, 4), 12)
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[Any, Any] | Sequence[Any],
+        *,
+        outside: str = CLIP,
+        other: Mapping[Any, Any] | None = None,
+    ) -> None:
+        named = isinstance(columns, Mapping)
+        self.names: tuple[Any, ...] | None = tuple(columns) if named else None
+        if isinstance(columns, str | bytes) or not isinstance(columns, Mapping | Sequence):
+            raise TypeError("domain must be a mapping or a sequence of columns")
+        specs = list(columns.values()) if isinstance(columns, Mapping) else list(columns)
+        if not specs:
+            raise ValueError("domain must have at least one column")
+        if self.names is None and (pair := next((c for c in specs if _is_named(c)), None)):
+            raise TypeError(
+                f"domain: {pair[0]!r} beside its column is no column: with names state a mapping, "
+                f"Domain({{{pair[0]!r}: ...}}), or dict(pairs)"
+            )
+        if outside not in (CLIP, REFUSE):
+            raise ValueError(f"outside must be 'clip' or 'refuse', got {outside!r}")
+        self.outside = outside
+        labels = self.names if self.names is not None else tuple(range(len(specs)))
+        if other is not None and not isinstance(other, Mapping):
+            raise TypeError(
+                "other must be a mapping from column name (or position) to where undeclared values "
+                f"go, got {type(other).__name__}"
+            )
+        others = dict(other or {})
+        if unknown := [key for key in others if key not in labels]:
+            raise ValueError(f"other names no column of the domain: {unknown[0]!r}")
+        self._columns = tuple(
+            _column(spec, others.get(label), label in others, repr(label))
+            for spec, label in zip(specs, labels, strict=True)
+        )
+        self.sizes = tuple(column.size for column in self._columns)
+        self.n_cells = math.prod(self.sizes)
+
+    @classmethod
+    def binary(cls, columns: int | Sequence[Any]) -> Domain:
+        """Return the domain of columns of zeros and ones.
+
+        Parameters
+        ----------
+        columns : int or sequence
+            Their number, or their names.
+
+        Returns
+        -------
+        domain : Domain
+        """
+        if isinstance(columns, int | np.integer):
+            return cls([2] * int(columns))
+        return cls(dict.fromkeys(columns, 2))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return len(self.sizes)
+
+    def __repr__(self) -> str:
+        return f"Domain({self.n_columns} columns, {about(self.n_cells)} cells)"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Domain):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((self.names, self.sizes))
+
+    def _key(self) -> tuple[Any, ...]:
+        columns = [
+            (c.bins, c.other)
+            if isinstance(c, _Numbers)
+            else (tuple(c.known), str(c.array.dtype), c.other)
+            for c in self._columns
+        ]
+        return (self.names, self.outside, columns)
+
+    def _check_kinds(self, kinds: Sequence[str], labels: Sequence[Any], *, table: bool) -> None:
+        """Refuse columns whose types cannot be what the domain says: types are public.
+
+        Parameters
+        ----------
+        kinds : sequence of {"text", "temporal", ""}
+            What the type of each column says of its cells; empty if they may be anything.
+        labels : sequence
+            Names or positions of the columns.
+        table : bool
+            Whether each column has a type of its own.
+        """
+        for kind, label, column in zip(kinds, labels, self._columns, strict=True):
+            bins = isinstance(column, _Numbers)
+            unlike = "Bins" if bins else "no text among its categories"
+            what = "dates, times or durations" if kind == "temporal" else "text"
+            if not kind or not (bins or (kind == "text" and not column.is_text)):
+                continue
+            if table:
+                text = f"X has {what} in column {label!r}, which has {unlike} in the domain"
+            else:
+                text = f"X is an array of {what}, but column {label!r} of the domain has {unlike}"
+            advice = "convert it to numbers, or list its values as categories of the domain"
+            if kind == "temporal":
+                advice = (
+                    "convert them to numbers, such as days since a public date, or list them as "
+                    "categories of the domain"
+                )
+            elif not table:
+                advice = "give numbers, a table, or an array of dtype object"
+            raise TypeError(f"{text}: {advice}")
+
+    def position(self, column: Any) -> int:
+        """Return the position of a column given by name or by position.
+
+        Parameters
+        ----------
+        column : name or int
+
+        Returns
+        -------
+        position : int
+
+        Raises
+        ------
+        ValueError
+            If there is no such column.
+        """
+        if self.names is not None and column in self.names:
+            return self.names.index(column)
+        integral = isinstance(column, numbers.Integral) and not isinstance(column, bool)
+        if integral and 0 <= column < self.n_columns:
+            return int(column)
+        raise ValueError(f"the domain has no column {column!r}; it has {self.n_columns} columns")
+
+    def column(self, position: int) -> Bins | list[Any]:
+        """Return what a column's values are.
+
+        Parameters
+        ----------
+        position : int
+
+        Returns
+        -------
+        column : Bins or list of categories
+        """
+        column = self._columns[position]
+        return column.bins if isinstance(column, _Numbers) else list(column.values_)
+
+    def is_numeric(self, position: int) -> bool:
+        """Say whether a column's values are numbers.
+
+        Parameters
+        ----------
+        position : int
+
+        Returns
+        -------
+        numeric : bool
+        """
+        column = self._columns[position]
+        return isinstance(column, _Numbers) or all(
+            isinstance(value, numbers.Real) for value in column.values_
+        )
+
+    def __sklearn_clone__(self) -> Domain:
+        return self  # it never changes
+
+    def codes(self, position: int, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the codes of a column's cells, each decided by itself.
+
+        Parameters
+        ----------
+        position : int
+        cells : column of an array, or of a pandas, polars or pyarrow table
+
+        Returns
+        -------
+        codes : ndarray of int
+        outside : ndarray of bool
+            Which cells are not in the domain.
+        """
+        return self._columns[position].codes(cells)
+
+    def values(
+        self, position: int, codes: NDArray, rng: np.random.Generator | None = None
+    ) -> NDArray:
+        """Return a column's values for its codes.
+
+        Parameters
+        ----------
+        position : int
+        codes : ndarray of int
+        rng : Generator, default=None
+            Data-independent randomness for a uniform point of each cell of `Bins`; None for the
+            middle.
+
+        Returns
+        -------
+        values : ndarray
+        """
+        column = self._columns[position]
+        codes = np.asarray(codes, dtype=np.int64)
+        if isinstance(column, _Numbers):
+            return column.bins.values(codes, rng)
+        return column.array[codes]
+
+
+def about(number: int) -> str:
+    """Return an integer of any size in few characters."""
+    digits = number.bit_length() * math.log10(2)  # a float may be too small to hold it
+    return f"{number:,}" if digits < 9 else f"about 10**{digits:.0f}"
+
+
+def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Categories:
+    """Return one column of a domain from what the user stated."""
+    if isinstance(spec, Bins):
+        return _Numbers(spec, other, has_other, name)
+    if isinstance(spec, int | np.integer) and not isinstance(spec, bool):
+        if not 1 <= spec <= MAX_CODES:
+            raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} values, got {spec}")
+        spec = list(range(int(spec)))
+    numeric = (numbers.Real, np.number)
+    if isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(v, numeric) for v in spec):
+        raise TypeError(
+            f"domain: column {name} is a pair of numbers, which may mean a range or two categories:"
+            f" state Bins.regular({spec[0]!r}, {spec[1]!r}, n_cells) for a range, a list for "
+            "categories"
+        )
+    if isinstance(spec, str | bytes | Mapping) or not hasattr(spec, "__iter__"):
+        raise TypeError(
+            f"domain: column {name} must be a list of categories, Bins or an int, got "
+            f"{type(spec).__name__}"
+        )
+    dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")
+    values = spec.tolist() if hasattr(spec, "tolist") and not dates else list(spec)
+    return _Categories(values, other, has_other, name)

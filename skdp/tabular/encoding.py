@@ -1,0 +1,550 @@
+"""Private tables of cells of any types: coded by a public domain, and decoded after the release.
+
+Nothing is released here. `check_coded` codes a private table by a `Domain`, once, before any
+charge; after that no reader of the rows can fail. A row's codes depend on that row only, and are in
+range. Proofs: workloads.md.
+
+Cells outside of the domain are moved to a declared value, or the table is refused, as the domain
+says; refusing tells that there is such a cell, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.isolation import attempt, interruptible, no_restart, quiet
+from skdp.tabular.canonical import INSTANT, as_list, plain
+from skdp.tabular.containers import column_names, is_frame, is_listed, is_sliced_table, reading
+from skdp.tabular.domain import REFUSE, Bins, Domain
+from skdp.tabular.rows import _NO_ROWS, _RAGGED, Rows, _container
+from skdp.tabular.values import object_rows
+
+__all__ = [
+    "CodedRows",
+    "Schema",
+    "check_coded",
+    "decoded",
+    "public_codes",
+    "table_schema",
+]
+
+CATEGORY, ENUM = "category", "enum"  # types that list their values, without the list
+# Types whose description holds no value of the column, by the beginning of their class's name.
+_PANDAS = ("Int", "UInt", "Float", "Boolean", "String", "DatetimeTZ", "Period")
+_ARROW = (
+    "TimestampType", "DurationType", "Time32Type", "Time64Type", "FixedSizeBinaryType",
+)  # fmt: skip
+
+_OUTSIDE = (
+    "X has values outside of the stated domain, which refuses them; with outside='clip' they are "
+    "moved to a declared value."
+)
+
+
+class CodedRows(Rows):
+    """Private rows as codes of a public domain; each is in range of the column's size."""
+
+    def __init__(self, codes: NDArray, sizes: tuple[int, ...]) -> None:
+        super().__init__(codes)
+        self.sizes = sizes
+        # What a query has counted, for its next release; as private as the rows.
+        self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def codes(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the codes of rows start to stop, shape (stop - start, n_columns)."""
+        return np.asarray(self._part(self._X, start, stop), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What is public about a table.
+
+    Attributes
+    ----------
+    n_columns : int
+    names : tuple or None
+        Of the columns; None for an array.
+    container : str
+        ``"numpy"``, ``"pandas"``, ``"polars"`` or ``"pyarrow"``.
+    types : tuple
+        What each column's type says apart from its values; None where that is nothing of use.
+    """
+
+    n_columns: int
+    names: tuple[Any, ...] | None
+    container: str
+    types: tuple[Any, ...] = ()
+
+
+def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
+    """Return X as an array or table of cells of any types, and what is public about it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        With a fixed text, if X is sparse, complex or not two-dimensional, or has no column or two
+        of the same name.
+    """
+    if is_listed(X):
+        # Objects: one row of text would turn the numbers of all others to text.
+        with reading():
+            X = object_rows(X)
+        if X is None:
+            raise ValueError(_RAGGED)
+    X = _container(X, estimator)
+    if isinstance(X, np.ndarray):
+        if X.dtype.kind == "c":
+            raise ValueError("Complex data not supported: X must be real.")
+        return X, Schema(X.shape[1], None, "numpy", (_type_of(X.dtype),) * X.shape[1])
+    if is_frame(X):
+        container, found = "pandas", list(X.dtypes)
+    elif hasattr(X, "column_names"):
+        container, found = "pyarrow", [field.type for field in X.schema]
+    else:
+        container, found = "polars", list(X.dtypes)
+    return X, Schema(X.shape[1], column_names(X), container, tuple(_type_of(one) for one in found))
+
+
+def _type_of(dtype: Any) -> Any:
+    """Return a column's type as far as no value is in it: `CATEGORY`, or None if it is nested.
+
+    The list of values in a type (pandas' categories, polars' enumerations) may have been read off
+    the private rows. It is left behind: a released column has the categories of the domain. So are
+    what one cell decides where nobody states it: the length of the longest text, the digits of
+    decimals, the width of the numbers of a dictionary.
+    """
+    if isinstance(dtype, np.dtype):
+        if dtype.kind in "US":
+            return np.dtype(dtype.kind)
+        return np.dtype(dtype.str) if dtype.names is None else None  # without its metadata
+    name = type(dtype).__name__
+    if name in ("CategoricalDtype", "Categorical", "Enum"):
+        return ENUM if name == "Enum" else CATEGORY
+    if hasattr(dtype, "is_temporal"):  # polars
+        flat = dtype.is_temporal() or (dtype.is_numeric() and name != "Decimal")
+        return dtype if flat or name in ("String", "Boolean", "Binary") else None
+    if name == "ArrowDtype":
+        return dtype if _type_of(dtype.pyarrow_dtype) == dtype.pyarrow_dtype else None
+    if hasattr(dtype, "to_pandas_dtype"):  # pyarrow
+        if name == "DictionaryType" and _type_of(dtype.value_type) is not None:
+            arrow = import_module("pyarrow")
+            return arrow.dictionary(arrow.int32(), dtype.value_type)
+        return dtype if name in ("DataType", *_ARROW) and dtype.num_fields == 0 else None
+    return dtype if name.startswith(_PANDAS) else None
+
+
+def _kind_of(dtype: Any, container: str) -> str:
+    """Return what a column's type says of its cells: text, temporal or nothing."""
+    if isinstance(dtype, str):  # pandas' may have any values
+        return "text" if container == "polars" else ""
+    if hasattr(dtype, "is_temporal"):  # polars
+        return "temporal" if dtype.is_temporal() else "text" if str(dtype) == "String" else ""
+    dtype = getattr(dtype, "pyarrow_dtype", dtype)
+    if hasattr(dtype, "to_pandas_dtype"):
+        name = str(getattr(dtype, "value_type", dtype))
+        if name.startswith(("date", "time", "duration", "month_day_nano")):
+            return "temporal"
+        return "text" if name in ("string", "large_string", "string_view") else ""
+    if type(dtype).__name__ in ("StringDtype", "PeriodDtype"):
+        return "text" if type(dtype).__name__ == "StringDtype" else "temporal"
+    return {"U": "text", "S": "text", "M": "temporal", "m": "temporal"}.get(
+        getattr(dtype, "kind", ""), ""
+    )
+
+
+def check_coded(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False) -> CodedRows:
+    """Code a private table of any types by a public domain, once.
+
+    Guarantee: a row's codes depend on that row only; after it returns reading cannot fail. Error
+    texts are fixed and quote no cell.
+
+    Parameters
+    ----------
+    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_columns)
+    domain : Domain
+    estimator : str
+        Name for error messages.
+    allow_empty : bool, default=False
+
+    Returns
+    -------
+    rows : CodedRows
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is no table of the domain's columns, or (``outside="refuse"``) has a cell outside.
+    """
+    codes = public_codes(X, domain, estimator=estimator, allow_empty=allow_empty)
+    return CodedRows(codes, domain.sizes)
+
+
+def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False) -> NDArray:
+    """Return the codes of the caller's own table, shape (n_rows, n_columns); as `check_coded`."""
+    X, schema = table_schema(X, estimator=estimator)
+    if schema.n_columns != domain.n_columns:
+        raise ValueError(
+            f"X has {schema.n_columns} features, but the domain of {estimator} has "
+            f"{domain.n_columns} columns"
+        )
+    if None not in (schema.names, domain.names) and schema.names != domain.names:
+        raise ValueError(
+            f"X must have the columns of the domain, in its order: {list(domain.names or ())}"
+        )
+    labels = domain.names or schema.names or range(domain.n_columns)
+    domain._check_kinds(
+        [_kind_of(one, schema.container) for one in schema.types],
+        list(labels),
+        table=schema.container != "numpy",
+    )
+    n = X.shape[0]
+    if n == 0 and not allow_empty:
+        raise ValueError(_NO_ROWS)
+    largest = max(domain.sizes)
+    coded = np.zeros((n, domain.n_columns), dtype=np.uint8 if largest <= 2**8 else np.uint16)
+    step = 2**16
+    strange = False
+    with quiet(), interruptible():  # a cell's own conversion may warn, or raise
+        for j in range(domain.n_columns):
+            for start in range(0, n, step):
+                cells = _column_part(X, j, start, min(start + step, n))
+                codes, outside = domain.codes(j, cells)
+                coded[start : start + step, j] = codes
+                strange |= bool(outside.any())
+    if strange and domain.outside == REFUSE:
+        raise ValueError(_OUTSIDE)
+    return coded
+
+
+def _column_part(X: Any, j: int, start: int, stop: int) -> Any:
+    """Return a part of one column in its own container."""
+    if is_frame(X):
+        return _readable(X.iloc[start:stop, j])
+    if hasattr(X, "column_names"):  # pyarrow
+        return X.column(j).slice(start, stop - start)
+    if is_sliced_table(X):  # polars
+        return _readable(X[:, j].slice(start, stop - start))
+    return X[start:stop, j]
+
+
+def _readable(column: Any) -> Any:
+    """Return a column as one whose cells can be read, each by itself."""
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return column.to_numpy() if hasattr(column, "iloc") and dtype.kind in "biuf" else column
+    if dtype is None or not hasattr(dtype, "is_temporal") or not dtype.is_temporal():
+        return column
+    # Reading a date that Python cannot hold would be a panic, with a trace on stderr.
+    cells = column.to_numpy()
+    if getattr(column.dtype, "time_zone", None) is None:
+        return cells
+    instants = np.empty(len(cells), dtype=object)  # the array has lost the zone: it is of UTC
+    instants[:] = [
+        None if (key := plain(cell)) is None else (INSTANT, key[1]) for cell in as_list(cells)
+    ]
+    return instants
+
+
+def _known_again(domain: Domain, j: int, column: Any) -> bool:
+    """Say whether all categories in a column of a container are read as what they are."""
+    if str(getattr(column, "dtype", "")) == "Object":
+        return False  # polars can do next to nothing with it
+    codes, outside = domain.codes(j, _readable(column))
+    return bool(np.array_equal(codes, np.arange(domain.sizes[j])) and not outside.any())
+
+
+def _ticks(values: Sequence[Any]) -> NDArray:
+    """Return dates or durations of any kinds as an array of nanoseconds."""
+    keys = [plain(value) for value in values]
+    kind = {key[0] for key in keys if key is not None}
+    dtype = {"moment": "M8[ns]", "span": "m8[ns]"}[kind.pop()]
+    if kind:
+        raise ValueError("dates and durations")
+    lowest = np.iinfo(np.int64).min  # which stands for no date
+    return np.array([lowest if key is None else key[1] for key in keys], np.int64).view(dtype)
+
+
+def _python(value: Any) -> Any:
+    """Return a category as the containers of Python's own types hold it."""
+    if plain(value) is None:
+        return None
+    if hasattr(value, "to_pydatetime") and not value.nanosecond:
+        return value.to_pydatetime()
+    if hasattr(value, "to_pytimedelta") and not value.nanoseconds:
+        return value.to_pytimedelta()
+    if isinstance(value, np.generic):
+        item = value.item()
+        # Of some units, a date's item counts ticks.
+        return value if value.dtype.kind in "mM" and isinstance(item, int) else item
+    return value
+
+
+def _floats(values: Sequence[Any]) -> NDArray[np.float64]:
+    return np.array([np.nan if plain(v) is None else float(v) for v in values], dtype=np.float64)
+
+
+def _texts(values: Sequence[Any]) -> list[Any]:
+    return [None if plain(value) is None else str(value) for value in values]
+
+
+Forms = Iterator[Callable[[], Any]]
+
+
+def _in_numpy(dtype: Any, values: list[Any], array: NDArray) -> Forms:
+    kind = getattr(dtype, "kind", "O")
+    if kind in "fiub":
+        yield lambda: array.astype(dtype) if array.dtype.kind in "fiub" else None
+        yield lambda: _floats(values).astype(dtype)
+    if kind in "mM":
+        yield lambda: _ticks(values).astype(dtype)
+    yield lambda: array
+
+
+def _in_pandas(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
+    series, objects = module.Series, np.dtype(object)
+    if isinstance(dtype, str):
+        # Of the domain's categories, never of those of X, which may have been read off its rows;
+        # and without an order, which the domain does not state.
+        present = [value for value in values if plain(value) is not None]
+        codes = np.full(len(values), -1)
+        codes[[i for i, v in enumerate(values) if plain(v) is not None]] = np.arange(len(present))
+        labels = module.Index(present, tupleize_cols=False)
+        yield lambda: series(module.Categorical.from_codes(codes, categories=labels))
+    elif dtype is not None:
+        yield lambda: series(values, dtype=objects).astype(dtype)
+    yield lambda: series(array)
+    yield lambda: series(values, dtype=objects)
+
+
+def _in_polars(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
+    series, cells = module.Series, [_python(value) for value in values]
+    if isinstance(dtype, str) and dtype == ENUM:
+        yield lambda: series(cells, dtype=module.Enum([v for v in cells if v is not None]))
+    elif isinstance(dtype, str):
+        yield lambda: series(cells, dtype=module.Categorical)
+    elif dtype is not None:
+        yield lambda: series(cells, dtype=dtype).cast(dtype)  # dates may come in another type
+        yield lambda: series(cells).cast(dtype)
+        yield lambda: series(_ticks(values)).cast(dtype)
+    yield lambda: series(array) if array.dtype.kind != "O" else None
+    yield lambda: series(cells)
+    yield lambda: series(_ticks(values))
+    yield lambda: series(_floats(values), nan_to_null=True)
+
+
+def _in_pyarrow(module: Any, dtype: Any, values: list[Any], array: NDArray) -> Forms:
+    make, cells = module.array, [_python(value) for value in values]
+    if dtype is not None and hasattr(dtype, "value_type"):
+        # All categories are in the dictionary, drawn or not.
+        missing = [value is None for value in cells]
+        present = [value for value in cells if value is not None]
+        place = np.cumsum([not gone for gone in missing]) - 1
+
+        def encoded() -> Any:
+            at = make(place, dtype.index_type, mask=np.array(missing))
+            return module.DictionaryArray.from_arrays(at, make(present, type=dtype.value_type))
+
+        yield encoded
+    elif dtype is not None:
+        yield lambda: make(cells, type=dtype)
+        yield lambda: make(cells).cast(dtype)
+        yield lambda: make(_ticks(values)).cast(dtype)
+    yield lambda: make(array) if array.dtype.kind != "O" else None
+    yield lambda: make(cells)
+    yield lambda: make(_ticks(values))
+    yield lambda: make(_floats(values), from_pandas=True)
+
+
+def _categories(domain: Domain, j: int, label: Any, container: str, dtype: Any) -> Any:
+    """Return all categories of a column, in order, as its container holds them.
+
+    The first form in which every category is read as what it is; text where there is none. Domain
+    and types decide, not which categories a release has: a column of a release is taken from here.
+
+    Raises
+    ------
+    ValueError
+        Naming the column, if the container cannot hold the categories at all.
+    """
+    values, array = domain.column(j), domain.values(j, np.arange(domain.sizes[j]))
+    assert isinstance(values, list)
+    if container == "numpy":
+        forms = _in_numpy(dtype, values, array)
+    else:
+        module: Any = import_module(container)  # the caller's table came from there
+        kinds = {"pandas": _in_pandas, "polars": _in_polars, "pyarrow": _in_pyarrow}
+        forms = kinds[container](module, dtype, values, array)
+    for form in forms:
+
+        def known(form: Callable[[], Any] = form) -> Any:
+            column = form()
+            return column if column is not None and _known_again(domain, j, column) else None
+
+        if (column := attempt(known, None, no_restart)) is not None:
+            return column
+    if container in ("polars", "pyarrow"):
+        make = module.Series if container == "polars" else module.array
+        if (column := attempt(lambda: make(_texts(values)), None, no_restart)) is not None:
+            return column
+    raise ValueError(
+        f"domain: column {label!r} has categories that a {container} table cannot hold; state "
+        "others, or give X as an array of dtype object"
+    )
+
+
+def _taken(column: Any, codes: NDArray, container: str) -> Any:
+    """Return the categories of some codes."""
+    if container == "pandas":
+        return column.iloc[codes].reset_index(drop=True)
+    if container == "polars":
+        return column.gather(codes)
+    if container == "pyarrow":
+        return column.take(import_module("pyarrow").array(codes))
+    return column[codes]
+
+
+def _number_type(dtype: Any) -> np.dtype | None:
+    """Return the number type of numpy that a column's type has, if it has one."""
+    for read in (
+        lambda: np.dtype(dtype) if isinstance(dtype, np.dtype) else None,
+        lambda: np.dtype(dtype.numpy_dtype),  # pandas
+        lambda: np.dtype(dtype.to_pandas_dtype()),  # pyarrow
+        lambda: np.dtype(str(dtype).lower()) if hasattr(dtype, "is_numeric") else None,  # polars
+    ):
+        found: np.dtype | None = attempt(read, None, no_restart)
+        if found is not None:
+            return found if found.kind in "iuf" and found.itemsize <= 8 else None
+    return None
+
+
+def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tuple[NDArray, bool]:
+    """Return points of cells as a type of numbers, and whether it can hold points of every cell.
+
+    The edges and the type decide.
+    """
+    number = _number_type(dtype)
+    if number is None or number == np.float64:
+        return values, number is not None
+    if number.kind in "iu":
+        limits = np.iinfo(number)
+        low, high = max(limits.min, -(2**53)), min(limits.max, 2**53)
+        if bins.integer and low <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= high:
+            return values.astype(number), True
+        return values, False
+    if bins.integer:
+        exact = 2.0 ** (np.finfo(number).nmant + 1)
+        kept = -exact <= np.floor(bins.edges[0]) and np.ceil(bins.edges[-1]) <= exact
+        return (values.astype(number), True) if kept else (values, False)
+    # A shorter float: rounding must not move a point to the next cell.
+    with np.errstate(all="ignore"):
+        short = bins.edges.astype(number)
+        first = np.where(short < bins.edges, np.nextafter(short, number.type(np.inf)), short)
+        beyond = short >= bins.edges
+        beyond[-1] = short[-1] > bins.edges[-1]
+        last = np.where(beyond, np.nextafter(short, number.type(-np.inf)), short)
+        bottom, top = first[:-1], last[1:]
+    if not (np.isfinite(bottom) & np.isfinite(top) & (bottom <= top)).all():
+        return values, False
+    return np.clip(values.astype(number), bottom[codes], top[codes]), True
+
+
+def _points(domain: Domain, j: int, codes: NDArray, container: str, dtype: Any, rng: Any) -> Any:
+    """Return points of a column's `Bins` as its container holds them."""
+    bins = domain.column(j)
+    assert isinstance(bins, Bins)
+    values, kept = _as_numbers(bins, domain.values(j, codes, rng), codes, dtype)
+    if container == "numpy":
+        return values
+    module: Any = import_module(container)
+    if container == "pandas":
+        series = module.Series(values)
+        return series.astype(dtype) if kept else series
+    return module.Series(values) if container == "polars" else module.array(values)
+
+
+def decoded(
+    domain: Domain,
+    codes: NDArray,
+    *,
+    names: Sequence[Any] | None = None,
+    container: str = "numpy",
+    types: Sequence[Any] = (),
+    rng: np.random.Generator | None = None,
+) -> Any:
+    """Return released codes as a table: numbers and categories, in the container asked for.
+
+    Domain, names, container and types alone decide whether this can be done and what the columns'
+    types are, and not the codes: decoding no rows tells it before a charge.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n, n_columns)
+        Released.
+    names : sequence, default=None
+        Column names of a table.
+    container : {"numpy", "pandas", "polars", "pyarrow"}
+        An array has numbers if all columns have, dates or text if all columns and `types` have,
+        else objects.
+    types : sequence, default=()
+        The types of the columns (`Schema.types`). They are kept where they can hold every value of
+        the domain, so that each is read as itself again. Elsewhere the type is the container's own
+        for the values. Categories for which polars or pyarrow has none, of types that do not mix,
+        are text there, which is not what the domain states.
+    rng : Generator, default=None
+        As for `Domain.values`.
+
+    Raises
+    ------
+    ValueError
+        If the container cannot hold a column's categories, whichever the codes.
+    """
+    columns, labels = [], list(range(domain.n_columns) if names is None else names)
+    long = False
+    types = list(types) or [None] * domain.n_columns
+    codes = np.asarray(codes, dtype=np.int64)
+    with quiet(), interruptible():
+        for j, (label, dtype) in enumerate(zip(labels, types, strict=True)):
+            if isinstance(domain.column(j), Bins):
+                columns.append(_points(domain, j, codes[:, j], container, dtype, rng))
+            else:
+                column = _categories(domain, j, label, container, dtype)
+                long |= container == "numpy" and _is_long(column)
+                columns.append(_taken(column, codes[:, j], container))
+    if container == "numpy":
+        return _stacked(columns, len(codes), types[0], long)
+    module: Any = import_module(container)
+    if names is None:
+        labels = [f"x{j}" for j in labels]
+    if container == "pandas":
+        table = module.DataFrame(dict(enumerate(columns)))
+        table.columns = labels
+        return table
+    by_name = {str(label): column for label, column in zip(labels, columns, strict=True)}
+    return module.table(by_name) if container == "pyarrow" else module.DataFrame(by_name)
+
+
+def _is_long(column: NDArray) -> bool:
+    """Say whether whole numbers are among the categories that floats cannot hold."""
+    return column.dtype.kind in "iu" and any(abs(int(v)) > 2**53 for v in column.tolist())
+
+
+def _stacked(columns: list[NDArray], n: int, dtype: Any, long: bool) -> NDArray:
+    """Return columns as one array: of numbers, of the type stated, or of objects."""
+    kinds = {column.dtype.kind for column in columns}
+    same = kinds == {getattr(dtype, "kind", "O")} and kinds <= set("mMU")
+    numbers = kinds <= set("biuf")
+    if numbers and long and np.result_type(*columns).kind == "f":
+        numbers = False  # next to floats they would be rounded
+    if same or numbers:
+        return np.column_stack(columns)
+    out = np.empty((n, len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        out[:, j] = list(column) if column.dtype.kind in "mM" else column.tolist()
+    return out

@@ -1,0 +1,271 @@
+"""Private labels and targets that travel with the rows; checked once, before any charge.
+
+Nothing is released here. Labels become codes of public classes, targets become floats; every error
+text is fixed and quotes no label.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.isolation import attempt, no_restart
+from skdp.tabular.canonical import plain
+from skdp.tabular.containers import is_frame, is_listed, reading, to_float
+from skdp.tabular.rows import Rows, check_rows, check_table
+from skdp.tabular.values import object_rows
+
+__all__ = [
+    "check_labelled",
+    "check_labelled_table",
+    "check_with_target",
+    "label_codes",
+]
+_NO_LABELS = "{estimator} requires {y} to be passed, but the target {y} is None."
+_OTHER_LENGTH = "X and {y} must have the same number of rows."
+_NOT_FLAT = "{y} must be one-dimensional, of shape (n_samples,)."
+_NOT_FINITE = "Input {y} contains NaN or infinity, or is missing an entry; {y} must be finite."
+_NOT_REAL = "Input {y} must be real numbers."
+
+
+# --- rows with labels -------------------------------------------------------------------------
+
+
+class LabelledRows(Rows):
+    """Rows with a number each: a code (-1 for a label that is none of the classes), or a target."""
+
+    def digest(self) -> bytes:
+        """Return a hash of rows and labels; it keys the noise of seeded fits and nothing else."""
+        labels = np.ascontiguousarray(self._part(self._y, 0, self._n)).tobytes()
+        return hashlib.blake2b(super().digest() + labels, digest_size=32).digest()
+
+
+class TargetRows(LabelledRows):
+    """Rows with their targets as one more column, the last."""
+
+    def __init__(self, X: Any, y: NDArray) -> None:
+        super().__init__(X, y)
+        self.n_features += 1
+
+    def block(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start to stop, each with its target, shape (stop - start, n_features)."""
+        target = np.asarray(self._part(self._y, start, stop), dtype=np.float64)
+        return np.column_stack([super().block(start, stop), target])
+
+
+def _flat(y: Any) -> tuple[NDArray, str]:
+    """Return labels as an array of one dimension, and a fixed text if they are none."""
+    try:
+        with reading():
+            if is_listed(y):
+                # Objects: a common dtype would be decided by all labels, one could turn the others
+                # to text.
+                labels = object_rows(y)
+            elif hasattr(y, "column_names"):  # a pyarrow table, of one column
+                (column,) = y.columns
+                labels = object_rows(column.to_pylist())
+            elif hasattr(y, "to_pylist"):  # pyarrow, whose arrays depend on what is missing
+                labels = object_rows(y.to_pylist())
+            elif hasattr(y, "to_numpy"):
+                labels = _of_column(y)
+            else:
+                labels = np.asanyarray(y)
+    except Exception:  # noqa: BLE001  a label's own conversion may raise anything
+        labels = None
+    if labels is None or isinstance(labels, np.ma.MaskedArray):
+        return np.empty(0), _NOT_FLAT
+    labels = np.asarray(labels)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels.reshape(-1)
+    if labels.ndim != 1:
+        return np.empty(0), _NOT_FLAT
+    return labels, ""
+
+
+def _of_column(y: Any) -> NDArray | None:
+    """Return labels from a column of pandas or polars, or a table of one such column.
+
+    Of a type that has missing cells, an array of all would be of floats as soon as one is missing.
+    """
+    if hasattr(y, "columns"):
+        if len(y.columns) != 1:
+            return None
+        y = y.iloc[:, 0] if is_frame(y) else y.to_series(0)
+    kind = getattr(y.dtype, "kind", "O")
+    temporal = kind in "mM" or getattr(y.dtype, "is_temporal", bool)()
+    if temporal or (isinstance(y.dtype, np.dtype) and kind != "O"):
+        return np.asanyarray(y.to_numpy())  # numpy has a missing date
+    return object_rows(y.to_list())
+
+
+def _is_missing(label: Any) -> bool:
+    """Say whether a label of any type is missing (None, NaN, NaT, NA) or infinite."""
+    if isinstance(label, float | np.floating):
+        return not math.isfinite(label)
+    missing: bool = attempt(lambda: plain(label) is None, False, no_restart)
+    return missing
+
+
+def _scalars(values: NDArray) -> list[Any]:
+    """Return the entries of an array; dates as such, and not as counts of their unit."""
+    return list(values) if values.dtype.kind in "mM" else values.tolist()
+
+
+def _comparable(a: np.dtype, b: np.dtype) -> bool:
+    """Say whether numbers of two types are compared exactly by numpy."""
+    if not {a.kind, b.kind} <= set("biuf"):
+        return False
+    longest = max([d.itemsize for d in (a, b) if d.kind in "iu"], default=0)
+    return np.result_type(a, b).kind != "f" or longest < 8
+
+
+def label_codes(labels: NDArray, classes: NDArray) -> NDArray[np.int64]:
+    """Return the position of each label in the sorted classes, -1 for one that is not there.
+
+    Numbers, dates and durations are the same whatever holds them. Guarantee: an entry depends on
+    its label only, and nothing raises.
+    """
+    if _comparable(labels.dtype, classes.dtype):
+        place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        return np.where(classes[place] == labels, place, -1)
+    known = {plain(label): code for code, label in enumerate(_scalars(classes))}
+
+    def code(label: Any) -> int:
+        return known.get(plain(label), -1)
+
+    items = _scalars(labels)
+    # All at once, unless a label's own hash or comparison fails.
+    codes = attempt(lambda: [code(label) for label in items], None, no_restart)
+    if codes is None:
+        codes = [attempt(functools.partial(code, label), -1, no_restart) for label in items]
+    return np.array(codes, dtype=np.int64)
+
+
+def check_labelled(
+    X: Any,
+    y: Any,
+    *,
+    estimator: str,
+    classes: NDArray | None = None,
+    allow_empty: bool = False,
+) -> Rows:
+    """Validate private rows with their private labels or targets.
+
+    Guarantee: as `check_rows`, for X and y.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        Labels of any type, or (without `classes`) finite numbers.
+    estimator : str
+        Name for error messages.
+    classes : ndarray of shape (n_classes,), default=None
+        Public, sorted. Other labels are allowed; their rows are in no fit.
+    allow_empty : bool, default=False
+
+    Returns
+    -------
+    rows : Rows
+        With codes of the classes, or float targets.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `check_rows`; if y is None, has another length, is not one-dimensional or has entries
+        that are missing or (without `classes`) no finite numbers. The texts are fixed.
+    """
+    rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
+    numbers, _ = check_labels(y, rows._n, estimator=estimator, classes=classes)
+    return LabelledRows(rows._X, numbers)
+
+
+def check_labels(
+    y: Any,
+    n_rows: int,
+    *,
+    estimator: str,
+    classes: NDArray | None = None,
+    omit: bool = False,
+    name: str = "y",
+) -> tuple[NDArray, NDArray[np.bool_]]:
+    """Return codes of private labels, or float targets, and which are missing or not finite.
+
+    Parameters and errors as `check_labelled`.
+
+    Parameters
+    ----------
+    omit : bool, default=False
+        Allow labels that are missing; else they are refused.
+    name : str
+        Of the parameter, for error messages.
+    """
+    labels, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y)
+    if not problem and len(labels) != n_rows:
+        problem = _OTHER_LENGTH
+    numbers: NDArray = np.empty(0)
+    missing = np.zeros(len(labels), dtype=bool)
+    if not problem and classes is not None:
+        if labels.dtype.kind == "f":
+            missing = ~np.isfinite(labels)
+        elif labels.dtype.kind in "OmM":
+            missing = np.array([_is_missing(label) for label in _scalars(labels)], dtype=bool)
+        numbers = label_codes(labels, classes)
+    elif not problem:
+        found, failed = to_float(labels)
+        if failed or found is None or labels.dtype.kind in "USmM":
+            problem = _NOT_REAL
+        else:
+            numbers, missing = found, ~np.isfinite(found)
+    if not (problem or omit) and missing.any():
+        problem = _NOT_FINITE
+    if problem:
+        raise ValueError(problem.format(estimator=estimator, y=name))
+    return numbers, missing
+
+
+def check_labelled_table(
+    X: Any,
+    labels: Any,
+    *,
+    estimator: str,
+    classes: NDArray,
+    allow_empty: bool = False,
+    omit: bool = False,
+    filtered: bool = False,
+) -> tuple[Rows, bool]:
+    """Validate private rows, as `check_table`, with a private label each, and say if X is flat.
+
+    A label that is none of the classes is allowed, and one that is missing where `omit` is true:
+    it is a missing cell of its row.
+
+    Parameters
+    ----------
+    classes : ndarray
+        Public, sorted.
+    """
+    rows, flat = check_table(
+        X, estimator=estimator, allow_empty=allow_empty, omit=omit, filtered=filtered
+    )
+    codes, missing = check_labels(
+        labels, rows._X.shape[0], estimator=estimator, classes=classes, omit=omit, name="labels"
+    )
+    positions = rows._positions
+    if positions is not None:
+        positions = positions[~missing[positions]]
+    return LabelledRows(rows._X, codes, positions=positions, filtered=rows.filtered), flat
+
+
+def check_with_target(X: Any, y: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
+    """Validate private rows with a private number each, which becomes their last column.
+
+    Guarantee: as `check_labelled`.
+    """
+    rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
+    numbers, _ = check_labels(y, rows._n, estimator=estimator)
+    return TargetRows(rows._X, numbers)

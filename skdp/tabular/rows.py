@@ -1,0 +1,483 @@
+"""Where private rows enter: one check of the whole table, then blocks of float64.
+
+Nothing is released here. ``check_rows`` decides everything that may be an error (shape,
+type, NaN, infinity) once, before any charge, with fixed texts that quote no cell; after it
+no reader of the rows can fail. A ``Rows`` hands out blocks, so a memory-mapped array larger
+than memory works and no second copy of the data is held. It is the seam for other engines:
+whatever yields the same blocks gets the same statistics, because those are exact integers.
+
+A privacy unit is one row today. Units of many rows enter here too: a ``Rows`` whose blocks
+carry a unit code beside each row; the statistics then bound each unit instead of each row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from skdp.core.table import MAX_FEATURES, _block_rows
+from skdp.tabular.containers import (
+    alone,
+    any_type,
+    column_names,
+    cut,
+    is_frame,
+    is_listed,
+    is_sliced_table,
+    reading,
+    refused_type,
+    take,
+    to_float,
+)
+from skdp.tabular.values import object_rows, rows_of_numbers
+
+__all__ = [
+    "Rows",
+    "check_marks",
+    "check_public_array",
+    "check_rows",
+    "check_samples",
+    "check_table",
+    "opaque_rows",
+]
+
+
+_NOT_FINITE = (
+    "Input X contains NaN or infinity; X must be finite. Fill such cells from public knowledge "
+    "before the private step (SimpleImputer(strategy='constant'), with "
+    ".set_output(transform='pandas') where a later step goes by column names, as bounds may), or "
+    "leave their rows out with nan_policy='omit' where a function has it. Do not drop the rows "
+    "yourself: how many are left is private, and would be taken for public."
+)
+_INFINITE = (
+    "Input X contains infinity, which is not missing: nan_policy='omit' leaves out rows with NaN, "
+    "None or NA only. Replace infinity before the call by a value from public knowledge, such as "
+    "a bound of its column, or by NaN."
+)
+_NOT_A_NUMBER = (
+    "X must be numeric: the float() argument must be no string, date or other object but a real "
+    "number, in every cell. Convert other columns from public knowledge first."
+)
+_COMPLEX = "Complex data not supported: X must be real."
+_RAGGED = (
+    "X must be a table of two dimensions, with as many cells in each row as in the others. "
+    "Expected 2D array."
+)
+_NOT_MARKS = "y must mark every row of X: 1 for a private row, 0 for a public one."
+_NO_PUBLIC = "y marks no public row (one class only): at least one must be 0."
+_NO_PRIVATE = "y marks no private row (one class only): at least one must be 1."
+_SAME_NAME = "X has columns of the same name; the names of its columns must be distinct."
+_NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
+
+
+def _raise(problems: str | Iterable[str], X: Any = None) -> None:
+    """Raise the fixed text for what is bad about the content; of several, always the same one.
+
+    Of a table X also the columns whose public type may hold anything.
+    """
+    found = {problems} if isinstance(problems, str) else set(problems)
+    if found & {"type", "value"}:
+        types = "".join(f" The type of column {c!r} is {t}." for c, t in any_type(X).items())
+        raise TypeError(_NOT_A_NUMBER + types)
+    if "finite" in found:
+        raise ValueError(_NOT_FINITE)
+    if "infinite" in found:
+        raise ValueError(_INFINITE)
+
+
+def _no_table(X: Any, *, flat: bool = False) -> Any:
+    """Return what has no columns of its own as an array of two dimensions (or `flat`), or raise."""
+    if is_listed(X):
+        with reading():
+            array, strange = rows_of_numbers(X)
+        if array is None:
+            raise ValueError(_RAGGED)
+        if strange and (flat or array.ndim == 2):
+            raise TypeError(_NOT_A_NUMBER)
+    else:
+        array = None
+        try:
+            with reading():
+                array = np.asanyarray(X)
+        except Exception:  # noqa: BLE001  its text may quote a cell
+            array = None
+        _raise("" if array is not None else "value")
+    assert array is not None
+    if isinstance(array, np.ma.MaskedArray):
+        # The cells below the mask would count with whatever they hold.
+        raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
+    array = np.asarray(array)  # of a subclass, whose own code could tell rows apart
+    if array.ndim != 2 and not flat:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead: X must have shape (n_samples, "
+            "n_features). Reshape your data with X.reshape(-1, 1) if it has one feature or "
+            "X.reshape(1, -1) if it is one sample."
+        )
+    return array
+
+
+def _container(X: Any, estimator: str) -> Any:
+    """Return X as something that can be cut into blocks of two dimensions, or raise."""
+    if sparse.issparse(X):
+        raise TypeError(
+            f"{estimator} does not support sparse input: X must be a dense array or a table; "
+            "use X.toarray()."
+        )
+    if is_frame(X) or is_sliced_table(X):
+        names = column_names(X)
+        if len(set(names)) < len(names):  # which scikit-learn refuses, too, in other words
+            raise ValueError(_SAME_NAME)
+    else:
+        X = _no_table(X)
+    if X.shape[1] > MAX_FEATURES:
+        raise ValueError(f"X must have at most {MAX_FEATURES} features, got {X.shape[1]}.")
+    if X.shape[1] == 0:
+        # The number of rows is left out of the shape: it may be private.
+        raise ValueError(
+            "Found array with 0 feature(s) (shape=(, 0)) while a minimum of 1 is required."
+        )
+    return X
+
+
+def _numeric_container(X: Any, estimator: str) -> Any:
+    """Return X as `_container`, if the types of its columns may hold numbers; they are public."""
+    X = _container(X, estimator)
+    kind, name = refused_type(X)
+    if kind == "complex":
+        raise ValueError(_COMPLEX)
+    if kind:
+        where = "" if name is None else f" The type of column {name!r} is of {kind}."
+        raise TypeError(_NOT_A_NUMBER + where)
+    return X
+
+
+class Rows:
+    """The private table, validated; only trusted code reads it.
+
+    Parameters
+    ----------
+    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_features)
+        Already checked.
+    y : array-like of shape (n_samples,), default=None
+        Targets that travel with the rows (private as well).
+    numeric : bool
+        False for rows that only a user's callable reads.
+    positions : ndarray of int, default=None
+        The rows of X that belong to the table, ascending; None for all.
+    filtered : bool
+        Whether a filter of each row has left them: which rows, and how many, is private then.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        numeric: bool = True,
+        positions: NDArray[np.intp] | None = None,
+        filtered: bool = False,
+    ) -> None:
+        self.filtered = filtered
+        self._X = X
+        self._y = y
+        self._numeric = numeric
+        self._positions = positions
+        if positions is not None:
+            self._n = int(positions.size)
+        else:
+            self._n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
+        # Of the columns of a table, which are public; None for an array.
+        self.names = column_names(X) if is_frame(X) or is_sliced_table(X) else None
+
+    def __repr__(self) -> str:
+        return f"Rows(n_features={self.n_features})"
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        """Return the (start, stop) of blocks that cover all rows.
+
+        Parameters
+        ----------
+        width : int
+            Values that the reader makes of a row, if more than n_features.
+        least : int
+            Rows that a block should have, memory permitting.
+        """
+        step = _block_rows(max(self.n_features, width), least)
+        return [(i, min(i + step, self._n)) for i in range(0, self._n, step)]
+
+    def _part(self, table: Any, start: int, stop: int) -> Any:
+        """Return rows start to stop in the caller's own container."""
+        if self._positions is None:
+            return cut(table, start, stop)
+        return take(table, self._positions[start:stop])
+
+    def block(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start to stop as float64, shape (stop - start, n_features)."""
+        values, _ = to_float(self._part(self._X, start, stop))
+        assert values is not None  # check_rows has converted every block once
+        with np.errstate(all="ignore"):
+            finite = math.isfinite(values.sum())
+        if not finite:
+            # The sum of huge values, or rows that changed after the check: 0 stands for what is
+            # not finite, because NaN has no place in the integers that follow.
+            values = np.where(np.isfinite(values), values, 0.0)
+        return values
+
+    def blocks(self) -> Iterator[NDArray[np.float64]]:
+        """Yield the rows in order as float64 arrays of shape (at most block, n_features)."""
+        for start, stop in self.spans():
+            yield self.block(start, stop)
+
+    def slices(self, step: int) -> Iterator[tuple[Any, Any]]:
+        """Yield (X, y) slices of the caller's own containers, `step` rows at a time.
+
+        They are copies, with an index of their own: a view would lead to the other rows, and the
+        index of the whole table counts them.
+        """
+        for start in range(0, self._n, step):
+            stop = min(start + step, self._n)
+            yield (
+                alone(self._part(self._X, start, stop)),
+                None if self._y is None else alone(self._part(self._y, start, stop)),
+            )
+
+    def digest(self) -> bytes:
+        """Return a hash of the content; it keys the noise of seeded fits and nothing else."""
+        if not self._numeric:
+            return bytes.fromhex(joblib.hash((self._X, self._y), hash_name="sha1"))
+        h = hashlib.blake2b(repr((self._n, self.n_features)).encode(), digest_size=32)
+        for block in self.blocks():
+            h.update(np.ascontiguousarray(block).tobytes())
+        return h.digest()
+
+
+def check_rows(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
+    """Validate a private table once and return the handle through which trusted code reads it.
+
+    Guarantee: after it returns, reading any block cannot fail. Every error text is fixed and
+    public (type, number of features), raised outside any ``except`` so that no context quotes
+    a cell.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, n_features)
+        Finite numeric rows, at least one.
+    estimator : str
+        Name for error messages.
+    allow_empty : bool, default=False
+        Accept no rows. Where the number of rows is private, whether there is one is too: a fold
+        of a private search may be empty.
+
+    Returns
+    -------
+    rows : Rows
+
+    Raises
+    ------
+    TypeError
+        If X is sparse or holds things that are no numbers.
+    ValueError
+        If X is not two-dimensional, has no row, no feature or two columns of the same name, is
+        complex, or is not finite.
+    """
+    X = _numeric_container(X, estimator)
+    if X.shape[0] == 0 and not allow_empty:
+        raise ValueError(_NO_ROWS)
+    rows = Rows(X)
+    _check_finite(rows)
+    return rows
+
+
+def _check_finite(rows: Rows) -> None:
+    """Raise the fixed text if any row is not made of finite numbers, whichever it is."""
+    problems = set()
+    for start, stop in rows.spans():
+        values, problem = to_float(rows._part(rows._X, start, stop))
+        # A cell that is no number is NaN here: one text for the row, and it is that of its type.
+        bad = values is not None and not np.isfinite(values).all()
+        problems.add(problem or ("finite" if bad else ""))
+    _raise(problems, rows._X)
+
+
+def check_marks(
+    y: Any, n_rows: int, *, estimator: str, allow_empty: bool = False
+) -> NDArray[np.bool_]:
+    """Return which rows are marked private; see `check_samples`.
+
+    Raises
+    ------
+    ValueError
+        With a fixed text, if y is None, has other values than 0 and 1, another length than
+        n_rows, no 0, or (unless `allow_empty`) no 1.
+    """
+    if y is None:
+        raise ValueError(
+            f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
+        )
+    problem = ""
+    found, strange = to_float(y.to_numpy() if is_frame(y) else y)
+    marks = np.zeros(0) if found is None else found
+    marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
+    if strange or marks.ndim != 1 or not np.all((marks == 0) | (marks == 1)):
+        problem = _NOT_MARKS
+    elif marks.size != n_rows:
+        problem = "y must have as many entries as X has rows."
+    if not problem and not (marks == 0).any():
+        problem = _NO_PUBLIC
+    if not problem and not (allow_empty or (marks == 1).any()):
+        problem = _NO_PRIVATE
+    if problem:
+        raise ValueError(problem)
+    return marks == 1
+
+
+def check_samples(
+    X: Any, y: Any, *, estimator: str, allow_empty: bool = False
+) -> tuple[Rows, NDArray[np.float64]]:
+    """Part a table of two samples by its marks: private rows, and public ones as an array.
+
+    Guarantee: as `check_rows`, for all rows of X. Which rows are marked is as public as the number
+    of rows: under "replace_one" y is public, under "add_or_remove_one" a private row comes with its
+    mark, and nothing is made of the positions.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+        1 (or True) for a private row, 0 (or False) for a public one. Anything else is refused:
+        other codes would leave it open which sample is meant.
+    estimator : str
+    allow_empty : bool, default=False
+        Accept no private rows.
+
+    Returns
+    -------
+    rows : Rows
+        The rows marked 1.
+    public : ndarray of shape (n_public, n_features)
+        The rows marked 0, at least one.
+
+    Raises
+    ------
+    TypeError
+        As `check_rows`.
+    ValueError
+        As `check_rows`; if y has other values, another length, or marks one sample only.
+    """
+    X = _numeric_container(X, estimator)
+    n_rows = len(X) if not hasattr(X, "shape") else X.shape[0]
+    private = check_marks(y, n_rows, estimator=estimator, allow_empty=allow_empty)
+    _check_finite(Rows(X))
+    rows = Rows(X, positions=np.flatnonzero(private))
+    others = Rows(X, positions=np.flatnonzero(~private))
+    public = np.empty((others._n, others.n_features))
+    for start, stop in others.spans():
+        public[start:stop] = others.block(start, stop)
+    return rows, public
+
+
+def check_public_array(X: Any, *, estimator: str, allow_empty: bool = False) -> NDArray[np.float64]:
+    """Validate the caller's own argument of ``predict``/``transform`` and return it as float64.
+
+    The same texts as `check_rows`, because the argument may be private to the caller too.
+    """
+    X = _numeric_container(X, estimator)
+    if X.shape[0] == 0 and not allow_empty:
+        raise ValueError(_NO_ROWS)
+    values, problem = to_float(X)
+    _raise(problem, X)
+    if values is not None and not np.isfinite(values).all():
+        _raise("finite")
+    assert values is not None
+    return values
+
+
+def opaque_rows(X: Any, y: Any = None) -> Rows:
+    """Wrap rows of any content (text, categories) for a door that maps each row alone.
+
+    Nothing is read here. Used by private scorers, whose estimator knows what the columns are.
+    """
+    tables = []
+    for one, name in ((X, "X"), (y, "y")):
+        table = one
+        column = hasattr(one, "to_pylist") and not hasattr(one, "shape")  # of pyarrow
+        if column or is_listed(one):
+            # Objects: a common dtype would be decided by all entries.
+            with reading():
+                table = object_rows(one.to_pylist() if column else one)
+            if table is None:
+                raise ValueError(f"{name} must have as many cells in each row as in the others.")
+        elif one is not None and not hasattr(one, "shape"):
+            table = np.asarray(one)
+        tables.append(table)
+    return Rows(*tables, numeric=False)
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def check_table(
+    X: Any,
+    *,
+    estimator: str,
+    allow_empty: bool = False,
+    omit: bool = False,
+    filtered: bool = False,
+) -> tuple[Rows, bool]:
+    """Validate private rows, one column of them given as a flat sequence included.
+
+    Guarantee: as `check_rows`. With `omit`, rows with a missing cell (NaN, None, NA) are left out:
+    the table is that of the others, and their number is private under both relations. With
+    `filtered` the caller has left out rows by their values, which is the same.
+
+    Returns
+    -------
+    rows : Rows
+    flat : bool
+        Whether X has one dimension.
+    """
+    table, flat = _as_columns(X)
+    if not omit:
+        rows = check_rows(table, estimator=estimator, allow_empty=allow_empty)
+        return Rows(rows._X, filtered=filtered), flat
+    table = _numeric_container(table, estimator)
+    if table.shape[0] == 0 and not allow_empty:
+        raise ValueError(_NO_ROWS)
+    rows = Rows(table)
+    whole: list[NDArray[Any]] = [np.zeros(0, dtype=bool)]
+    problems = set()
+    for start, stop in rows.spans():
+        values, problem = to_float(rows._part(table, start, stop))
+        infinite = values is not None and np.isinf(values).any()
+        problems.add(problem or ("infinite" if infinite else ""))
+        if values is not None:
+            whole.append(np.asarray(~np.isnan(values).any(axis=1)))
+    _raise(problems, table)
+    left = np.flatnonzero(np.concatenate(whole))
+    return Rows(table, positions=left, filtered=True), flat
+
+
+def _as_columns(X: Any) -> tuple[Any, bool]:
+    """Return what has one dimension as one column; everything else as it is."""
+    if hasattr(X, "columns") or sparse.issparse(X):
+        return X, False
+    table, problem = X, ""
+    if is_listed(X):
+        table = _no_table(X, flat=True)
+    elif not isinstance(X, np.ndarray) and getattr(X, "ndim", 1) == 1:
+        if hasattr(X, "dtype") or hasattr(X, "to_pylist"):  # a column of a table's library
+            table, problem = to_float(X)
+        else:
+            table = _no_table(X, flat=True)
+    _raise(problem, X)
+    if not isinstance(table, np.ndarray) or table.ndim != 1:
+        return table, False
+    return table.reshape(-1, 1), True

@@ -1,0 +1,293 @@
+"""The narrow waist: sessions answer registered queries, and nothing that states a sensitivity."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from skdp import PrivacyBudget, core
+from skdp.core import (
+    Ball,
+    Box,
+    Independent,
+    Mean,
+    Measurement,
+    PrivateTable,
+    Projection,
+    Query,
+    ScaledBox,
+    Spherical,
+    Sum,
+    register_query,
+)
+from skdp.core.query import check_query, owned, reviewed
+from skdp.core.table import stability_of
+from skdp.queries import AssignedSums, EdgeHistogram, LabelSums, SmoothMedian
+from skdp.queries.column_sums import sum_view
+from skdp.queries.linear import LogisticGradient, StandardBall
+from skdp.tabular import check_labelled, check_rows
+from tests.views import box_of
+
+X = np.linspace(-1, 1, 40).reshape(20, 2)
+
+
+def open_session(budget=None):
+    rows = check_rows(X, estimator="T")
+    return core.open_session(rows, estimator="T", epsilon=1.0, budget=budget)
+
+
+class HomeMadeBox(Box):
+    """Says that rows are bounded, and does not clip them."""
+
+    def map(self, block):
+        return block
+
+
+@dataclass(frozen=True, eq=False)
+class ExactSum(Query):
+    """A query of somebody else, with a sensitivity that nobody checked."""
+
+    factor: float = 1.0
+
+    def exact(self, table):
+        (total,) = table.fold(
+            lambda block, totals: totals.__setitem__(0, totals[0] + len(block)), lambda: [0]
+        )
+        return np.array([round(self.factor * total)])
+
+    def sensitivity(self, relation):
+        return Independent(1, 1)
+
+    def decoded(self, noisy):
+        return float(noisy.values[0])
+
+
+@dataclass(frozen=True, eq=False)
+class RegisteredSum(ExactSum):
+    pass
+
+
+register_query(RegisteredSum)
+
+
+def test_what_is_not_registered_is_refused_and_costs_nothing():
+    session = open_session()
+    for query in (ExactSum(), object(), X.sum(axis=0), 3, lambda table: 0, Sum):
+        with pytest.raises(TypeError, match="a session answers the queries of skdp"):
+            session.answer(query)
+    assert session.remaining == 1
+
+
+def test_a_query_holds_registered_maps_of_rows_only():
+    session = open_session()
+    box = Box([-1, -1], [1, 1])
+    object.__setattr__(box, "map", lambda block: block)
+    wrong = (
+        HomeMadeBox([-1, -1], [1, 1]),
+        box,
+        Projection(HomeMadeBox([-1, -1], [1, 1]), np.eye(2), 1.0),
+    )
+    for view in wrong:
+        for query in (Sum(view), Mean(view)):
+            with pytest.raises(TypeError, match="must be made of numbers, texts, arrays and types"):
+                session.answer(query)
+    with pytest.raises(TypeError, match="edges of EdgeHistogram"):
+        session.answer(EdgeHistogram((np.array([0, 1], dtype=object),)))
+    assert session.remaining == 1
+
+
+def test_a_subclass_of_a_query_is_another_query():
+    class Tight(Sum):
+        def sensitivity(self, relation):
+            return Spherical(1)
+
+    with pytest.raises(TypeError, match="got Tight"):
+        open_session().answer(Tight(Box([-1, -1], [1, 1])))
+
+
+def test_nothing_else_of_a_session_takes_a_value_with_a_sensitivity():
+    """The least that a third party could try with public names and exact numbers."""
+    session = open_session()
+    public = {name for name in dir(session) if not name.startswith("_")}
+    assert "publish" not in public
+    assert not public & {"scalars", "vector", "symmetric", "joint", "choices"}
+
+
+def test_a_third_party_registers_its_own_and_it_is_named_unreviewed(tmp_path):
+    path = tmp_path / "l.budget"
+    budget = PrivacyBudget(2.0, adjacency="add_or_remove_one", ledger=path)
+    with open_session(budget) as session:
+        assert abs(session.answer(RegisteredSum(2.0), Fraction(1, 2)) - 40) < 60
+        session.answer(Sum(box_of(session, -1, 1)), name="reviewed sum")
+        certificate = session.certificate()
+    theirs, ours = certificate.releases
+    assert (theirs.reviewed, ours.reviewed) == (False, True)
+    assert theirs.query.endswith("RegisteredSum")
+    assert ours.query == "skdp.core.sums.Sum"
+    assert certificate._repr_html_().count("unreviewed query") == 1
+    assert json.loads(certificate.to_json())["releases"][0]["reviewed"] is False
+    (charge,) = budget.charges
+    assert [one.get("reviewed", True) for one in charge.releases] == [False, True]
+
+
+class Both(RegisteredSum, Measurement):
+    """Would be handed the session that answers it."""
+
+
+@pytest.mark.parametrize("kind", [int, Query, type("Loose", (Query,), {}), Both])
+def test_what_is_no_complete_query_is_not_registered(kind):
+    with pytest.raises(TypeError, match="a query must be a frozen dataclass"):
+        register_query(kind)
+
+
+def test_a_query_of_skdp_cannot_be_made_a_strangers():
+    register_query(Sum)
+    assert check_query(Sum(Box([0], [1]))) is Sum
+    with open_session() as session:
+        session.answer(Sum(box_of(session, -1, 1)))
+        assert session.certificate().releases[0].reviewed
+
+
+def test_a_bound_cannot_be_changed_once_it_is_made():
+    box = Box([-1, -1], [1, 1])
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        box.norm = 1
+    with pytest.raises(ValueError, match="read-only"):
+        box.half[:] = 1
+    assert Box([-1, -1], [1, 1]).norm == box.norm
+
+
+def test_a_radius_below_zero_and_another_number_of_columns_are_refused():
+    for radius in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="radius must be"):
+            Ball([0.0, 0.0], radius)
+    with pytest.raises(ValueError, match="radius must be"):
+        Projection(Box([-1, -1], [1, 1]), np.eye(2), [1.0, -1.0])
+    for across in (False, True):
+        view = sum_view(0, 100, 1, across=across)
+        with pytest.raises(ValueError, match="bounds are for 1 columns, the rows have 2"):
+            open_session().answer(Sum(view))
+    with pytest.raises(ValueError, match="at most 2\\*\\*30 steps"):
+        open_session().answer(SmoothMedian(Box([-1, -1], [1, 1], bits=31)))
+
+
+def test_a_registered_type_is_no_part_of_a_reviewed_query():
+    @dataclass(frozen=True, eq=False)
+    class View(ExactSum):
+        norm: int = 1
+
+        def at(self, bits):
+            return self
+
+        def map(self, block):
+            return block
+
+    register_query(View)
+    with pytest.raises(TypeError, match="view of Sum must be made of"):
+        open_session().answer(Sum(View()))
+
+
+def test_a_query_is_answered_as_it_was_asked():
+    """Arrays that the caller changes while rows are read decide about nothing."""
+    low, high = np.zeros(2), np.ones(2)
+    query = LabelSums(low, high, 1)
+    mine = owned(query)
+    low[:] = -9
+    assert mine.low.tolist() == [0, 0] and not mine.low.flags.writeable
+
+
+# --- what a caller may not do ---------------------------------------------------------------------
+
+
+class _Free(Fraction):
+    """A share that buys a million times what it takes."""
+
+    def __radd__(self, other):
+        return Fraction(other)
+
+    def __mul__(self, other):
+        return Fraction(10**6) * other
+
+
+def test_a_share_is_a_plain_number():
+    session = open_session()
+    session.answer(Sum(box_of(session, -1, 1)), _Free(1, 2))
+    assert session.remaining == Fraction(1, 2)
+    (made,) = session.certificate().releases
+    assert made.epsilon == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Ball([np.nan], 1.0),
+        lambda: Box([np.nan], [1.0]),
+        lambda: ScaledBox([0.0], [np.inf]),
+        lambda: StandardBall([0.0], [1.0], [np.nan], [1.0], 1.0),
+        lambda: Box([0.0], [1.0], bits=50),
+    ],
+)
+def test_a_map_of_rows_is_made_of_finite_numbers(make):
+    with pytest.raises(ValueError, match=r"finite|bits|NaN"):
+        make()
+
+
+def test_a_map_of_rows_cannot_be_thawed():
+    box = Box([0.0], [1.0])
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        box.half.setflags(write=True)
+
+
+def test_arrays_of_a_query_hold_no_nan():
+    session = open_session()
+    query = AssignedSums(box_of(session, -1, 1), [[np.nan] * session.n_features], 1.0)
+    query = dataclasses.replace(query, centers=np.full((1, session.n_features), np.nan))
+    with pytest.raises(ValueError, match="finite"):
+        session.answer(query)
+    assert session.remaining == 1
+
+
+def test_a_type_that_equals_a_registered_one_is_not_it():
+    class Same(type):
+        def __hash__(cls):
+            return hash(Sum)
+
+        def __eq__(cls, other):
+            return True
+
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Forged(Query, metaclass=Same):
+        def exact(self, table):
+            return np.array([0])
+
+    with pytest.raises(TypeError, match="registered"):
+        open_session().answer(Forged())
+    with pytest.raises(TypeError, match="register_query"):
+        reviewed(Forged)
+
+
+def test_what_is_no_field_of_a_query_is_refused():
+    session = open_session()
+    query = Sum(box_of(session, -1, 1))
+    vars(query)["unit"] = 1.0
+    with pytest.raises(TypeError, match="no field"):
+        session.answer(query)
+
+
+def test_one_row_cannot_leave_the_bounds_of_a_gradient():
+    """Logits of huge coefficients are infinite less infinite for some rows: those count as 0."""
+    view = StandardBall([-1e200], [1e200], [0.0], [1.0], 1e200)
+    theta = np.array([[1e150, 0.0], [1e150, 0.0], [0.0, 0.0]])
+    query = LogisticGradient(view, 0.5, theta, np.zeros(3), 1.0)
+    sizes = []
+    for value in (0.0, 1e200):
+        rows = check_labelled([[value]] * 3, [0, 1, 2], estimator="T", classes=np.arange(3))
+        exact = query.exact(PrivateTable(rows, stability_of("add_or_remove_one")))
+        sizes.append(math.sqrt(sum(int(v) ** 2 for v in exact.ravel())))
+    assert max(sizes) <= 3 * query.sensitivity("add_or_remove_one").l2

@@ -1,0 +1,762 @@
+"""The samplers decide for the ideal variable: oracles, brackets, forced fallbacks.
+
+Every oracle here is slow and independent of the code it checks: rationals (fractions) and mpmath
+at 80 digits. It is driven by the very bits of the fast path.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from skdp.core import noise as sampling
+from skdp.core.noise import (
+    SeededEntropy,
+    deviates,
+    exact,
+    exponential,
+    laplace,
+    rounding,
+    vectors,
+    wishart,
+)
+
+ONES = (1 << 64) - 1
+
+
+class Repeating:
+    """Every 64-bit word is the same, so every lazily extended deviate is a known rational."""
+
+    def __init__(self, word: int) -> None:
+        self.word = word
+        self.drawn = 0
+
+    def bytes(self, n: int) -> bytes:
+        self.drawn += n
+        return (self.word.to_bytes(8, "little") * (n // 8 + 1))[:n]
+
+    def words(self, n: int) -> np.ndarray:
+        self.drawn += 8 * n
+        return np.full(n, self.word, dtype=np.uint64)
+
+    def ideal(self, x: float) -> Fraction:
+        """Return the real number of which x is the prefix with 48 bits."""
+        return Fraction(x) + Fraction(self.word, ONES << 48)
+
+
+class Recorded:
+    """A seeded stream that remembers what it gave."""
+
+    def __init__(self, seed: int) -> None:
+        self.source = SeededEntropy(seed)
+        self.log: list[list[int]] = []
+
+    def bytes(self, n: int) -> bytes:
+        assert n == 8
+        out = self.source.bytes(n)
+        self.log.append([int.from_bytes(out, "little")])
+        return out
+
+    def words(self, n: int) -> np.ndarray:
+        out = self.source.words(n)
+        self.log.append(out.tolist())
+        return out
+
+
+@pytest.fixture
+def slack(monkeypatch):
+    """Return a function that makes every float filter as imprecise as told."""
+
+    def set_slack(value: float) -> None:
+        monkeypatch.setattr(exact, "SLACK", value)
+
+    return set_slack
+
+
+# --- brackets ---
+
+
+def test_exp_bracket_holds_and_is_tight():
+    rng = np.random.default_rng(0)
+    with mpmath.workdps(200):
+        for _ in range(300):
+            x = Fraction(int(rng.integers(1, 1 << 62)), int(rng.integers(1, 1 << 62)))
+            x = x * Fraction(2) ** int(rng.integers(-70, 8))
+            bits = int(rng.integers(8, 400))
+            lo, hi = exact.exp_bracket(x, bits)
+            true = mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator) * mpmath.mpf(2) ** bits
+            assert lo <= true <= hi
+            assert hi - lo <= 4
+    assert exact.exp_bracket(Fraction(0), 50) == (1 << 50, 1 << 50)
+    with pytest.raises(ValueError, match="negative"):
+        exact.exp_bracket(Fraction(-1), 10)
+
+
+@pytest.mark.parametrize("normal", [True, False])
+def test_tables_are_the_documented_integers(normal):
+    env = deviates._envelope(normal)
+    level = env.level
+    with mpmath.workdps(50):
+
+        def weight(i):
+            x = mpmath.mpf(i) / 64
+            return level * mpmath.exp(-x * x / 2 if normal else -x)
+
+        n = [int(mpmath.ceil(weight(i))) for i in range(320)]
+        assert list(env.entries) == n
+        tail = 2**14 - 2 * sum(n)
+        assert env.tail_entries == tail == 2**14 - env.tail_from
+        # measure of the tail's proposal: 2 * 64 / 4 (slope 4) or 2 * 64 (slope 1) cells of height 1
+        tail_height = weight(320) * (32 if normal else 128) / tail
+        assert tail_height <= 1
+        assert np.all(env.sure[env.tail_from :] == 0)
+        assert np.all(env.never[env.tail_from :] == int(mpmath.ceil(256 * tail_height)))
+        assert abs(env.height[-1] / float(tail_height) - 1) < 1e-15
+        seen = {}
+        for e in range(env.tail_from):
+            cell = int(env.left[e]) >> 42
+            i = cell if cell >= 0 else -cell - 1
+            seen[cell] = seen.get(cell, 0) + 1
+            assert env.near[e] == i / 64
+        assert seen == {c: n[c if c >= 0 else -c - 1] for c in range(-320, 320)}
+        first = {int(c): k for k, c in reversed(list(enumerate(env.left[: env.tail_from] >> 42)))}
+        for i in range(320):
+            e = first[i]
+            assert env.sure[e] == min(255, int(mpmath.floor(256 * weight(i + 1) / n[i])))
+            assert env.never[e] == int(mpmath.ceil(256 * weight(i) / n[i]))
+            assert abs(env.height[e] / float(weight(i) / n[i]) - 1) < 3e-16
+
+
+@pytest.mark.parametrize("normal", [True, False])
+def test_float_acceptance_is_certain_for_the_whole_interval(normal):
+    # V within 1e-12 of the boundary: both answers and "not certain" must all occur, none wrong.
+    env = deviates._envelope(normal)
+    rng = np.random.default_rng(1)
+    n = 3000
+    entry = rng.integers(0, env.tail_from, n)
+    x = (env.left[entry] + rng.integers(0, 1 << 42, n)) * 2.0**-48
+    height, v_all = [], []
+    with mpmath.workdps(50):
+        for e, value in zip(entry.tolist(), x.tolist(), strict=True):
+            cell = int(env.left[e]) >> 42
+            count = env.entries[cell if cell >= 0 else -cell - 1]
+            ends = [abs(mpmath.mpf(value)), abs(mpmath.mpf(value) + mpmath.mpf(2) ** -48)]
+            p = [env.level * mpmath.exp(-t * t / 2 if normal else -t) / count for t in ends]
+            height.append((min(p), max(p)))
+            nudge = mpmath.mpf(float(rng.normal() * 10.0 ** rng.uniform(-16, -12)))
+            v = int(mpmath.floor((p[0] + nudge) * mpmath.mpf(2) ** 72))
+            v_all.append(min(max(v, 0), (1 << 72) - 1))
+        byte = np.array([v >> 64 for v in v_all], dtype=np.uint8)
+        word = np.array([v & ONES for v in v_all], dtype=np.uint64)
+        yes, no = deviates._accept(env, entry, x, byte, word)
+        for k, (low, high) in enumerate(height):
+            v = mpmath.mpf(v_all[k])
+            if yes[k]:
+                assert (v + 1) / mpmath.mpf(2) ** 72 <= low
+            if no[k]:
+                assert v / mpmath.mpf(2) ** 72 >= high
+    assert yes.sum() > 100
+    assert no.sum() > 100
+    assert (~(yes | no)).sum() > 100
+
+
+@pytest.mark.parametrize("normal", [True, False])
+@pytest.mark.parametrize("word", [0, 1, 0x9E3779B97F4A7C15, ONES - 1])
+def test_settle_extends_bits_until_certain(normal, word):
+    # V's first 72 bits are those of the boundary itself: they cannot decide, further bits must.
+    env = deviates._envelope(normal)
+    rng = np.random.default_rng(2)
+    outcomes = []
+    for _ in range(20):
+        entry = int(rng.integers(0, env.tail_from))
+        m = int(env.left[entry]) + int(rng.integers(0, 1 << 42))
+        cell = int(env.left[entry]) >> 42
+        count = env.entries[cell if cell >= 0 else -cell - 1]
+        source = Repeating(word)
+        x = Fraction(m, 1 << 48) + Fraction(word, ONES << 48)
+        with mpmath.workdps(80):
+            t = abs(mpmath.mpf(x.numerator) / x.denominator)
+            p = env.level * mpmath.exp(-t * t / 2 if normal else -t) / count
+            v = int(mpmath.floor(p * mpmath.mpf(2) ** 72))
+            if v >= 1 << 72:
+                continue
+            ideal_v = (v + mpmath.mpf(word) / ONES) / mpmath.mpf(2) ** 72
+            accepted, got, bits = deviates._settle(env, entry, m, v, 72, source)
+            assert accepted == (ideal_v < p)
+        assert source.drawn >= 16
+        assert bits > 48
+        assert Fraction(got, 1 << bits) <= x <= Fraction(got + 1, 1 << bits)
+        outcomes.append(accepted)
+    if word in (0, ONES - 1):
+        assert all(outcomes) if word == 0 else not any(outcomes)
+
+
+@pytest.mark.parametrize("word", [0, 0x9E3779B97F4A7C15, ONES])
+def test_settle_tails_extend_bits_until_certain(word, monkeypatch):
+    source = Repeating(word)
+    with mpmath.workdps(80):
+        # Laplace: the tail entry's acceptance probability is one number
+        env = deviates._envelope(False)
+        p = env.level * 128 * mpmath.exp(-5) / env.tail_entries
+        v = int(mpmath.floor(p * mpmath.mpf(2) ** 72))
+        rest = p * mpmath.mpf(2) ** 72 - v
+        accepted = deviates._settle_constant(env, v, 72, source)
+        assert accepted == (mpmath.mpf(word) / ONES < rest)
+        assert source.drawn >= 8
+        # normal: X = 5 + Y / 4, with a given Y and V at the boundary of its prefix
+        env = deviates._envelope(True)
+        for y in (0.75, -0.75, 3.0 + 2.0**-48, -(2.0**-48)):
+            monkeypatch.setattr(
+                deviates, "draw_laplace", lambda *_, y=y: deviates.Deviates(np.array([y]))
+            )
+            source = Repeating(word)
+            ideal = source.ideal(y)
+            u = abs(mpmath.mpf(ideal.numerator) / ideal.denominator) / 4
+            p = env.level * 32 * mpmath.exp(-12.5 - u - u * u / 2) / env.tail_entries
+            v = int(mpmath.floor(p * mpmath.mpf(2) ** 72))
+            ideal_v = (v + mpmath.mpf(word) / ONES) / mpmath.mpf(2) ** 72
+            accepted, m, b = deviates._settle_tail(env, v, 72, source)
+            assert source.drawn >= 16
+            assert accepted == (ideal_v < p)
+            x = ideal / 4 + (5 if y > 0 else -5)
+            assert Fraction(m, 1 << b) <= x <= Fraction(m + 1, 1 << b)
+
+
+def test_floor_of_exp_asks_for_more_bits():
+    with mpmath.workdps(60):
+        for nudge, expected in ((1, 7), (-1, 6)):
+            factor = Fraction(int(7 * mpmath.exp(1) * 2**150) + (nudge << 40), 1 << 150)
+            assert deviates._floor_of_exp(factor, Fraction(1)) == expected
+
+
+def test_a_table_without_room_is_refused(monkeypatch):
+    monkeypatch.setattr(deviates, "_LEVEL", {True: 99, False: 125})
+    for normal in (True, False):
+        with pytest.raises(AssertionError, match="no room"):
+            deviates._envelope.__wrapped__(normal)
+
+
+# --- deviates against a replay in high precision ---
+
+
+def _replay(normal: bool, n: int, log: list[list[int]]) -> list[Fraction]:
+    """Draw n deviates from the recorded words, following the module's text, in mpmath.
+
+    Returns the prefixes. Every comparison is exact; none of the recorded runs needs stage 3.
+    """
+    level = 98 if normal else 124
+
+    def weight(x):
+        x = mpmath.mpf(x.numerator) / x.denominator
+        return level * mpmath.exp(-x * x / 2 if normal else -x)
+
+    n_i = [int(mpmath.ceil(weight(Fraction(i, 64)))) for i in range(320)]
+    entries = [i for i in range(320) for _ in range(n_i[i])]
+    entries += [-i - 1 for i in range(320) for _ in range(n_i[i])]
+    tail = 2**14 - len(entries)
+    out: list[Fraction | None] = [None] * n
+    todo, tails = list(range(n)), []
+    while todo:
+        words = log.pop(0)
+        assert len(words) == len(todo)
+        maybe, again = [], []
+        for k, w in zip(todo, words, strict=True):
+            entry, position, byte = w >> 50, (w >> 8) & ((1 << 42) - 1), w & 255
+            if entry < len(entries):
+                cell = entries[entry]
+                i = cell if cell >= 0 else -cell - 1
+                x = Fraction((cell << 42) + position, 1 << 48)
+                if byte < mpmath.floor(256 * weight(Fraction(i + 1, 64)) / n_i[i]):
+                    out[k] = x
+                    continue
+                highest = weight(Fraction(i, 64)) / n_i[i]
+                at = (abs(x), n_i[i], 1)
+            else:
+                assert not normal or byte  # the recorded runs do not enter the normal tail
+                x = None
+                highest = weight(Fraction(5)) * (32 if normal else 128) / tail
+                at = (Fraction(5), tail, 128)
+            if byte >= 256 * highest:
+                again.append(k)
+            else:
+                maybe.append((k, x, byte, at))
+        words = log.pop(0)
+        assert len(words) == len(maybe)
+        for (k, x, byte, (ax, count, factor)), w in zip(maybe, words, strict=True):
+            if mpmath.mpf((byte << 64) + w) / mpmath.mpf(2) ** 72 >= factor * weight(ax) / count:
+                again.append(k)
+            elif x is None:
+                tails.append(k)
+            else:
+                out[k] = x
+        todo = sorted(again)
+    if tails:
+        for k, y in zip(tails, _replay(False, len(tails), log), strict=True):
+            out[k] = y + (5 if y >= 0 else -5)
+    return out
+
+
+@pytest.mark.parametrize("normal", [True, False])
+def test_deviates_equal_a_replay_in_high_precision(normal):
+    source = Recorded(3)
+    got = (deviates.draw_normal if normal else deviates.draw_laplace)(4000, source)
+    assert not got.held
+    with mpmath.workdps(60):
+        expected = _replay(normal, 4000, source.log)
+    assert not source.log
+    assert [Fraction(x) for x in got.x.tolist()] == expected
+    assert np.abs(got.x).max() > (3.3 if normal else 7)  # the Laplace run enters its tail
+
+
+@pytest.mark.parametrize("draw", [deviates.draw_normal, deviates.draw_laplace])
+def test_imprecise_filters_draw_the_same_deviates(draw, slack):
+    # With the slack nearly every acceptance in doubt is settled in integers, from the same bits.
+    expected = draw(4000, SeededEntropy(4))
+    slack(0.03)
+    got = draw(4000, SeededEntropy(4))
+    np.testing.assert_array_equal(got.x, expected.x)
+    assert got.held == expected.held
+
+
+def test_settle_is_reached_by_the_slack(slack, monkeypatch):
+    calls = []
+    original = deviates._settle
+    monkeypatch.setattr(deviates, "_settle", lambda *a: calls.append(1) or original(*a))
+    original_tail = deviates._settle_constant
+    monkeypatch.setattr(
+        deviates, "_settle_constant", lambda *a: calls.append(2) or original_tail(*a)
+    )
+    deviates.draw_laplace(20_000, SeededEntropy(4))
+    assert not calls
+    slack(0.9)
+    deviates.draw_laplace(20_000, SeededEntropy(4))
+    assert calls.count(1) > 300
+    assert calls.count(2) > 50
+
+
+# --- rounding ---
+
+SCALES = [
+    Fraction(1),
+    Fraction(5, 2),
+    Fraction(1000, 3),
+    Fraction(2**20 * 3, 7),
+    Fraction(2.0**40 / 3),
+    Fraction(2**40),
+    Fraction(2**52, 7),
+    Fraction(1, 2**70),
+]
+
+
+def _exactly(x: Fraction, t: Fraction, nearest: bool) -> int:
+    value = math.floor(t * abs(x) + (Fraction(1, 2) if nearest else 0))
+    return value if x >= 0 else -value
+
+
+@pytest.mark.parametrize("nearest", [True, False])
+@pytest.mark.parametrize("t", SCALES, ids=str)
+@pytest.mark.parametrize("word", [1, 0x9E3779B97F4A7C15, ONES - 1])
+@pytest.mark.parametrize("imprecise", [0.0, 0.4])
+def test_rounding_equals_rationals(nearest, t, word, imprecise, slack):
+    source = Repeating(word)
+    drawn = deviates.draw_laplace(300, SeededEntropy(5))
+    # adversarial prefixes: next to a jump of t |x|, on both sides
+    jumps = [(k + Fraction(1, 2) * nearest) / t for k in (0, 1, 2, 5, 1000, 2**41, 2**51 + 3)]
+    near = [math.floor(j * 2**48) + e for j in jumps if j < 15 for e in (-2, -1, 0, 1)]
+    near = [m for m in near if m >= 0]
+    x = np.concatenate([drawn.x, [s * m / 2.0**48 for m in near for s in (1, -1) if s * m]])
+    held = {7: ((int(x[7] * 2**48) << 64) | word, 112)}  # a deviate of which more is known already
+    slack(imprecise)
+    got = rounding.round_scaled(deviates.Deviates(x.copy(), held), t, nearest, source)
+    assert got.tolist() == [_exactly(source.ideal(v), t, nearest) for v in x.tolist()]
+    if t >= 2**40 or (imprecise and t >= 1):
+        assert source.drawn > 0
+    # one scale for each gives the same
+    many = np.empty(x.size, dtype=object)
+    many[:] = t
+    again = rounding.round_scaled(deviates.Deviates(x.copy(), {}), many, nearest, source)
+    np.testing.assert_array_equal(again, got)
+    floats = np.full(x.size, float(t))
+    expected = [_exactly(source.ideal(v), Fraction(float(t)), nearest) for v in x.tolist()]
+    again = rounding.round_scaled(deviates.Deviates(x.copy(), {}), floats, nearest, source)
+    assert again.tolist() == expected
+
+
+def test_huge_deviates_round_exactly_and_never_wrap():
+    big = (40 << 112) + 12345
+    drawn = deviates.Deviates(np.zeros(2), {0: (big, 112), 1: (-(3000 << 112) - 7, 112)})
+    t = Fraction(2**52)
+    got = rounding.round_scaled(drawn, t, False, Repeating(5))
+    assert got.dtype == object
+    assert got.tolist() == [40 * 2**52, -3000 * 2**52]
+
+
+def test_prefixes_are_remembered():
+    drawn = deviates.draw_normal(50, SeededEntropy(6))
+    source = SeededEntropy(7)
+    where = np.arange(0, 50, 3)
+    first = drawn.prefixes(where, 112, source)
+    longer = drawn.prefixes(where, 240, source)
+    assert all(m >> 128 == k for m, k in zip(longer, first, strict=True))
+    assert drawn.prefixes(where, 48, source).tolist() == (drawn.x[where] * 2.0**48).tolist()
+    mixed = drawn.prefixes(np.array([0, 1]), 112, source)
+    assert mixed[0] == first[0]
+    assert mixed[1] >> 64 == int(drawn.x[1] * 2**48)
+
+
+@pytest.mark.parametrize("nearest", [True, False])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_rounding_next_to_a_jump_beyond_double_doubles(nearest, sign):
+    # t |X| is within 2**-60 of a jump, which stage 2 cannot tell: the third helping of bits must.
+    t = Fraction(2**52, 7)
+    rng = np.random.default_rng(8)
+    x, words, expected = [], [], []
+    for k in rng.integers(1, 2**51, 400).tolist():
+        at = math.floor((k + Fraction(1, 2) * nearest) / t * 2**112) + k % 7 - 3
+        at = at if sign > 0 else -at
+        x.append((at >> 64) / 2.0**48)
+        words.append(at & ONES)
+        ideal = (at + Fraction(1 << 63, ONES)) / 2**112
+        expected.append(_exactly(ideal, t, nearest))
+
+    class Given(Repeating):
+        def words(self, n):
+            if not self.drawn:
+                self.drawn = 1
+                return np.array(words, dtype=np.uint64)
+            return super().words(n)
+
+    drawn = deviates.Deviates(np.array(x))
+    assert rounding.round_scaled(drawn, t, nearest, Given(1 << 63)).tolist() == expected
+    assert len(drawn.held) > 350
+
+
+def test_an_interval_over_a_jump_is_not_certain():
+    # In units of 2**-112, t |X| is between 2.25 m and 2.25 (m + 1): two or three integers.
+    drawn = deviates.Deviates(np.array([0.3, -0.3, 1.7]))
+    t = Fraction(9 << 112, 4)
+    values, sure = rounding._third(drawn, t, np.arange(3), 112, False, Repeating(1))
+    assert not sure.any()
+    values, sure = rounding._third(drawn, t / 2**80, np.arange(3), 112, False, Repeating(1))
+    assert sure.all()
+    assert np.sign(values).tolist() == [1, -1, 1]
+
+
+def test_sign_of_a_held_deviate():
+    drawn = deviates.Deviates(np.zeros(3), {0: (-(20 << 48), 48), 2: (20 << 48, 48)})
+    assert laplace._negative(drawn, np.arange(3)).tolist() == [True, False, False]
+
+
+def test_two_product_is_exact():
+    rng = np.random.default_rng(8)
+    a = rng.integers(0, 1 << 52, 500) * 2.0**-48
+    for b in (2.0**-100 * 1.7, 1.1, 2.0**52 - 1):
+        p, e = rounding._two_product(a, b)
+        for x, hi, lo in zip(a.tolist(), p.tolist(), e.tolist(), strict=True):
+            assert Fraction(hi) + Fraction(lo) == Fraction(x) * Fraction(b)
+
+
+# --- vectors and matrices ---
+
+
+@pytest.mark.parametrize("scale", [3, Fraction(1000, 3), 2.0**30, 2**45])
+@pytest.mark.parametrize("d", [1, 2, 7])
+@pytest.mark.parametrize("imprecise", [0.0, 0.6])
+def test_k_norm_equals_high_precision(scale, d, imprecise, slack, monkeypatch):
+    n = 12
+    g = deviates.draw_normal(n * d, SeededEntropy(9))
+    e = deviates.draw_laplace(n * d, SeededEntropy(10))
+    word = 0x9E3779B97F4A7C15
+    source = Repeating(word)
+    monkeypatch.setattr(vectors, "draw_normal", lambda *_: deviates.Deviates(g.x.copy(), {}))
+    # one exponential is known to more bits already
+    held = {d: ((int(e.x[d] * 2**48) << 64) | word, 112)}
+    monkeypatch.setattr(vectors, "draw_laplace", lambda *_: deviates.Deviates(e.x.copy(), held))
+    slack(imprecise)
+    got = sampling.k_norm(d, scale, n, entropy=source)
+    with mpmath.workdps(80):
+
+        def real(x):
+            x = source.ideal(x)
+            return mpmath.mpf(x.numerator) / x.denominator
+
+        t = Fraction(scale)
+        t = mpmath.mpf(t.numerator) / t.denominator
+        for row in range(n):
+            z = [real(x) for x in g.x[row * d : row * d + d].tolist()]
+            radius = sum(abs(real(x)) for x in e.x[row * d : row * d + d].tolist())
+            norm = mpmath.sqrt(sum(v * v for v in z))
+            expected = [int(mpmath.nint(t * radius * v / norm)) for v in z]
+            assert got[row].tolist() == expected
+
+
+def test_k_norm_intervals_hold_for_all_further_bits():
+    # Prefixes of a few units, so that the intervals are wide: what is called certain must hold for
+    # any further bits, those that make one factor large and another small among them.
+    rng = np.random.default_rng(9)
+    n, d = 400, 3
+    m = rng.integers(32, 200, (n, d)) * rng.choice([-1, 1], (n, d))
+    r = rng.integers(32, 200, (n, d))
+    scale = Fraction(2**48, 40)
+    scales = np.array([scale] * n, dtype=object)
+    args = [deviates.Deviates(a.ravel() * 2.0**-48) for a in (m, r)]
+    values, sure = vectors._round_exactly(*args, scales, np.arange(n), d, 48, Repeating(1))
+    assert 40 < sure.sum() < n - 40
+    for trial in range(200):
+        q = [rng.integers(0, 2, (n, d)).astype(float) for _ in range(2)]
+        if trial < 2:
+            q = [np.full((n, d), abs(trial - k)) for k in range(2)]
+        g, e = m + q[0] * (1 - 1e-9), r + q[1] * (1 - 1e-9)
+        z = e.sum(axis=1, keepdims=True) * g / np.linalg.norm(g, axis=1, keepdims=True) / 40
+        np.testing.assert_array_equal(np.rint(z)[sure], values[sure])
+
+
+def test_imprecise_filters_give_the_same_vectors(slack):
+    scales = [Fraction(k, 3) for k in range(1, 41)]
+    expected = sampling.k_norm(5, scales, entropy=SeededEntropy(11))
+    slack(0.3)
+    np.testing.assert_array_equal(sampling.k_norm(5, scales, entropy=SeededEntropy(11)), expected)
+    floats = np.array([float(s) for s in scales])
+    assert sampling.k_norm(5, floats, 40, entropy=SeededEntropy(11)).shape == (40, 5)
+
+
+@pytest.mark.parametrize("scale", [2, Fraction(2**34, 3), 2.0**40 / 3, 2.0**45, 2**60])
+@pytest.mark.parametrize("d", [1, 2, 9])
+@pytest.mark.parametrize("imprecise", [0.0, 0.6])
+@pytest.mark.parametrize("word", [1, 0x9E3779B97F4A7C15, ONES - 1])
+def test_wishart_equals_rationals(scale, d, imprecise, word, slack, monkeypatch):
+    k = 2 * (d + 1)
+    g = deviates.draw_normal(d * k, SeededEntropy(12))
+    source = Repeating(word)
+    extra = wishart._extra_limbs(d, Fraction(scale))
+    first = word >> (64 - 21 * extra)  # the bits that the limbs take; then whole words
+    held = {}
+    if not extra:
+        held = {1: ((int(g.x[1] * 2**48) << 64) | word, 112)}
+    monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(g.x.copy(), held))
+    slack(imprecise)
+    got = sampling.symmetrized_wishart(d, scale, entropy=source)
+    below = Fraction(first, 1 << (48 + 21 * extra)) + Fraction(word, ONES << (48 + 21 * extra))
+    m = [[Fraction(x) + below for x in row] for row in g.x.reshape(d, k).tolist()]
+    half = Fraction(1, 2)
+    for i in range(d):
+        for j in range(d):
+            terms = [a * b for a, b in zip(m[i], m[j], strict=True)]
+            value = Fraction(scale) * (sum(terms[: d + 1]) - sum(terms[d + 1 :]))
+            assert int(got[i, j]) == math.floor(value + half)
+
+
+def test_wishart_rows_keep_the_bits_they_have_shown(slack, monkeypatch):
+    # Held deviates (62 bits known beyond the prefix, other than the stream's) in a run with limbs.
+    d, k = 4, 10
+    g = deviates.draw_normal(d * k, SeededEntropy(13))
+    word = 0x0123456789ABCDEF
+    source = Repeating(word)
+    other = [0xFEDCBA9876543210, 0x8000000000000001]
+    where = [3, 17, 39]
+    held = {p: ((((int(g.x[p] * 2**48)) << 64 | other[0]) << 64) | other[1], 176) for p in where}
+    where.append(20)  # and one of which two bits are known, as for one of the normal tail
+    held[20] = ((int(g.x[20] * 2**48) << 2) | 3, 50)
+    monkeypatch.setattr(
+        wishart, "draw_normal", lambda *_: deviates.Deviates(g.x.copy(), dict(held))
+    )
+    scale = Fraction(2**52, 3)
+    assert wishart._extra_limbs(d, scale) == 1
+    slack(0.9)
+    got = sampling.symmetrized_wishart(d, scale, entropy=source)
+    below = Fraction(word >> 43, 1 << 69) + Fraction(word, ONES << 69)
+    values = [Fraction(x) + below for x in g.x.tolist()]
+    for p in where:
+        m, b = held[p]
+        values[p] = Fraction(m, 1 << b) + Fraction(word, ONES << b)
+    m = [values[r * k : r * k + k] for r in range(d)]
+    for i in range(d):
+        for j in range(d):
+            terms = [a * b for a, b in zip(m[i], m[j], strict=True)]
+            value = scale * (sum(terms[: d + 1]) - sum(terms[d + 1 :]))
+            assert int(got[i, j]) == math.floor(value + Fraction(1, 2))
+
+
+@pytest.mark.parametrize(("scale", "extra"), [(1, 0), (2**52, 1), (2**62, 2)])
+def test_wishart_products_are_within_their_error(scale, extra, monkeypatch):
+    # All low bits ones, G2 = 0: what is left out is as large as it can be, and of one sign.
+    d = 3
+    x = np.zeros((d, 8))
+    x[:, :4] = [[1 - 2.0**-48], [3 - 2.0**-40], [0.5 - 2.0**-48]]
+    monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(x.ravel()))
+    assert wishart._extra_limbs(d, Fraction(scale)) == extra
+    rows = wishart._Rows(d, extra, Repeating(ONES))
+    rows.low[:, 4:] = 0
+    i, j = np.triu_indices(d)
+    total, error = wishart._products(rows, i, j)
+    m = rows.high.astype(object) * 2 ** (21 * extra) + rows.low.astype(object)
+    for k in range(i.size):
+        a, b = m[i[k]][:4], m[j[k]][:4]
+        cut, full = (a * b).sum(), ((a + 1) * (b + 1)).sum()
+        assert total[k] <= cut < full <= total[k] + error[k]
+        assert cut > total[k]
+
+
+def test_wishart_rows_are_extended_consistently(monkeypatch):
+    x = deviates.draw_normal(12, SeededEntropy(50)).x
+    m = (int(x[8] * 2**48) << 128) | (0xFEDCBA9876543210 << 64) | 0x8000000000000001
+    held = {8: (m, 176)}
+    monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(x, held))
+    source = Repeating(0x0123456789ABCDEF)
+    rows = wishart._Rows(2, 2, source)
+    first = rows.longer_row(1, 100)
+    assert rows.longer[1][1] == 154
+    assert first[2] == m >> (176 - 154)
+    second = rows.longer_row(1, 200)
+    bits = rows.longer[1][1]
+    assert [v >> (bits - 154) for v in second] == first
+    assert second[2] == ((m << 64) | source.word) >> (240 - bits)
+    plain = (int(x[6] * 2**48) << 42) | (source.word >> 22)
+    assert second[0] == (((plain << 64) | source.word) << 64) | source.word
+
+
+def test_wishart_asks_for_bits_until_certain(monkeypatch):
+    # 2 * (1/2)**2 = 1/2 but for the bits beyond the first 112: only the third helping decides.
+    x = np.array([0.5, 0.0, 0.0, 0.0])
+    monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(x))
+    source = Repeating(1)
+    assert sampling.symmetrized_wishart(1, 2, entropy=source).tolist() == [[1]]
+    assert source.drawn == 2 * 4 * 8
+    held = {0: (1 << 80, 48)}
+    monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(x, held))
+    with pytest.raises(OverflowError, match="beyond"):
+        sampling.symmetrized_wishart(1, 2, entropy=source)
+
+
+def test_wishart_in_several_column_chunks(monkeypatch):
+    expected = sampling.symmetrized_wishart(20, 2.0**40, entropy=SeededEntropy(14))
+    monkeypatch.setattr(wishart, "_COLUMNS", 4)
+    got = sampling.symmetrized_wishart(20, 2.0**40, entropy=SeededEntropy(14))
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_wishart_does_not_fit_int64():
+    got = sampling.symmetrized_wishart(30, 2**62, entropy=SeededEntropy(15))
+    assert got.dtype == object
+    assert all(isinstance(v, int) for v in got.ravel().tolist())
+
+
+# --- exponential mechanism ---
+
+
+@pytest.mark.parametrize("eta", [Fraction(1, 3), 0.01, 2, 0])
+@pytest.mark.parametrize("counted", [False, True])
+def test_exponential_mechanism_equals_integers(eta, counted, slack):
+    rng = np.random.default_rng(16)
+    scores = rng.integers(-50, 400, 200)
+    counts = rng.integers(0, 1 << 60, 200) if counted else None
+    fast = SeededEntropy(17)
+    expected = [
+        sampling.exponential_mechanism(scores, eta, counts, entropy=fast) for _ in range(60)
+    ]
+    slack(1.0)
+    slow = SeededEntropy(17)
+    got = [sampling.exponential_mechanism(scores, eta, counts, entropy=slow) for _ in range(60)]
+    assert got == expected
+
+
+@pytest.mark.parametrize("word", [0, 1, ONES // 3, ONES - 2, ONES - 1])
+def test_what_those_left_out_could_decide_is_decided_among_all(word):
+    """Of a part of the candidates only draws are certain that those beside it cannot have."""
+    scores, counts = np.abs(np.arange(-90, 91)), np.ones(181, dtype=int)
+    near, asked = slice(30, 151), []  # weights of the others are below 2**-86
+
+    def whole():
+        asked.append(word)
+        return scores, counts
+
+    expected = sampling.exponential_mechanism(scores, 1, counts, entropy=Repeating(word))
+    found = sampling.exponential_mechanism(
+        scores[near], 1, counts[near], entropy=Repeating(word), whole=whole
+    )
+    assert found + (0 if asked else near.start) == expected
+    assert bool(asked) == (word != ONES // 3)
+
+
+@pytest.mark.parametrize("eta", [Fraction(1, 7), Fraction(3, 2), 20])
+def test_exponential_mechanism_equals_high_precision(eta):
+    # Multiplicities that make all scores about as likely, so that every weight matters.
+    rng = np.random.default_rng(18)
+    rate = mpmath.mpf(Fraction(eta).numerator) / Fraction(eta).denominator
+    words = [0, 1, ONES - 1, *rng.integers(0, ONES, 40, dtype=np.uint64).tolist()]
+    for word in words:
+        scores = rng.integers(0, 30, 20).tolist()
+        share = rng.uniform(0, 9, 20).tolist()
+        with mpmath.workdps(400):
+            counts = [int(u * mpmath.exp(rate * s)) for u, s in zip(share, scores, strict=True)]
+            counts[3] += 1
+            w = [c * mpmath.exp(-rate * s) for s, c in zip(scores, counts, strict=True)]
+            target = mpmath.mpf(word) / ONES * mpmath.fsum(w)
+            sums = [mpmath.fsum(w[: k + 1]) for k in range(20)]
+        got = sampling.exponential_mechanism(scores, eta, counts, entropy=Repeating(word))
+        assert got == next(k for k in range(20) if sums[k] > target)
+
+
+def test_exponential_mechanism_on_a_boundary_draws_more():
+    # Two equal candidates and V = 1/2 - 2**-64 + ..., whose first word cannot decide in float64.
+    source = Repeating((1 << 63) - 1)
+    assert sampling.exponential_mechanism([4, 4], 1.0, entropy=source) == 0
+    source = Repeating(1 << 63)
+    assert sampling.exponential_mechanism([4, 4], 1.0, entropy=source) == 1
+    # the same with an irrational boundary hit by the first words
+    with mpmath.workdps(80):
+        p = 1 / (1 + mpmath.exp(-1))
+        v = int(mpmath.floor(p * 2**64))
+        after = int((p * 2**64 - v) * 2**64)
+    for second, choice in ((after - 2, 0), (after + 2, 1)):
+        bits = iter([v, second])
+
+        class Given:
+            def bytes(self, n, bits=bits):
+                return next(bits).to_bytes(n, "little")
+
+        assert sampling.exponential_mechanism([0, 1], 1, entropy=Given()) == choice
+        assert next(bits, None) is None
+
+
+def test_exponential_mechanism_takes_integers_of_any_size():
+    source = SeededEntropy(19)
+    huge = [2**3000, 0, 2**3000 + 1]
+    assert sampling.exponential_mechanism(huge, 1.0, entropy=source) == 1
+    # exp(-700 * 1) * 2**3000 beats 1
+    assert sampling.exponential_mechanism([0, 700], 1, [1, 2**3000], entropy=source) == 1
+    assert sampling.exponential_mechanism([-(2**63), 2**63 - 1], 1e-3, entropy=source) == 0
+    assert sampling.exponential_mechanism(np.array([2**64 - 1, 5], "u8"), 1, entropy=source) == 1
+    assert sampling.exponential_mechanism([7, 0], 1.0, [1, 0], entropy=source) == 0
+    assert sampling.exponential_mechanism([2**70 + 99, 2**70], 1, entropy=source) == 1
+
+
+def test_exponential_table_is_correctly_rounded():
+    for rate in (Fraction(1, 3), Fraction(7.5), Fraction(1, 10**6)):
+        for k in (0, 2):
+            table = exponential._exp_table(rate, k)
+            with mpmath.workdps(60):
+                for digit in (0, 1, 17, 63):
+                    x = rate * digit * 64**k
+                    true = mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator)
+                    if x <= 700:
+                        assert abs(mpmath.mpf(float(table[digit])) / true - 1) < 1.01 * 2.0**-53
+                    elif x > 746:
+                        assert table[digit] == 0
+
+
+def test_what_the_process_keeps_of_a_choice_is_decided_by_its_rate():
+    """Not by the scores: how many tables there are would tell how large the scores were."""
+    rates = [Fraction(1, 1000), Fraction(3), Fraction(1, 2**80)]
+    kept = []
+    for scores in ([0, 1], [0, 10**6], [0, 2**62], [0, 10**30], [5]):
+        exponential._exp_tables.cache_clear()
+        for rate in rates:
+            exponential.exponential_mechanism(scores, rate)
+        size = exponential._exp_tables.cache_info().currsize
+        kept.append((size, [len(exponential._exp_tables(rate)) for rate in rates]))
+    assert kept == [(3, [4, 2, 11])] * 5

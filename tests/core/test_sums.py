@@ -1,0 +1,514 @@
+"""Protect and statistics: exact, order-free, and within the declared sensitivities."""
+
+from __future__ import annotations
+
+import math
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from threadpoolctl import threadpool_limits
+
+from skdp.core import Ball, Box, Projection, ScaledBox, mechanisms
+from skdp.core import clipping as protect
+from skdp.core import sums as statistics
+from skdp.core import table as table_module
+from skdp.queries import grouped_sums as groups
+from skdp.queries import histograms, trees
+from skdp.queries.learned_bounds import learning
+from skdp.tabular import Rows, check_rows
+
+ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
+MODERATE = st.floats(-10, 10, width=64)
+
+
+def rows_of(X) -> Rows:
+    return check_rows(np.asarray(X, dtype=float), estimator="T")
+
+
+def views(d: int) -> list:
+    directions = np.linalg.qr(np.random.default_rng(5).normal(size=(d, d)))[0][: max(1, d - 1)]
+    ball = Ball(np.full(d, 0.3), 1.7)
+    return [
+        Box(np.full(d, -1.3), np.linspace(0.5, 2.0, d)),
+        Box(np.full(d, -1.3), np.linspace(0.5, 2e-9, d), per_feature=True),
+        Box(np.zeros(d), np.zeros(d)),
+        ball,
+        Ball(np.full(d, -1e300), 1e-3),
+        Projection(ball, directions, 1.2),
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(X=arrays(float, (7, 3), elements=ANY_FLOAT | MODERATE), which=st.integers(0, 5))
+def test_every_view_keeps_its_bound_and_maps_each_row_alone(X, which):
+    view = views(3)[which]
+    with np.errstate(all="ignore"):
+        q = view.map(X)
+        one_by_one = np.concatenate([view.map(X[i : i + 1]) for i in range(len(X))])
+        backwards = view.map(np.asfortranarray(X[::-1]))[::-1]
+    assert np.array_equal(q, np.trunc(q))
+    assert np.all(np.abs(q) <= view.half)
+    assert all(sum(int(v) ** 2 for v in row) <= view.norm**2 for row in q)
+    np.testing.assert_array_equal(q, one_by_one)
+    np.testing.assert_array_equal(q, backwards)
+
+
+@settings(max_examples=200, deadline=None)
+@given(x=arrays(float, 4, elements=MODERATE), radius=st.floats(1e-3, 20))
+@pytest.mark.parametrize("bits", [17, 30])
+def test_rows_inside_a_ball_are_rounded_and_others_moved_to_its_sphere(bits, x, radius):
+    ball = Ball(np.zeros(4), radius, bits=bits)
+    q = [int(v) for v in ball.map(x[None])[0]]
+    step = Fraction(float(ball.grid[0]))
+    exact = [Fraction(float(v)) / step for v in x]
+    nearest = [round(e) for e in exact]
+    assert sum(v**2 for v in q) <= ball.norm**2
+    if sum(v**2 for v in nearest) <= ball.norm**2:
+        assert q == nearest
+    else:
+        length = math.sqrt(sum(float(e) ** 2 for e in exact))
+        ideal = [float(e) * ball.norm / length for e in exact]
+        assert max(abs(a - b) for a, b in zip(q, ideal, strict=True)) <= 2.6
+
+
+def test_norms_are_compared_exactly_at_the_sphere():
+    """At 30 bits a square is above 2**53: the last bit of a norm decides nonetheless."""
+    rng = np.random.default_rng(5)
+    q = rng.integers(0, 2**30, size=(4000, 3)).astype(float)
+    norms = [sum(int(v) ** 2 for v in row) for row in q]
+    radii = [math.isqrt(v) + (math.isqrt(v) ** 2 < v) for v in norms]
+    for row, norm, radius in zip(q[:1000], norms, radii, strict=False):
+        for r in (radius - 1, radius):
+            assert (protect._outside(row[None], r).size == 1) == (norm > r**2)
+    # Near one radius, and beside rows far away.
+    radius = 2**30 + 12345
+    q[:, 2] = [math.isqrt(max(radius**2 - int(a) ** 2 - int(b) ** 2, 0)) for a, b, _ in q]
+    q[::2, 2] += 1
+    expected = [i for i, row in enumerate(q) if sum(int(v) ** 2 for v in row) > radius**2]
+    assert 1000 < len(expected) < 3000
+    assert protect._outside(q, radius).tolist() == expected
+
+
+def test_the_largest_float_rows_stay_finite_and_bounded():
+    X = np.array([[1.7e308, -1.7e308], [5e-324, -5e-324], [0.0, -0.0], [1e308, 1.0]])
+    ball = Ball([-1e308, 1e308], 2.5)
+    with np.errstate(all="ignore"):
+        q = ball.map(X)
+    assert np.isfinite(q).all()
+    assert (q**2).sum(axis=1).max() <= ball.norm**2
+
+
+@pytest.fixture(scope="module")
+def sample() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(2000, 3)) * [1, 2, 0.5]
+
+
+def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeypatch):
+    view = Ball(np.zeros(3), 2.0)
+    box = Box(np.full(3, -2.0), np.full(3, 2.0))
+    centers = np.array([[0.0, 0, 0], [1, 1, 0], [-1, 0, 0.5]])
+    geometry = trees.tree_geometry(box.half, 9)
+
+    edges = [[learning.distance_edges(0.0, 12, upwards=up) for up in (False, True)]] * 3
+
+    def everything(X):
+        rows = rows_of(X)
+        table = trees.cell_table(rows, box, geometry)
+        parts = [
+            *statistics.exact_sum(rows, view),
+            *statistics.exact_gram(rows, view),
+            *statistics.exact_gram(rows, view.at(22)),
+            *statistics.exact_gram(rows, view.at(30)),
+            *statistics.exact_sum(rows, box.at(31)),
+            *statistics.exact_moments(rows, ScaledBox(box.low, box.high)),
+            *groups.center_sums(rows, box, centers, np.array([1e-3, 1e-5, 1e-4]), 50_000),
+            groups.square_sums(rows, box, centers, 2**20),
+            *learning.distance_counts(rows, lambda block: block, np.zeros(3), edges),
+            learning.outside_counts(rows, box.low / 2, box.high / 2),
+            histograms.norm_histogram(rows, np.zeros(3)),
+            histograms.grid_histograms(rows, box, 100),
+            table.counts,
+            table.sums,
+        ]
+        return [np.asarray(p) for p in parts]
+
+    reference = everything(sample)
+    shuffled = np.random.default_rng(1).permutation(sample)
+    monkeypatch.setattr(table_module, "_BLOCK_VALUES", 96)
+    monkeypatch.setattr(table_module, "_PARALLEL_VALUES", 1)
+    monkeypatch.setattr(table_module, "usable_cores", lambda: 3)
+    for a, b in zip(reference, everything(shuffled), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("bits", [6, 17, 18, 20, 22, 23, 24, 30])
+def test_sum_and_gram_equal_python_integers(sample, bits):
+    view = Ball([0.1, 0.0, -0.2], 1.999, bits=bits)
+    q = [[int(v) for v in row] for row in view.map(sample)]
+    total, n = statistics.exact_sum(rows_of(sample), view)
+    second, first, _ = statistics.exact_gram(rows_of(sample), view)
+    assert n == len(sample)
+    assert total.tolist() == first.tolist() == [sum(r[j] for r in q) for j in range(3)]
+    assert second.tolist() == [[sum(r[i] * r[j] for r in q) for j in range(3)] for i in range(3)]
+
+
+def test_totals_change_to_python_integers_before_int64_could_overflow(sample):
+    rows = rows_of(sample)
+    assert table_module.total_dtype(rows, 2**18) is np.int64
+    rows._n = 2**50
+    assert table_module.total_dtype(rows, 2**18) is object
+    part = np.array([2.0**52, -3.0])
+    whole = table_module.as_total(part, object) * 2**40
+    assert whole.tolist() == [2**92, -3 * 2**40]
+
+
+def test_center_sums_equal_a_loop(sample):
+    """Groups in user units, offsets in steps of each column, against Python integers."""
+    box = Box(np.full(3, -3.0), np.full(3, 3.0))
+    centers = np.array([[0.0, 0, 0], [1, 1, 0], [1, 1, 0], [9, 9, 9]])
+    steps, radius = np.array([2.0**-14, 2.0**-20, 2.0**-16]), 40_000
+    counts, sums = groups.center_sums(rows_of(sample), box, centers, steps, radius)
+    expected = np.zeros((4, 3))
+    hits = np.zeros(4, dtype=int)
+    for x in sample.clip(-3, 3):
+        j = int(np.argmin(((x - centers) ** 2).sum(axis=1)))
+        hits[j] += 1
+        offset = groups.round_to_norm(((x - centers[j]) / steps)[None], radius)[0]
+        assert sum(int(v) ** 2 for v in offset) <= radius**2
+        expected[j] += offset
+    assert counts.tolist() == hits.tolist()
+    assert counts[2] == counts[3] == 0  # a duplicate and a far centre get nothing
+    np.testing.assert_array_equal(sums, expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    X=arrays(float, (6, 3), elements=ANY_FLOAT | MODERATE | st.floats(-1e6, 1e6)),
+    radius=st.integers(1, 2**26),
+)
+def test_round_to_norm_keeps_its_bound_sees_each_row_alone_and_has_no_bias(X, radius):
+    with np.errstate(all="ignore"):
+        q = groups.round_to_norm(X, radius)
+        alone = np.concatenate([groups.round_to_norm(X[i : i + 1], radius) for i in range(len(X))])
+    assert np.array_equal(q, alone)
+    assert np.array_equal(q, np.rint(q))
+    for x, row in zip(X, q, strict=True):
+        assert sum(int(v) ** 2 for v in row) <= radius**2
+        nearest = [round(Fraction(float(v))) for v in x]
+        if sum(v**2 for v in nearest) <= radius**2:
+            assert [int(v) for v in row] == nearest
+        else:
+            assert np.linalg.norm(row) >= radius * (1 - 2**-16) - 2 * math.sqrt(3)
+
+
+@pytest.mark.parametrize("widths", [(1, 1, 1), (60, 1e5, 0.5), (1, 0, 1e-9), (0, 0, 0)])
+def test_leaf_images_move_by_no_more_than_their_bound(widths):
+    """A row more, and a row moved within its leaf: corners and random places, in integers."""
+    half = np.array(widths, dtype=float)
+    view = groups.ColumnBox(-half, half, half, bits=20)
+    geometry = trees.tree_geometry(view.half, 6, view.grid)
+    leaves = np.array([8, 9, 5, 6, 7 * 8, 7 * 8 + 1, 7 * 4 + 1, 15])
+    centers, reach = trees.leaf_geometry(geometry, leaves)
+    weights = trees.leaf_weights(reach, view.grid)
+    bounds = trees.image_bounds(reach, weights)
+    assert np.all((weights > 0) == (reach > 0))
+    rng = np.random.default_rng(3)
+    for i, leaf in enumerate(leaves):
+        low, high = geometry.low[leaf], geometry.high[leaf]
+        start = rng.integers(-(10**6), 10**6, size=3) * (reach[i] > 0)
+        image = trees.leaf_image(start[None], weights[i : i + 1])
+        moved = []
+        for _ in range(50):
+            corner = np.where(rng.random(3) < 0.5, low, high)
+            row = corner if rng.random() < 0.7 else rng.integers(low, np.maximum(high, low) + 1)
+            other = trees.leaf_image((start + row - centers[i])[None], weights[i : i + 1])
+            moved.append(other)
+            assert math.sqrt(float(((other - image) ** 2).sum())) <= bounds[i]
+        for a in moved[:20]:
+            for b in moved[:20]:
+                assert math.sqrt(float(((a - b) ** 2).sum())) <= 2 * bounds[i]
+    if min(widths) > 0:
+        # Not wasteful either: the half diagonal of a leaf is about 2**17 in the image.
+        assert np.all(bounds < 2**17 * 1.01 + 10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(X=arrays(float, (7, 3), elements=ANY_FLOAT | MODERATE | st.floats(-1e5, 1e5)))
+def test_column_boxes_keep_their_bounds_and_map_each_row_alone(X):
+    half = np.array([60.0, 1e5, 0.5])
+    for view in (
+        groups.ColumnBox([0, -1e5, 0], [120, 1e5, 1], groups.column_units(half)),
+        groups.ColumnBox([0, -1e5, 2], [120, 1e5, 2], half, bits=17),
+    ):
+        with np.errstate(all="ignore"):
+            q = view.map(X)
+            alone = np.concatenate([view.map(X[i : i + 1]) for i in range(len(X))])
+        assert np.array_equal(q, alone) and np.array_equal(q, np.rint(q))
+        assert np.all(np.abs(q) <= view.half)
+        assert all(sum(int(v) ** 2 for v in row) <= view.norm**2 for row in q)
+        back = q * view.grid + view.center
+        assert np.allclose(back, X.clip(view.low, view.high), atol=2e-5 * np.maximum(half, 1e-9))
+
+
+def test_column_units_bound_the_total_and_each_column():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        d = int(rng.integers(1, 20))
+        size = np.exp(rng.normal(size=d) * 4)
+        unit = groups.column_units(size)
+        assert np.isclose(((size / unit) ** 2).sum(), 1)
+        assert (unit**2).sum() <= 4 / 3 * size.sum() ** 2 * (1 + 1e-9)
+        assert np.all(unit / size <= 2 * math.sqrt(d) * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("depth", [0, 1, 7, 12])
+def test_tree_counts_and_sums_equal_a_loop_over_the_boxes(sample, depth):
+    box = Box([-2.0, -2.0, -1.0], [2.0, 2.0, 1.5])
+    geometry = trees.tree_geometry(box.half, depth)
+    table = trees.cell_table(rows_of(sample), box, geometry)
+    q = box.map(sample)
+    for level in {0, depth // 2, depth}:
+        nodes = np.arange(2**level, 2 ** (level + 1))
+        centers, reach = trees.leaf_geometry(geometry, nodes)
+        low, high = geometry.low[nodes], geometry.high[nodes]
+        counts, sums = table.node_counts(nodes), table.node_sums(nodes, centers)
+        assert counts.sum() == len(sample)
+        for i in np.unique(np.linspace(0, len(nodes) - 1, 40).astype(int)):
+            inside = np.all((q >= low[i]) & (q <= high[i]), axis=1)
+            assert counts[i] == inside.sum()
+            residual = q[inside] - centers[i]
+            assert sums[i].tolist() == residual.sum(axis=0).tolist()
+            assert np.all(np.abs(residual) <= reach[i])
+
+
+def test_children_partition_their_parent_even_when_boxes_shrink_to_a_point():
+    geometry = trees.tree_geometry(np.array([2.0, 0.0]), 6)
+    for node in range(1, 2**6):
+        left, right = 2 * node, 2 * node + 1
+        j = geometry.split_dims[int(math.log2(node))]
+        values = range(geometry.low[node, j], geometry.high[node, j] + 1)
+        in_left = [geometry.low[left, j] <= v <= geometry.high[left, j] for v in values]
+        in_right = [geometry.low[right, j] <= v <= geometry.high[right, j] for v in values]
+        assert all(a != b for a, b in zip(in_left, in_right, strict=True))
+
+
+def test_tree_cells_near_the_faces_keep_half_the_diagonal():
+    geometry = trees.tree_geometry(np.array([2.0**17, 2.0**16]), 10)
+    leaves = np.arange(2**10, 2**11)
+    _, reach = trees.leaf_geometry(geometry, leaves)
+    half_sides = (geometry.high[leaves] - geometry.low[leaves]) / 2
+    assert np.all(reach >= half_sides)
+    assert np.all(reach <= half_sides + 1)
+
+
+def test_the_tree_cuts_the_nominally_longest_side_whatever_the_grid_of_a_column():
+    common = Box([0, 0, 0], [120, 2000, 1])
+    own = groups.ColumnBox([0, 0, 0], [120, 2000, 1], [60, 1000, 0.5], bits=20)
+    for view in (common, own):
+        dims = trees.tree_geometry(view.half, 7, view.grid).split_dims
+        assert dims.tolist() == [1, 1, 1, 1, 1, 0, 1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(X=arrays(float, (9, 17), elements=st.floats(-1e25, 1e25) | MODERATE))
+def test_norm_codes_see_each_row_alone(X):
+    with np.errstate(all="ignore"):
+        codes = protect.norm_codes(X)
+        alone = np.concatenate([protect.norm_codes(X[i : i + 1]) for i in range(len(X))])
+        assert codes.tolist() == alone.tolist()
+        assert codes.tolist() == protect.norm_codes(np.asfortranarray(X[::-1]))[::-1].tolist()
+
+
+@settings(max_examples=200, deadline=None)
+@given(x=arrays(float, 3, elements=st.floats(-1e6, 1e6)))
+def test_norm_codes_bracket_the_norm(x):
+    norm = math.sqrt(math.fsum(v * v for v in x))
+    code = int(protect.norm_codes(x[None])[0])
+    if norm == 0:
+        assert code < -(2**10)
+    elif norm > 1e-150:
+        assert 2 ** ((code - 1) / 4) * (1 - 1e-5) <= norm <= 2 ** (code / 4) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("tau", [0, 250, 1000])
+def test_gram_sensitivities_hold_and_are_attained(d, tau):
+    """Random and worst pairs on the sphere; tight bounds are met to 1 in 200."""
+    rng = np.random.default_rng(d)
+    norm = 1000
+
+    def change(x, y, geometry):
+        z = np.append(x, tau) if tau else x
+        v = np.append(y, tau) if tau else y
+        m = np.outer(z, z) - np.outer(v, v)
+        if geometry == "frobenius":
+            return np.linalg.norm(m)
+        if geometry == "nuclear":
+            return np.abs(np.linalg.eigvalsh(m)).sum()
+        return np.abs(m[np.triu_indices(len(m))]).sum()
+
+    def add(x, geometry):
+        return change(x, np.zeros(d), geometry) if not tau else None
+
+    pairs = []
+    for _ in range(300):
+        x, y = rng.normal(size=(2, d))
+        x, y = norm * x / np.linalg.norm(x), norm * y / np.linalg.norm(y)
+        pairs.append((x, y))
+        if d > 1:  # the pair of the proof: z orthogonal to v
+            u = y - (y @ x) * x / norm**2
+            u *= norm / max(np.linalg.norm(u), 1e-300)
+            c = -(tau**2) / norm**2
+            pairs.append((x, c * x + math.sqrt(max(0.0, 1 - c * c)) * u))
+    signs = (
+        np.array(np.meshgrid(*[[-1, 1]] * d)).reshape(d, -1).T
+        if d <= 5
+        else rng.choice([-1, 1], (64, d))
+    )
+    pairs += [(norm * a / math.sqrt(d), norm * b / math.sqrt(d)) for a in signs for b in signs[:16]]
+    for geometry in ("frobenius", "nuclear", "upper_l1"):
+        bound = statistics.gram_sensitivity(norm, tau, d, table_module.REPLACE_ONE, geometry)
+        worst = max(change(x, y, geometry) for x, y in pairs)
+        assert worst <= bound * (1 + 1e-12)
+        if geometry != "upper_l1" and d > 1:
+            assert worst >= 0.995 * bound
+        one = statistics.gram_sensitivity(norm, tau, d, "add_or_remove_one", geometry)
+        full = np.full(d, norm / math.sqrt(d))
+        z = np.append(full, tau) if tau else full
+        m = np.outer(z, z)
+        attained = {
+            "frobenius": np.linalg.norm(m),
+            "nuclear": np.trace(m),
+            "upper_l1": np.abs(m[np.triu_indices(len(m))]).sum(),
+        }[geometry]
+        assert attained <= one * (1 + 1e-12)
+        if geometry != "upper_l1" or tau in (0,):
+            assert attained >= 0.995 * one
+
+
+def test_laplace_gram_bound_is_attained_by_the_hadamard_like_matrix():
+    """R, d even: eigenvectors of S = [[J, J], [J, -J]] give sqrt(d^2/2 + d + 1) to 1 in 1000."""
+    for d in (2, 4, 6):
+        h = d // 2
+        j = np.ones((h, h))
+        s = np.block([[j, j], [j, -j]])
+        weights = s * (1 + np.eye(d)) / 2  # upper triangle: off-diagonal entries count once
+        values, vectors = np.linalg.eigh(weights)
+        x, y = vectors[:, -1] * 1000, vectors[:, 0] * 1000
+        m = np.outer(x, x) - np.outer(y, y)
+        attained = np.abs(m[np.triu_indices(d)]).sum()
+        bound = statistics.gram_sensitivity(1000, 0, d, table_module.REPLACE_ONE, "upper_l1")
+        assert 0.999 * bound <= attained <= bound
+
+
+def test_moments_map_stays_within_its_sensitivities_by_brute_force():
+    """The proof for the rounded square map, checked over every pair at a small scale."""
+    for scale in (8, 16, 32):
+        q = np.arange(-scale, scale + 1)
+        p = np.rint(q * q / scale) - scale // 2
+        assert (q**2 + p**2).max() == 5 * scale**2 // 4  # A
+        distance = (q[:, None] - q) ** 2 + (p[:, None] - p) ** 2
+        assert distance.max() == 4 * scale**2  # R
+
+
+def test_the_moments_of_extreme_rows_are_within_their_sensitivities():
+    """The same for the map itself, at its own scale, in integers."""
+    view = ScaledBox([-3.0], [4.0])
+    ends = np.array([-3.0, 4.0])
+    near = np.nextafter(ends, [0.0, 0.0])
+    rng = np.random.default_rng(0)
+    x = np.concatenate(
+        [ends, near, [0.5], ends[0] + 7 * rng.random(40), 4.0 - 2.0 ** -rng.random(9)]
+    )
+    images = []
+    for value in x:
+        total, scale, _ = statistics.exact_moments(rows_of([[value]]), view)
+        images.append([int(v) for v in total])
+    assert all(a**2 + b**2 <= 5 * scale**2 // 4 for a, b in images)
+    pairs = [(u, v) for u in images for v in images]
+    assert max((a - c) ** 2 + (b - d) ** 2 for (a, b), (c, d) in pairs) == 4 * scale**2
+
+
+@pytest.mark.parametrize("geometry", ["vector", "scalars", "gaussian", "wishart", "laplace"])
+def test_a_shortened_statistic_stays_within_its_sensitivity(geometry):
+    """Rounding to fewer bits moves each entry of a difference by less than one step."""
+    rng = np.random.default_rng(1)
+    for bits in (1, 5, 20):
+        exact = rng.integers(-(2**40), 2**40, size=(200, 4, 4)).astype(object)
+        other = exact + rng.integers(-(2**24), 2**24, size=exact.shape)
+        matrix = geometry not in ("vector", "scalars")
+        for a, b in zip(exact, other, strict=True):
+            if matrix:
+                a, b = a + a.T, b + b.T
+            distance, moved = {
+                "vector": (mechanisms.l2, 4),
+                "scalars": (mechanisms.l1, 16),
+                "gaussian": (mechanisms.l2, 4),
+                "wishart": (mechanisms.nuclear, 8),
+                "laplace": (mechanisms.upper_l1, 10),
+            }[geometry]
+            size = math.ceil(distance(a, b) * (1 + 1e-12))
+            short = [mechanisms._shortened(m, bits) for m in (a, b)]
+            assert distance(*short) <= mechanisms._after(size, bits, moved)
+
+
+def test_gram_refuses_a_tau_for_which_the_bound_does_not_hold():
+    with pytest.raises(ValueError, match="tau"):
+        statistics.gram_sensitivity(10, 11, 2, table_module.REPLACE_ONE, "nuclear")
+
+
+def test_a_block_of_extreme_rows_stays_below_two_to_the_53(monkeypatch):
+    """Exactness at the largest block: 2**16 rows on the sphere of the largest radius."""
+    monkeypatch.setattr(table_module, "_BLOCK_VALUES", 2**30)
+    ball = Ball([0.0], math.nextafter(2.0, 0.0))
+    assert 2**18 > ball.norm >= 2**18 - 1
+    X = np.full((2**16, 1), 2.0)
+    second, first, n = statistics.exact_gram(rows_of(X), ball)
+    assert n * ball.norm**2 <= 2**53
+    assert second[0, 0] == n * ball.norm**2
+    assert first[0] == n * ball.norm
+
+
+def test_norm_codes_at_the_boundaries_follow_the_sum_by_columns():
+    """Norms of 2**(c/4) to the last bit: the code is the same in any company."""
+    rng = np.random.default_rng(0)
+    boundary = rng.normal(size=(400, 33))
+    boundary *= (2.0 ** rng.integers(-3, 4, 400) / np.linalg.norm(boundary, axis=1))[:, None]
+    codes = protect.norm_codes(boundary)
+    near = protect._quarter_octaves(np.einsum("ij,ij->i", boundary, boundary))[1]
+    assert near.mean() > 0.9
+    for i in range(400):
+        assert protect.norm_codes(boundary[i : i + 1])[0] == codes[i]
+    everything = protect.norm_codes(
+        np.asfortranarray(np.vstack([rng.normal(size=(7, 33)), boundary]))
+    )
+    assert everything[7:].tolist() == codes.tolist()
+
+
+def test_a_fold_uses_the_cores_that_others_leave(monkeypatch):
+    """Of the process (affinity, control group), of BLAS; and one thread of BLAS in each."""
+    monkeypatch.setattr(table_module.joblib, "cpu_count", lambda: 3)
+    with threadpool_limits(1):  # as OMP_NUM_THREADS=1, or a worker process
+        assert table_module.usable_cores() == 1
+    with threadpool_limits(8):
+        assert table_module.usable_cores() == 3
+        seen = []
+
+        def add(block, totals):
+            seen.append((threading.get_ident(), table_module.usable_cores()))
+            totals[0] += len(block)
+
+        monkeypatch.setattr(table_module, "_PARALLEL_VALUES", 1)
+        monkeypatch.setattr(table_module, "_BLOCK_VALUES", 8)
+        rows = rows_of(np.zeros((9000, 1)))
+        (count,) = table_module.fold(rows, add, lambda: [np.zeros(1, dtype=np.int64)])
+        assert count == 9000
+        assert {cores for _, cores in seen} == {1}  # nor does a fold within it start threads
+        assert len({thread for thread, _ in seen}) <= 3
+        assert table_module.usable_cores() == 3

@@ -1,0 +1,690 @@
+"""Smooth sensitivity: constants against the densities, S against brute force, the doors.
+
+False alarms: the test of the released noise makes one comparison for each noise at ALPHA = 1e-6 and
+must reject 2/3 and 3/2 of the scale at 1e-12. Everything else is deterministic.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from skdp import PrivacyBudget, core
+from skdp.budget import pure_mu
+from skdp.core import pure_epsilon_from_mu, transcript
+from skdp.exceptions import PrivacyLeakError
+from skdp.queries import SmoothMedian, SpanningCost
+from skdp.queries.smooth_sensitivity import ladders as smooth
+from skdp.queries.smooth_sensitivity import order_statistics as order
+from skdp.queries.smooth_sensitivity import spanning_trees as spanning
+from skdp.queries.smooth_sensitivity.ladders import (
+    STEPS,
+    Ladder,
+    cauchy_kappa,
+    choose_noise,
+    laplace_kappa,
+    student_kappa,
+)
+from skdp.queries.smooth_sensitivity.medians import quantile_log_smooth
+from skdp.tabular import check_rows
+from tests.views import box_of
+
+RELATIONS = ["replace_one", "add_or_remove_one"]
+R, A = RELATIONS
+HALF = Fraction(1, 2)
+QS = [Fraction(0), Fraction(1, 4), Fraction(1, 3), HALF, Fraction(51, 100), Fraction(9, 10), 1]
+QS = [Fraction(q) for q in QS]
+
+
+# --- admissible noise ----------------------------------------------------------------------------
+
+
+def worst_loss(nu, shift, log_ratio):
+    """Return sup over z of log p_{0,1}(z) / p_{shift, exp(log_ratio)}(z), Student's densities.
+
+    Where the derivative vanishes, (z - f)(nu + z**2) = z (nu s**2 + (z - f)**2): a quadratic.
+    """
+    s = math.exp(log_ratio)
+    roots = np.roots([shift, nu * (1 - s * s) - shift**2, -shift * nu])
+    z = np.concatenate([np.real(roots), [0.0, shift, 1e12, -1e12]])
+    loss = log_ratio - (nu + 1) / 2 * (np.log1p(z * z / nu) - np.log1p(((z - shift) / s) ** 2 / nu))
+    return float(loss.max())
+
+
+@pytest.mark.parametrize("nu", [1, 2, 3, 7])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0, 20.0])
+@pytest.mark.parametrize("part", [0.0, 0.2, 0.5, 0.95])
+def test_the_loss_reaches_epsilon_and_never_exceeds_it(nu, epsilon, part):
+    beta = part * epsilon / nu
+    kappa = student_kappa(epsilon, beta, nu)
+    if nu == 1:
+        assert kappa == cauchy_kappa(epsilon, beta)
+    largest = 0.0
+    for b in np.linspace(-beta, beta, 21):
+        # |f - f'| <= min(S, S'), S = 1 / kappa in units of the first scale
+        furthest = min(1.0, math.exp(b)) / kappa
+        for shift in (furthest, furthest / 2, furthest * 1e-6):
+            largest = max(largest, worst_loss(nu, shift, b), worst_loss(nu, -shift, b))
+    assert largest <= epsilon * (1 + 1e-9)
+    assert largest >= epsilon * (1 - 1e-9)
+
+
+def test_the_constant_of_the_text():
+    assert cauchy_kappa(1e-3, 5e-4) * 1e-3 == pytest.approx(2 / math.sqrt(3), rel=1e-3)
+    assert cauchy_kappa(1.0, 0.5) == pytest.approx(0.96, abs=0.01)
+    assert 6 / cauchy_kappa(0.1, 0.05) / 0.1 > 5  # Nissim, Raskhodnikova and Smith's constant
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0, 30.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-12])
+def test_laplace_is_epsilon_delta_and_not_pure(epsilon, delta):
+    """delta(epsilon) by integration over the four exponential pieces, worst shifts and scales."""
+    kappa, beta = laplace_kappa(epsilon, delta)
+    assert kappa == pytest.approx(2 / epsilon) and beta <= epsilon / (2 * math.log(2 / delta))
+    largest = 0.0
+    for b in (-beta, -beta / 2, 0.0, beta):
+        s = math.exp(b)
+        shift = min(1.0, s) / kappa
+
+        def loss(z, s=s, shift=shift, b=b):
+            return b - abs(z) + abs(z - shift) / s
+
+        # Piecewise linear in z: on a side where the loss exceeds epsilon, the rest is a tail.
+        for sign in (1, -1):
+            lo, hi = 0.0, 1e6
+            if loss(sign * hi) <= epsilon:
+                continue
+            for _ in range(200):
+                middle = (lo + hi) / 2
+                lo, hi = (lo, middle) if loss(sign * middle) > epsilon else (middle, hi)
+            second = stats.laplace.sf((hi - sign * shift) / s)
+            value = stats.laplace.sf(hi) - math.exp(min(epsilon, 700)) * second
+            largest = max(largest, value)
+    assert largest <= delta
+    # Not pure: a smaller scale makes far values as unlikely as one likes.
+    s = math.exp(-beta)
+    assert -1e3 / beta + 1e3 / beta / s - beta > 900 > epsilon
+
+
+def test_constants_refuse_what_has_none():
+    for bad in [(0.0, 0.0, 1), (1.0, 1.0, 1), (1.0, 0.5, 2), (1.0, -0.1, 1), (501.0, 0.0, 1)]:
+        with pytest.raises(ValueError, match="beta"):
+            student_kappa(*bad)
+    with pytest.raises(ValueError, match="beta"):
+        student_kappa(1.0, 0.1, 0)
+    for bad in [(0.0, 0.1), (1.0, 0.0), (1.0, 1.0)]:
+        with pytest.raises(ValueError, match="delta"):
+            laplace_kappa(*bad)
+    with pytest.raises(ValueError, match="noise"):
+        choose_noise("gauss", 1.0)
+    with pytest.raises(ValueError, match="delta"):
+        choose_noise("laplace", 1.0)
+    with pytest.raises(ValueError, match="nu"):
+        choose_noise("student", 1.0, nu=0)
+    with pytest.raises(TypeError, match="nu"):
+        choose_noise("student", 1.0, nu=2.5)
+    with pytest.raises(ValueError, match="larger epsilon"):
+        choose_noise("cauchy", 1e-11)
+
+
+# --- the smooth sensitivity against brute force ---------------------------------------------------
+
+
+def replaced(a, b):
+    return len(a) - sum((Counter(a) & Counter(b)).values())
+
+
+def added(a, b):
+    return len(a) + len(b) - 2 * sum((Counter(a) & Counter(b)).values())
+
+
+@cache
+def world(relation, size, low, high):
+    """Return all tables (A: of up to `size` rows) and their distances."""
+    sizes = [size] if relation == R else range(size + 1)
+    domain = range(low, high + 1)
+    tables = [t for n in sizes for t in itertools.combinations_with_replacement(domain, n)]
+    apart = replaced if relation == R else added
+    return tables, np.array([[apart(a, b) for b in tables] for a in tables])
+
+
+def brute(relation, size, low, high, q, beta):
+    """Return all tables with their quantile and smooth sensitivity, by definition."""
+    tables, distance = world(relation, size, low, high)
+    f = np.array([t[max(1, math.ceil(q * len(t))) - 1] if t else low for t in tables])
+    local = np.where(distance <= 1, np.abs(f[:, None] - f), 0).max(axis=1)
+    return tables, f, (np.exp(-beta * distance) * local).max(axis=1)
+
+
+@pytest.mark.parametrize("q", QS, ids=str)
+@pytest.mark.parametrize("beta", [0.01, 0.4, 2.0])
+def test_replace_one_equals_all_neighbours_at_all_distances(q, beta):
+    for n in (1, 2, 3, 4):
+        for t, f, s in zip(*brute(R, n, -2, 2, q, beta), strict=True):
+            got, size = order.smooth_sensitivity(t, q, -2, 2, beta, replace=True)
+            assert got == f and size == pytest.approx(s, rel=1e-12)
+
+
+@pytest.mark.parametrize("q", QS, ids=str)
+@pytest.mark.parametrize("beta", [0.01, 0.4, 2.0])
+def test_add_or_remove_one_equals_all_neighbours_at_all_distances(q, beta):
+    """Tables of up to 8 rows stand for all: a worst neighbour of 3 rows has at most 2 * 3 + 1."""
+    for t, f, s in zip(*brute(A, 8, -1, 2, q, beta), strict=True):
+        if len(t) <= 3:
+            got, size = order.smooth_sensitivity(t, q, -1, 2, beta, replace=False)
+            assert got == f and size == pytest.approx(s, rel=1e-12)
+            if q == HALF:
+                x = np.array(t, dtype=np.int32)
+                got, log_s = order.log_smooth_median_add(x, -1, 2, beta, 50)
+                assert got == f and math.exp(log_s) == pytest.approx(s, rel=1e-12)
+
+
+def by_definition_replace(x, m, low, high, beta):
+    """Return S by the O(n**2) definition."""
+    e = np.concatenate([[low], np.sort(x), [high]]).astype(float)
+    i, j = np.arange(m + 1)[:, None], np.arange(m, len(e))[None, :]
+    return ((e[j] - e[i]) * np.exp(-beta * np.maximum(j - i - 1, 0))).max()
+
+
+def by_definition_add(x, q, low, high, beta):
+    """Return S from the ranks between which a neighbour jumps, in tables of every size."""
+    n = len(x)
+    e = np.concatenate([[low], np.sort(x), [high]]).astype(float)
+    i, r = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]
+    best = 0.0
+    for size in range(3 * n + 3 + 40):
+        m, after = order.rank_of(q, size), order.rank_of(q, size + 1)
+        below = m if after > m else m - 1
+        for low_count, high_count in (
+            (below, size - below),
+            (below + (after == m), size - below + (after > m)),
+        ):
+            fits = (i <= low_count) & (r <= high_count) & (i + r <= n)
+            gap = np.where(fits, e[n + 1 - r] - e[i], 0.0)
+            cost = low_count + high_count + n - 2 * (i + r)
+            best = max(best, float((gap * np.exp(-beta * np.maximum(cost, 0))).max()))
+    return best
+
+
+columns = st.lists(st.integers(-20, 20) | st.sampled_from([-20, 0, 20, 3]), min_size=1, max_size=30)
+
+
+@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@given(columns, st.integers(1, 30), st.sampled_from([1e-3, 0.03, 0.3, 1.0]))
+def test_replace_one_equals_the_definition(x, m, beta):
+    m = min(m, len(x))
+    column = np.array(x, dtype=np.int32)
+    f, log_s = order.log_smooth_replace(column, m, -20, 20, beta, 100)
+    assert f == sorted(x)[m - 1]
+    assert log_s == pytest.approx(math.log(by_definition_replace(x, m, -20, 20, beta)), abs=1e-12)
+
+
+@pytest.mark.parametrize(("small", "blocks"), [(1, 128), (2**15, 128), (1, 2)])
+def test_add_or_remove_one_equals_the_definition(small, blocks, monkeypatch):
+    monkeypatch.setattr(order, "_SMALL", small)
+    monkeypatch.setattr(order, "_BLOCKS", blocks)
+
+    @settings(max_examples=60, deadline=None, database=None, derandomize=True)
+    @given(columns, st.integers(0, 20), st.sampled_from([1e-3, 0.03, 0.3, 1.0]))
+    def check(x, twentieths, beta):
+        q = Fraction(twentieths, 20)
+        _, s = order.smooth_sensitivity(x, q, -20, 20, beta, replace=False)
+        assert s == pytest.approx(by_definition_add(x, q, -20, 20, beta), rel=1e-11)
+
+    check()
+
+
+runs = st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 16)), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 128])
+def test_heavy_ties_equal_the_definition(blocks, monkeypatch):
+    """Up to 5 values, each repeated up to 16 times; one block, three, and one for each value."""
+    monkeypatch.setattr(order, "_BLOCKS", blocks)
+
+    @settings(max_examples=40, deadline=None, database=None, derandomize=True)
+    @given(runs, st.integers(0, 20), st.sampled_from([1e-3, 0.01, 0.1, 1.0]), st.randoms())
+    def check(pairs, twentieths, beta, shuffler):
+        x = [v for v, times in pairs for _ in range(times)]
+        shuffler.shuffle(x)
+        q, column = Fraction(twentieths, 20), np.array(x, dtype=np.int32)
+        floor = math.log(40) - 140  # below, what is left out may count
+        for s, got in (
+            (
+                by_definition_replace(x, order.rank_of(q, len(x)), -20, 20, beta),
+                order.smooth_sensitivity(x, q, -20, 20, beta, replace=True),
+            ),
+            (
+                by_definition_add(x, q, -20, 20, beta),
+                order.smooth_sensitivity(x, q, -20, 20, beta, replace=False),
+            ),
+        ):
+            assert got[0] == sorted(x)[order.rank_of(q, len(x)) - 1]
+            assert max(math.log(got[1]), floor) == pytest.approx(max(math.log(s), floor), abs=1e-11)
+        if q == HALF:
+            median = order.log_smooth_median_add(column, -20, 20, beta, 10**6)
+            assert median[0] == got[0] and median[1] == pytest.approx(math.log(got[1]), abs=1e-11)
+
+    check()
+
+
+@settings(max_examples=200, deadline=None, database=None, derandomize=True)
+@given(
+    st.one_of(st.fractions(-1, 1, max_denominator=200), st.floats(-1, 1).map(Fraction)),
+    st.lists(st.integers(0, 100) | st.integers(0, 2**31 - 1), min_size=1, max_size=20),
+)
+def test_multiples_are_rounded_down_exactly(ratio, r):
+    exact = [math.floor(ratio * v) for v in r]
+    assert order._floor_times(ratio, np.array(r)).tolist() == exact
+
+
+@pytest.mark.parametrize("blocks", [1, 4, 128])
+@pytest.mark.parametrize("beta", [1e-4, 1e-2])
+@pytest.mark.parametrize("kind", ["even", "geometric", "normal", "lump"])
+def test_contenders_include_the_best_pair(kind, beta, blocks, monkeypatch):
+    """With bounds on blocks and without, n = 5000; values that many pairs share are among them."""
+    rng = np.random.default_rng(2)
+    n, half = 5000, 2**17
+    u = (np.arange(n) - n / 2) / n
+    x = {
+        "even": u * 2 * half,
+        "geometric": np.sign(u) * np.exp(23 * np.abs(u)),
+        "normal": rng.normal(0, 1000, n),
+        "lump": np.where(rng.random(n) < 0.9, 5.0, rng.normal(0, 1e5, n)),
+    }[kind]
+    x = np.clip(x, -half, half).astype(np.int32)
+    found = {}
+    for every in (False, True):
+        with monkeypatch.context() as patch:
+            patch.setattr(order, "_BLOCKS", blocks)
+            if every:
+                patch.setattr(order, "_contenders", lambda w, f, rows, columns, *_: (rows, columns))
+            found[every] = [
+                function(x.copy(), where, -half, half, beta, n)
+                for function, where in (
+                    (order.log_smooth_replace, n // 4),
+                    (order.log_smooth_replace, n // 2),
+                    *((order.log_smooth_add, q) for q in QS),
+                )
+            ]
+    np.testing.assert_allclose(found[False], found[True], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("beta", [1e-4, 1e-2, 0.5])
+@pytest.mark.parametrize("kind", ["wide", "ties", "heavy", "skewed"])
+def test_large_columns_equal_the_definition(kind, beta):
+    rng = np.random.default_rng(8)
+    n = 1501
+    most = min(n + 1, int(150 / beta) + 2)
+    x = {
+        "wide": rng.integers(-(2**17), 2**17, n),
+        "ties": rng.integers(0, 3, n) * 1000,
+        "heavy": np.clip(rng.standard_cauchy(n) * 3000, -(2**17), 2**17),
+        "skewed": np.exp(rng.normal(5, 2, n)).clip(0, 2**17),
+    }[kind].astype(np.int32)
+    for m in (1, 400, 751, n):
+        s = by_definition_replace(x, m, -(2**17), 2**17, beta)
+        got = order.log_smooth_replace(x.copy(), m, -(2**17), 2**17, beta, most)[1]
+        assert got == pytest.approx(math.log(s), abs=1e-11)
+    median = order.log_smooth_median_add(x.copy(), -(2**17), 2**17, beta, most)
+    general = order.log_smooth_add(x.copy(), HALF, -(2**17), 2**17, beta, most)
+    # Below exp(-140) of the width, what is left out may count.
+    sizes = [max(s, math.log(2**18) - 140) for s in (median[1], general[1])]
+    assert median[0] == general[0] and sizes[0] == pytest.approx(sizes[1], abs=1e-11)
+    # A window of the ranks that matter gives the same.
+    reach = int(40 / beta) + 2
+    if reach < n // 10:
+        for q in (Fraction(1, 5), HALF, Fraction(4, 5)):
+            near = order.log_smooth_add(x.copy(), q, -(2**17), 2**17, beta, reach)
+            far = order.log_smooth_add(x.copy(), q, -(2**17), 2**17, beta, most)
+            assert near[0] == far[0]
+            sizes = [max(s, math.log(2**18) - 35) for s in (near[1], far[1])]
+            assert sizes[0] == pytest.approx(sizes[1], abs=1e-11)
+
+
+# --- the ladder ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", ["cauchy", "student", "laplace"])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 64.0, 1e9])
+def test_the_ladder_covers_and_rounds_up(noise, epsilon):
+    how = choose_noise(noise, epsilon, delta=1e-9)
+    for width in (1, 1000, 2**19):
+        ladder = Ladder(width, how.beta / STEPS)
+        assert ladder.level(-math.inf) == ladder.last and ladder.level(math.log(width) + 1) == 0
+        assert ladder.scale(0) == width
+        assert 0 < ladder.scale(ladder.last) <= Fraction(1, 2**smooth.FLOOR_BITS)
+        assert how.kappa * ladder.scale(ladder.last) >= Fraction(1, 2**100)
+        assert how.kappa * width <= smooth.LARGEST_SCALE[noise]
+        for s in (1e-3, 0.4, 1.0):
+            level = ladder.level(math.log(width * s))
+            if level < ladder.last:
+                above = float(ladder.scale(level)) / (width * s)
+                assert above * (1 + 1e-12) >= 1 and above <= math.exp(2.001 * float(ladder.h))
+        # what is left out is below the last rung
+        gone = math.log(width) - ladder.beta * ladder.reach
+        assert gone <= math.log(ladder.scale(ladder.last)) + 1e-9
+    assert how.beta <= Fraction(how.epsilon) / 2
+
+
+@st.composite
+def neighbours(draw, relation):
+    x = draw(st.lists(st.integers(-8, 8), min_size=2, max_size=9))
+    row = draw(st.integers(-8, 8))
+    place = draw(st.integers(0, len(x) - 1))
+    y = x[:place] + ([row] if relation == R else []) + x[place + 1 :]
+    return (x, y) if draw(st.booleans()) else (y, x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("q", [0.5, 0.2, 0.9])
+def test_neighbours_are_as_close_as_the_noise_is_calibrated_for(relation, q):
+    """Quantiles by the smaller scale, rungs by STEPS at most; both are nearly attained."""
+    most = {"f": 0.0, "rung": 0}
+    level = Fraction(str(q))
+
+    @settings(max_examples=250, deadline=None, database=None, derandomize=True)
+    @given(neighbours(relation), st.sampled_from([0.05, 0.4, 1.5]))
+    def check(pair, beta):
+        ladder = Ladder(16, Fraction(beta) / STEPS)
+        (f, j), (g, k) = (
+            quantile_log_smooth(
+                np.array(t, dtype=np.int32), level, -8, 8, ladder, replace=relation == R
+            )
+            for t in pair
+        )
+        smaller = ladder.scale(max(j, k))
+        assert abs(f - g) <= smaller and abs(j - k) <= STEPS
+        most["f"] = max(most["f"], float(abs(f - g) / smaller))
+        most["rung"] = max(most["rung"], abs(j - k))
+
+    check()
+    assert most["f"] > 0.9 and most["rung"] >= STEPS - 1
+
+
+# --- the door for quantiles ----------------------------------------------------------------------
+
+RNG = np.random.default_rng(3)
+TABLE = RNG.normal(size=(2001, 2))
+
+
+def open_session(X=TABLE, *, epsilon=1.0, delta=0.0, apart=0.0, adjacency=R, seed=None):
+    budget = PrivacyBudget(1e15, 0.5, adjacency=adjacency)
+    rows = check_rows(X, estimator="T", allow_empty=adjacency == A)
+    return core.open_session(
+        rows,
+        estimator="T",
+        epsilon=epsilon,
+        delta=delta,
+        delta_apart=apart,
+        budget=budget,
+        random_state=seed,
+    )
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("noise", ["cauchy", "student", "laplace"])
+@pytest.mark.parametrize("q", [0.5, 0.25, 0.9])
+def test_a_huge_epsilon_gives_the_quantile(adjacency, delta, noise, q):
+    session = open_session(epsilon=1e6, delta=delta, apart=1e-6, adjacency=adjacency, seed=1)
+    release = session.answer(
+        SmoothMedian(box_of(session, -6, 6, per_feature=True), q=q, noise=noise), 0.5
+    )
+    rank = math.ceil(Fraction(str(q)) * len(TABLE))
+    np.testing.assert_allclose(release.value, np.sort(TABLE, axis=0)[rank - 1], atol=2e-3)
+    assert np.isnan(release.std).all()
+    assert session.remaining == HALF
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("noise", ["cauchy", "student", "laplace"])
+def test_the_noise_has_the_scale_of_the_smooth_sensitivity(noise):
+    """One comparison each: the noise on 5000 equal features is kappa S Z."""
+    rng = np.random.default_rng(0)
+    d = 5000
+    X = np.tile(rng.normal(size=(101, 1)), d)
+    with transcript.record() as t:
+        session = open_session(X, epsilon=float(d), apart=1e-3, seed=2)
+        session.answer(SmoothMedian(box_of(session, -6, 6), noise=noise))
+    (entry,) = t.entries
+    f, level = entry.exact[0]
+    how = smooth.smooth_noise(session._meter, d, 1.0, noise=noise)
+    assert how.epsilon == pytest.approx(1.0)
+    width = 2 * int(box_of(session, -6, 6).half[0])
+    scale = float(how.kappa * Ladder(width, how.beta / STEPS).scale(level))
+    q = box_of(session, -6, 6).map(X)[:, 0].astype(int)
+    beta = float(how.beta) * (STEPS - 1) / STEPS
+    _, s = order.smooth_sensitivity(q, HALF, -width // 2, width // 2, beta, replace=True)
+    assert float(how.kappa) * s <= scale <= float(how.kappa) * s * math.exp(float(how.beta) / 15)
+    law = {"cauchy": stats.cauchy, "student": stats.t(3), "laplace": stats.laplace}[noise]
+    drawn = (entry.released - f).astype(float) / scale
+    assert stats.kstest(drawn, law.cdf).pvalue > 1e-6
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(drawn * wrong, law.cdf).pvalue < 1e-12
+
+
+def test_the_certificate_shows_public_numbers_only():
+    records = []
+    for X in (TABLE, np.zeros((7, 2))):
+        session = open_session(X, epsilon=0.5, apart=1e-6)
+        session.answer(SmoothMedian(box_of(session, -4, 4), noise="student"), 0.25)
+        session.answer(SmoothMedian(box_of(session, -4, 4), noise="laplace"), 0.25)
+        records.append(session.certificate().to_json())
+    assert records[0] == records[1]
+    first, second = session.certificate().releases
+    assert first.mechanism == "rounded Student (3), smooth sensitivity"
+    assert first.share == 0.25 and first.epsilon == pytest.approx(0.125) and first.delta == 0
+    assert second.delta == 1e-6 and first.sensitivity == 8.0
+    assert first.scale == pytest.approx(8 * student_kappa(1 / 16, 1 / 96, 3))
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("q", [0.5, 0.1])
+def test_replay_and_neighbours_in_the_transcript(adjacency, q):
+    other = TABLE[:51].copy()
+    other[0] = [-4, 4]
+    other = other if adjacency == R else other[1:]
+    values = []
+    with transcript.record() as first:
+        session = open_session(TABLE[:51], adjacency=adjacency)
+        values.append(session.answer(SmoothMedian(box_of(session, -4, 4), q=q)).value)
+    with transcript.replay(first) as second:
+        session = open_session(other, adjacency=adjacency)
+        values.append(session.answer(SmoothMedian(box_of(session, -4, 4), q=q)).value)
+    np.testing.assert_array_equal(*values)
+    (a,), (b,) = first.entries, second.entries
+    assert 0 < a.distance(a.exact, b.exact) <= a.sensitivity == b.sensitivity == 1.0
+    far = a.exact.copy()
+    far[0, 0] += 2**18
+    assert a.distance(a.exact, far) > 1
+    far = a.exact.copy()
+    far[1, 1] += STEPS + 1
+    assert a.distance(a.exact, far) > 1
+
+
+def test_the_classical_pair():
+    """{0,0,0,1,1,1,1} against {0,0,0,0,1,1,1}: everything moves, and the noise has full width."""
+    entries = []
+    for ones in (4, 3):
+        X = np.repeat([0.0, 1.0], [7 - ones, ones])[:, None]
+        with transcript.record() as t:
+            session = open_session(X)
+            session.answer(SmoothMedian(box_of(session, 0, 1)))
+        entries += t.entries
+    a, b = entries
+    assert a.exact[0, 0] == -b.exact[0, 0] == 2**17
+    assert a.exact[0, 1] == b.exact[0, 1] == 0
+    assert a.distance(a.exact, b.exact) == 1.0
+
+
+def test_ties_never_end_the_noise():
+    """exp(-beta k) underflows to 0 here; the last rung still has noise, and a tail."""
+    X = np.full((5001, 2), 0.5)
+    with transcript.record() as t:
+        session = open_session(X, epsilon=20.0)
+        release = session.answer(SmoothMedian(box_of(session, -1, 1)))
+    np.testing.assert_allclose(release.value, 0.5, atol=1e-3)
+    how = smooth.smooth_noise(session._meter, 2, 1.0)
+    (entry,) = t.entries
+    ladder = Ladder(2**18, how.beta / STEPS)
+    assert entry.exact[0, 1] == ladder.last and ladder.scale(ladder.last) > 0
+
+
+@pytest.mark.parametrize("noise", ["cauchy", "student"])
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("q", [0, 0.5, 1])
+def test_odd_tables_are_released_within_the_box(adjacency, q, noise):
+    tables = [np.zeros((1, 2)), np.array([[1e300, -1e300]] * 3), np.array([[-0.0, 5e-324]] * 2)]
+    if adjacency == A:
+        tables.append(np.zeros((0, 2)))
+    for X in tables:
+        for epsilon in (1e-5, 1e12):
+            session = open_session(X, epsilon=epsilon, adjacency=adjacency)
+            for box in (
+                box_of(session, -1, [1, 50]),
+                box_of(session, 2, 2),
+                box_of(session, -1e300, 1e300),
+            ):
+                value = session.answer(SmoothMedian(box, q=q, noise=noise), 0.1).value
+                assert np.all(value >= box.low) and np.all(value <= box.high)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"q": -0.1}, ValueError, "q must"),
+        ({"q": 1.1}, ValueError, "q must"),
+        ({"q": math.nan}, ValueError, "q must"),
+        ({"noise": "gauss"}, ValueError, "noise"),
+        ({"noise": "laplace"}, ValueError, "delta"),
+        ({"noise": "student", "nu": 0}, ValueError, "nu"),
+        ({"noise": "student", "nu": 1.5}, TypeError, "nu"),
+        ({"share": 1e-9}, ValueError, "larger epsilon"),
+    ],
+)
+def test_bad_parameters_take_nothing(options, error, match):
+    session = open_session(epsilon=0.01)
+    options = dict(options)
+    share = options.pop("share", None)
+    with pytest.raises(error, match=match):
+        session.answer(SmoothMedian(box_of(session, -1, 1), **options), share)
+    assert session.remaining == 1
+
+
+def test_laplace_has_a_delta_of_its_own_once():
+    session = open_session(apart=1e-6)
+    assert session._meter.delta == 1e-6 and session.pure
+    session.answer(SmoothMedian(box_of(session, -1, 1), noise="laplace"), 0.25)
+    with pytest.raises(PrivacyLeakError, match="already"):
+        session.answer(SmoothMedian(box_of(session, -1, 1), noise="laplace"), 0.25)
+    assert session.remaining == Fraction(3, 4)
+    how = smooth.smooth_noise(session._meter, 4, 0.5, noise="laplace")
+    assert how.delta * 4 <= 1e-6 and how.epsilon * 4 <= 0.5
+
+
+def test_shares_beyond_the_allowance_are_refused():
+    session = open_session()
+    session.answer(SmoothMedian(box_of(session, -1, 1)), 0.75)
+    with pytest.raises(PrivacyLeakError, match="share"):
+        session.answer(SmoothMedian(box_of(session, -1, 1)), 0.5)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_each_feature_has_its_part(delta):
+    session = open_session(delta=delta)
+    each = smooth.smooth_noise(session._meter, 5, 0.5).epsilon
+    if not delta:
+        assert each == pytest.approx(0.1) and 5 * Fraction(each) <= HALF
+    else:
+        assert 5 * pure_mu(each) ** 2 <= session._meter.mu**2 / 2
+        assert each == pytest.approx(pure_epsilon_from_mu(session._meter.mu / math.sqrt(10)))
+
+
+# --- spanning trees ------------------------------------------------------------------------------
+
+
+def graphs(n):
+    """Return all connected graphs on n vertices, one with a double edge among them."""
+    pairs = list(itertools.combinations(range(n), 2))
+    out = []
+    for size in range(n - 1, len(pairs) + 1):
+        for edges in itertools.combinations(pairs, size):
+            try:
+                out.append(spanning.check_graph(n, np.array(edges)))
+            except ValueError:
+                continue
+    return [*out, np.concatenate([out[0], out[0][:1]])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "width"), [(2, 4), (3, 3), (4, 2)])
+@pytest.mark.parametrize("beta", [0.1, 0.8])
+def test_spanning_trees_equal_brute_force_on_all_small_graphs(n, width, beta):
+    for edges in graphs(n):
+        weights = np.array(list(itertools.product(range(width + 1), repeat=len(edges))))
+        cost = np.array([spanning.spanning_cost(n, edges, w) for w in weights])
+        if len(edges) == n - 1:
+            np.testing.assert_array_equal(cost, weights.sum(axis=1))
+        distance = (weights[:, None] != weights).sum(axis=2)
+        local = np.where(distance <= 1, np.abs(cost[:, None] - cost), 0).max(axis=1)
+        s = (np.exp(-beta * distance) * local).max(axis=1)
+        for i in range(0, len(weights), max(1, len(weights) // 12)):
+            got = spanning.log_smooth_spanning_cost(n, edges, weights[i], width, beta)
+            assert math.exp(got) == pytest.approx(s[i], rel=1e-12)
+
+
+def test_the_cost_is_that_of_scipy():
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    rng = np.random.default_rng(4)
+    pairs = np.array(list(itertools.combinations(range(12), 2)))
+    edges = spanning.check_graph(12, pairs[rng.permutation(len(pairs))[:40]])
+    weights = rng.integers(1, 1000, len(edges))
+    matrix = coo_array((weights, (edges[:, 0], edges[:, 1])), shape=(12, 12)).tocsr()
+    assert spanning.spanning_cost(12, edges, weights) == minimum_spanning_tree(matrix).sum()
+
+
+@pytest.mark.parametrize(
+    "edges", [[[0, 1]], [[0, 0], [0, 1], [1, 2]], [[0, 3], [0, 1]], [0, 1], np.zeros((0, 2), int),
+              [[0.0, 1.0], [1.0, 2.0]], [[-1, 1], [1, 2]]]
+)  # fmt: skip
+def test_what_is_no_connected_graph_is_refused(edges):
+    with pytest.raises(ValueError, match=r"edges|graph"):
+        spanning.check_graph(3, edges)
+
+
+def test_the_door_for_spanning_trees():
+    rng = np.random.default_rng(0)
+    edges = np.array(list(itertools.combinations(range(8), 2)))
+    weights = rng.uniform(1, 3, size=(len(edges), 1))
+    session = open_session(weights, epsilon=1e4)
+    value = float(session.answer(SpanningCost(box_of(session, 1, 3), 8, edges), 0.5).value)
+    assert value == pytest.approx(spanning.spanning_cost(8, edges, weights[:, 0] * 1e9) / 1e9, 1e-3)
+    other = weights.copy()
+    other[3] = 1.0
+    entries = []
+    for table in (weights, other):
+        with transcript.record() as t:
+            session = open_session(table, epsilon=0.5)
+            release = session.answer(SpanningCost(box_of(session, 1, 3), 8, edges, noise="student"))
+        assert 7 <= release.value <= 21
+        entries += t.entries
+    assert 0 < entries[0].distance(entries[0].exact, entries[1].exact) <= 1
+    session = open_session(weights)
+    with pytest.raises(ValueError, match="one row for each edge"):
+        session.answer(SpanningCost(box_of(session, 1, 3), 8, edges[:-1]))
+    with pytest.raises(ValueError, match="replace_one"):
+        open_session(weights, adjacency=A).answer(SpanningCost(box_of(session, 1, 3), 8, edges))
+    assert session.remaining == 1

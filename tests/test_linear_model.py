@@ -1,0 +1,438 @@
+"""Linear models: what they find, what their errors cover, and rows that must not make them fail."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import special
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.metrics import roc_auc_score
+from sklearn.naive_bayes import CategoricalNB, GaussianNB
+from sklearn.neighbors import NearestCentroid
+
+from skdp import PrivacyBudget
+from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
+from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
+from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
+from skdp.neighbors import DPNearestCentroid
+from skdp.queries import softmax
+from skdp.tabular import check_with_target
+
+A, R = "add_or_remove_one", "replace_one"
+BETA = np.array([2.0, -1.0, 0.5])
+STATED = {"bounds": ([0, -5, 0], [1, 5, 15]), "target_bounds": (-12, 20)}
+NOISELESS = {"epsilon": 1e6}
+
+
+def budget(relation):
+    return PrivacyBudget(1e12, 0.5, adjacency=relation)
+
+
+def mixed(n, seed):
+    """Return a 0/1 column, a normal and an exponential one, and a target."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.random(n) < 0.2, rng.normal(size=n), rng.exponential(size=n)])
+    return X, X @ BETA + 1 + rng.normal(size=n)
+
+
+# --- least squares ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", [A, R])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_without_noise_it_is_scikit_learns(delta, relation):
+    X, y = mixed(3000, 0)
+    for ours, theirs in (
+        (DPLinearRegression(**STATED), LinearRegression()),
+        (DPRidge(500.0, **STATED), Ridge(500.0)),
+    ):
+        made = ours.set_params(delta=delta, budget=budget(relation), **NOISELESS).fit(X, y)
+        theirs.fit(X, y)
+        np.testing.assert_allclose(made.coef_, theirs.coef_, atol=2e-3)
+        assert made.intercept_ == pytest.approx(theirs.intercept_, abs=5e-3)
+        np.testing.assert_allclose(made.predict(X), theirs.predict(X), atol=0.02)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("stated", [True, False])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("relation", [A, R])
+def test_standard_errors_cover(relation, delta, stated):
+    """About the coefficients of all rows, and about those of the population.
+
+    Of 40 fits of three coefficients. The errors of one fit are correlated, so a rate of 95% may
+    show as 85% by chance; noise at two thirds of its size would cover 81% of the time and more
+    than 97% never, so of stated bounds a root mean square between 0.75 and 1.3 is asked as well:
+    five standard errors of 40 independent fits. With learned bounds errors are larger than needed.
+    """
+    noise, both = [], []
+    for seed in range(40):
+        X, y = mixed(20_000, seed)
+        more = STATED if stated else {}
+        model = DPLinearRegression(delta=delta, budget=budget(relation), **more).fit(X, y)
+        noise.append((model.coef_ - LinearRegression().fit(X, y).coef_) / model.coef_std_error_)
+        both.append((model.coef_ - BETA) / model.coef_population_std_error_)
+    for ratios, known in ((noise, 0.7), (both, 0.2)):
+        found = np.array(ratios)[np.isfinite(ratios).all(axis=1)]
+        assert len(found) >= known * 40
+        assert np.mean(np.abs(found) < 1.96) > 0.85
+        rms = math.sqrt(np.mean(found**2))
+        assert rms < 1.3
+        assert rms > 0.7 or not stated
+
+
+def test_errors_are_nan_where_they_cannot_be_told():
+    X, y = mixed(2000, 1)
+    hidden = DPLinearRegression(epsilon=0.01, **STATED).fit(X, y)
+    assert np.isnan(hidden.coef_std_error_).all()
+    assert np.isnan(hidden.coef_population_std_error_).all()
+    twice = DPLinearRegression(bounds=(-5, 15), target_bounds=(-12, 20), delta=1e-6)
+    assert np.isnan(twice.fit(X[:, [1, 1]], y).coef_std_error_).all()  # one direction has nothing
+    penal = DPRidge(1.0, delta=1e-6, epsilon=50.0, **STATED).fit(X, y)
+    assert np.isfinite(penal.coef_std_error_).all()
+    assert np.isnan(penal.coef_population_std_error_).all()
+
+
+def test_targets_are_clipped_to_their_bounds():
+    X, y = mixed(3000, 2)
+    far = np.where(np.arange(3000) < 10, 1e300, y)
+    model = DPLinearRegression(**{**STATED, **NOISELESS, "target_bounds": (-8, 8)}).fit(X, far)
+    want = LinearRegression().fit(X, np.clip(far, -8, 8))
+    np.testing.assert_allclose(model.coef_, want.coef_, atol=0.02)
+    assert model.target_bounds_ == (-8.0, 8.0)
+
+
+def test_tables_and_names():
+    X, y = mixed(500, 3)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    named = {"c": (0, 15), "a": (0, 1), "b": (-5, 5)}
+    for table in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+        for target in (y, y.tolist(), pd.Series(y), pl.Series(y)):
+            model = DPRidge(bounds=named, target_bounds=(-12, 20)).fit(table, target)
+            assert model.bounds_[1].tolist() == [1, 5, 15]
+            assert list(model.feature_names_in_) == ["a", "b", "c"]
+            assert model.predict(table).shape == (500,)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"alpha": -1.0}, "alpha must be a finite number of at least 0"),
+        ({"alpha": math.inf}, "alpha must be a finite number of at least 0"),
+        ({"alpha": "auto"}, "alpha must be a number of at least 0"),
+        ({"target_bounds": (1, 0)}, "target_bounds must be"),
+        ({"target_bounds": "auto"}, "target_bounds must be"),
+        ({"target_bounds": ([0, 0], [1, 1])}, "target_bounds must be"),
+        ({"bounds": (1, 0)}, "low must not exceed high"),
+    ],
+)
+def test_parameters_are_refused_before_the_charge(change, match):
+    X, y = mixed(50, 4)
+    ledger = budget(R)
+    model = DPRidge(budget=ledger).set_params(**change)
+    with pytest.raises((TypeError, ValueError), match=match):
+        model.fit(X, y)
+    with pytest.raises((TypeError, ValueError), match=match):
+        model.expected_error(50, like=(X, y))
+    assert ledger.spent.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("y", "match"),
+    [
+        (None, "requires y"),
+        (np.full(50, np.nan), "y contains NaN"),
+        (np.array(["a"] * 50), "must be real numbers"),
+        (np.ones(49), "same number of rows"),
+        (np.ones((50, 2)), "one-dimensional"),
+    ],
+)
+def test_targets_are_refused_before_the_charge(y, match):
+    ledger = budget(R)
+    with pytest.raises((TypeError, ValueError), match=match):
+        DPRidge(budget=ledger).fit(np.ones((50, 2)), y)
+    assert ledger.spent.epsilon == 0
+
+
+def test_expected_error_is_what_fits_show():
+    X, y = mixed(2000, 5)
+    model = DPLinearRegression(delta=1e-6, **STATED)
+    expected = model.expected_error(2000, like=(X, y))
+    exact = LinearRegression().fit(X, y).predict(X)
+    found = [
+        math.sqrt(np.mean((clone(model).fit(X, y).predict(X) - exact) ** 2)) for _ in range(12)
+    ]
+    assert 0.6 < np.mean(found) / expected < 1.6
+    with pytest.raises(ValueError, match="like must be given"):
+        model.expected_error(2000)
+    with pytest.raises(TypeError, match="pair"):
+        model.expected_error(2000, like=X)
+
+
+# --- rows of any values -----------------------------------------------------------------------
+
+
+def tables():
+    rng = np.random.default_rng(0)
+    yield "one row", np.array([[1.0, 2.0, 3.0]])
+    yield "one cell", np.array([[1.0]])
+    yield "huge", np.array([[1e308, -1e308, 0.0], [-1e308, 1e308, 1e308]])
+    yield "tiny", np.array([[5e-324, 0.0, -5e-324]] * 20)
+    yield "zeros", np.zeros((20, 3))
+    yield "constant", np.full((1000, 2), 7.5)
+    yield "wide", rng.normal(size=(3, 25))
+
+
+def regressors():
+    yield DPRidge()
+    yield DPLinearRegression()
+    yield DPRidge(bounds=(2, 2), target_bounds=(3, 3))
+    yield DPRidge(bounds=(-1e308, 1e308), target_bounds=(-1e308, 1e308))
+    yield DPRidge(1e-300, bounds=(0, 5e-324), target_bounds=(0, 1))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in tables()])
+@pytest.mark.parametrize("model", list(regressors()), ids=repr)
+def test_no_rows_make_a_regressor_fail(model, X):
+    for relation in (A, R):
+        for privacy in ({"epsilon": 1e-6}, {"epsilon": 2.0, "delta": 1e-9}, {"epsilon": 1e9}):
+            fit = clone(model).set_params(budget=budget(relation), **privacy)
+            for y in (X[:, 0], -X[:, -1], np.zeros(len(X))):
+                fit.fit(X, y)
+                assert np.isfinite(fit.coef_).all()
+                assert np.isfinite(fit.intercept_)
+                assert np.isfinite(fit.predict(X)).all()
+        empty = clone(model).set_params(budget=budget(A)).fit(X[:0], X[:0, 0])
+        assert np.isfinite(empty.predict(X)).all()
+
+
+def test_a_target_is_the_last_column_of_its_row():
+    X, y = np.arange(6.0).reshape(3, 2), np.array([7.0, 8.0, 9.0])
+    rows = check_with_target(X, y, estimator="Test")
+    assert rows.n_features == 3
+    np.testing.assert_array_equal(rows.block(1, 3), [[2, 3, 8], [4, 5, 9]])
+    assert rows.digest() != check_with_target(X, y + 1, estimator="Test").digest()
+
+
+# --- logistic regression ----------------------------------------------------------------------
+
+
+def separable(n, seed, n_classes=2):
+    """Return rows of which most have the label that a linear score gives them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    scores = X @ np.random.default_rng(0).normal(size=(4, n_classes))
+    return X, (scores + rng.gumbel(size=scores.shape) / 3).argmax(axis=1)
+
+
+@pytest.mark.parametrize("relation", [A, R])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_with_little_noise_it_is_as_good_as_scikit_learns(n_classes, delta, relation):
+    X, y = separable(8000, 1, n_classes)
+    new, truth = separable(4000, 2, n_classes)
+    best = LogisticRegression().fit(X, y)
+    for more in ({"bounds": (-5, 5)}, {}):
+        model = DPLogisticRegression(
+            classes=range(n_classes), epsilon=20.0, delta=delta, budget=budget(relation), **more
+        ).fit(X, y)
+        assert model.score(new, truth) > best.score(new, truth) - (0.02 if more else 0.08)
+        chances = model.predict_proba(new)
+        assert chances.shape == (4000, n_classes)
+        np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+        np.testing.assert_array_equal(model.predict(new), chances.argmax(axis=1))
+        # Rows inside the ball: the decision is linear in the user's units.
+        inside = model.center_ + 1e-3 * new * model.scale_
+        logits = (inside @ model.coef_.T + model.intercept_).squeeze()
+        np.testing.assert_allclose(logits, model.decision_function(inside), atol=1e-3)
+
+
+def test_one_column_and_many_do_not_swing():
+    """A step that is too long for the rows is cut short, whatever their covariance."""
+    rng = np.random.default_rng(3)
+    y = np.arange(6000) % 2
+    for X in (
+        (y - 0.5)[:, None] * 2 + rng.normal(size=(6000, 1)),
+        np.repeat((y - 0.5)[:, None] * 2 + rng.normal(size=(6000, 1)), 8, axis=1),
+    ):
+        model = DPLogisticRegression(classes=[0, 1], bounds=(-6, 6), epsilon=3.0, delta=1e-6)
+        best = LogisticRegression().fit(X, y).score(X, y)
+        assert model.fit(X, y).score(X, y) > best - 0.02
+
+
+def test_rare_classes_keep_their_rank():
+    """With one row in fifty of the second class, rows are ranked well, and few are called so."""
+    rng = np.random.default_rng(4)
+    y = (rng.random(20_000) < 0.02).astype(int)
+    X = rng.normal(size=(20_000, 3)) + 2.0 * y[:, None]
+    model = DPLogisticRegression(classes=[0, 1], bounds=(-5, 7), delta=1e-6).fit(X, y)
+    assert roc_auc_score(y, model.decision_function(X)) > 0.97
+    assert abs(model.predict_proba(X)[:, 1].mean() - 0.02) < 0.03
+
+
+def test_labels_of_any_type_and_none_of_the_classes():
+    X, y = separable(900, 5, 3)
+    names = np.array(["a", "b", "c"])[y]
+    for labels in (names, pd.Series(names), pl.Series(names), names.tolist()):
+        model = DPLogisticRegression(classes=["a", "b"], bounds=(-5, 5), epsilon=50.0)
+        model.fit(X, labels)
+        assert model.classes_.tolist() == ["a", "b"]
+        assert set(model.predict(X)) <= {"a", "b"}
+        assert abs(model.class_count_.sum() - (y < 2).sum()) < 20
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"classes": None}, "classes must be given"),
+        ({"classes": [1]}, "at least two"),
+        ({"classes": [0.0, np.nan]}, "classes must be finite"),
+        ({"bounds": (1, 0)}, "low must not exceed high"),
+    ],
+)
+def test_a_classifier_refuses_before_the_charge(change, match):
+    X, y = separable(50, 6)
+    ledger = budget(R)
+    model = DPLogisticRegression(classes=[0, 1], budget=ledger).set_params(**change)
+    with pytest.raises(ValueError, match=match):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match=match):
+        model.expected_error(50, like=(X, y))
+    assert ledger.spent.epsilon == 0
+
+
+def test_expected_error_of_a_classifier():
+    X, y = separable(2000, 7)
+    model = DPLogisticRegression(classes=[0, 1], bounds=(-5, 5), delta=1e-6)
+    few, many = (model.expected_error(n, like=(X, y)) for n in (300, 6000))
+    assert 0 <= many < few <= 1
+    with pytest.raises(ValueError, match="like must be given"):
+        model.expected_error(2000)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in tables()])
+@pytest.mark.parametrize("bounds", ["private", (2, 2), (-1e308, 1e308), (0, 5e-324)], ids=str)
+def test_no_rows_make_a_classifier_fail(X, bounds):
+    for number, (relation, privacy) in enumerate(
+        itertools.product(
+            (A, R), ({"epsilon": 1e-6}, {"epsilon": 2.0, "delta": 1e-9}, {"epsilon": 1e9})
+        )
+    ):
+        n_classes = 2 + number % 2
+        labels = (np.arange(len(X)) % n_classes, np.zeros(len(X)), np.full(len(X), 7))
+        model = DPLogisticRegression(
+            classes=range(n_classes), bounds=bounds, budget=budget(relation), **privacy
+        ).fit(X, labels[number % 3])
+        assert np.isfinite(model.coef_).all()
+        assert np.isfinite(model.intercept_).all()
+        assert np.isfinite(model.predict_proba(X)).all()
+    empty = DPLogisticRegression(classes=[0, 1], bounds=bounds, budget=budget(A))
+    assert np.isfinite(empty.fit(X[:0], np.zeros(0)).predict_proba(X)).all()
+
+
+def test_probabilities_depend_on_their_own_row_only():
+    logits = np.random.default_rng(8).normal(0, 30, (257, 5))
+    whole = softmax(logits)
+    for i in range(257):
+        np.testing.assert_array_equal(softmax(logits[i : i + 1]), whole[i : i + 1])
+    np.testing.assert_allclose(whole, special.softmax(logits, axis=1), atol=1e-15)
+
+
+# --- means, variances and counts of classes ---------------------------------------------------
+
+OTHERS = [DPGaussianNB, DPNearestCentroid, DPLinearDiscriminantAnalysis]
+TWINS = [GaussianNB, NearestCentroid, LinearDiscriminantAnalysis]
+
+
+@pytest.mark.parametrize("relation", [A, R])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(("ours", "theirs"), list(zip(OTHERS, TWINS, strict=True)))
+def test_other_classifiers_are_as_good_as_scikit_learns(ours, theirs, delta, relation):
+    X, y = separable(6000, 1, 3)
+    new, truth = separable(4000, 2, 3)
+    best = theirs().fit(X, y).score(new, truth)
+    options = {"classes": range(3), "epsilon": 20.0, "delta": delta, "budget": budget(relation)}
+    model = ours(bounds=(-5, 5), **options).fit(X, y)
+    assert model.score(new, truth) > best - 0.03
+    np.testing.assert_allclose(model.predict_proba(new).sum(axis=1), 1.0)
+    # Learned bounds are far too wide now and then.
+    learned = [ours(**options).fit(X, y).score(new, truth) for _ in range(5)]
+    assert np.median(learned) > best - 0.03
+
+
+def test_without_noise_the_moments_are_scikit_learns():
+    X, y = separable(2000, 3, 3)
+    options = {"classes": range(3), "bounds": (-5, 5), **NOISELESS}
+    model, want = DPGaussianNB(**options).fit(X, y), GaussianNB().fit(X, y)
+    np.testing.assert_allclose(model.theta_, want.theta_, atol=1e-3)
+    np.testing.assert_allclose(model.var_, want.var_, atol=1e-3)
+    np.testing.assert_allclose(model.class_prior_, want.class_prior_, atol=1e-3)
+    cells = np.rint(X).clip(0, 2)
+    model = DPCategoricalNB([[0, 1, 2]] * 4, classes=range(3), **NOISELESS).fit(cells, y)
+    want = CategoricalNB().fit(cells.astype(int), y)
+    for a, b in zip(model.feature_log_prob_, want.feature_log_prob_, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-2)
+    np.testing.assert_array_equal(model.predict(cells), want.predict(cells.astype(int)))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("relation", [A, R])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_standard_errors_of_means_cover(delta, relation):
+    """Of 40 fits with 12 means: a root mean square beyond 0.8 to 1.25 is seven standard errors."""
+    X, y = separable(3000, 4, 3)
+    exact = np.stack([X.clip(-5, 5)[y == k].mean(axis=0) for k in range(3)])
+    found = []
+    for _ in range(40):
+        options = {"classes": range(3), "bounds": (-5, 5), "delta": delta}
+        model = DPGaussianNB(budget=budget(relation), **options).fit(X, y)
+        found.append((model.theta_ - exact) / model.theta_std_error_)
+    assert 0.8 < math.sqrt(np.mean(np.square(found))) < 1.25
+    learned = DPGaussianNB(classes=range(3)).fit(X, y)
+    assert np.isnan(learned.theta_std_error_).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("X", [pytest.param(X, id=name) for name, X in tables()])
+@pytest.mark.parametrize("bounds", ["private", (2, 2), (-1e308, 1e308), (0, 5e-324)], ids=str)
+@pytest.mark.parametrize("kind", OTHERS)
+def test_no_rows_make_another_classifier_fail(kind, X, bounds):
+    for number, (relation, privacy) in enumerate(
+        itertools.product(
+            (A, R), ({"epsilon": 1e-6}, {"epsilon": 2.0, "delta": 1e-9}, {"epsilon": 1e9})
+        )
+    ):
+        labels = (np.arange(len(X)) % 3, np.zeros(len(X)), np.full(len(X), 7))[number % 3]
+        model = kind(classes=range(3), bounds=bounds, budget=budget(relation), **privacy)
+        assert np.isfinite(model.fit(X, labels).predict_proba(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"categories": None}, "categories must be a list"),
+        ({"categories": "auto"}, "categories must be a list"),
+        ({"categories": [[0, 1]]}, "got 1 for 2 columns"),
+        ({"categories": [[0, 1], []]}, "categories must be a list"),
+        ({"categories": [[0, 1], ["a"]]}, "categories must be a list"),
+        ({"categories": [[0, 1], [np.nan]]}, "categories must be a list"),
+        ({"alpha": 0.0}, "alpha must be a number in"),
+        ({"classes": None}, "classes must be given"),
+    ],
+)
+def test_categories_are_refused_before_the_charge(change, match):
+    ledger = budget(R)
+    model = DPCategoricalNB([[0, 1]] * 2, classes=[0, 1], budget=ledger).set_params(**change)
+    with pytest.raises(ValueError, match=match):
+        model.fit(np.ones((9, 2)), np.arange(9) % 2)
+    assert ledger.spent.epsilon == 0
