@@ -21,7 +21,9 @@ Floats = NDArray[np.float64]
 COUNT_SHARE = 0.02  # a private number of rows: ten times sharper than the Gram's own entry
 _RADIUS_SHARES = (0.005, 0.05)  # least and most for a private radius
 _SEEN_SHARE = 0.25  # the most, where rows are so few that they would not be seen at all
-_SEEN = 7.5 * math.sqrt(8)  # rows in two octaves are seen above so many times a count's noise
+_SEEN = 7.5 * math.sqrt(
+    8
+)  # rows in eight bins of the norm are seen above so many times a count's noise
 _MEAN_SHARES = (0.03, 0.25)  # least and most for a private centre
 _MEAN_ERROR = 0.1  # aim: an error of the centre of a tenth of the radius
 _MEAN_USELESS = 0.5  # above half the radius a private centre is no better than the origin
@@ -97,7 +99,7 @@ class Plan:
     def radius_share(self) -> float:
         """Share for learning a radius.
 
-        The learned radius covers the quarter octaves of the norm whose noisy count stands clear
+        The learned radius covers the bins of the norm whose noisy count stands clear
         of the noise. A smaller share thus costs less and leaves out a longer tail, which pays
         where noise grows with the radius: r costs spectral noise of ``relative_noise * r**2``,
         and a leading component loses about a tenth of what rows are shortened by. So the tail to

@@ -151,17 +151,17 @@ class DPPCA(
 
     Notes
     -----
-    **Privacy.** *Released*: the number of rows n (exact and free under replace-one, else with 2%
-    of the allowance); a radius about the centre, if not stated (a histogram of norms by quarter
-    octaves; with at most 3%, of norms below a stated one); the mean of the rows clipped to it, if
-    no centre is stated (in two parts, where the first may say that none is needed), and then a
-    radius about that mean (at most 5% of the allowance; only if the mean is further from the
-    origin than half the first radius); the matrix of sums of zz', z = (x - center, 0.15 r) with x
-    clipped to the radius r, with all that is left. *Sensitivity* of that matrix, with
-    g = r**2 (1 + 0.15**2): Frobenius norm g if a row is added or removed, sqrt(2) g if one is
-    replaced; nuclear norm g, respectively 2 g. *Mechanism*: rounded Gaussian noise isotropic in the
-    Frobenius norm; or a difference of two Wishart matrices, pure epsilon-DP; or discrete Laplace
-    noise on the upper triangle. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    **Privacy.** *Released*: the number of rows n (exact and free under replace-one, else with 2% of
+    the allowance); a radius about the centre, if not stated (a histogram of norms, four bins to a
+    power of two; with at most 3%, of norms below a stated one); the mean of the rows clipped to it,
+    if no centre is stated (in two parts, where the first may say that none is needed), and then a
+    radius about that mean (at most 5% of the allowance; only if the mean is further from the origin
+    than half the first radius); the matrix of sums of zz', z = (x - center, 0.15 r) with x clipped
+    to the radius r, with all that is left. *Sensitivity* of that matrix, with g = r**2 (1 +
+    0.15**2): Frobenius norm g if a row is added or removed, sqrt(2) g if one is replaced; nuclear
+    norm g, respectively 2 g. *Mechanism*: rounded Gaussian noise isotropic in the Frobenius norm;
+    or a difference of two Wishart matrices, pure epsilon-DP; or discrete Laplace noise on the upper
+    triangle. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Few or odd rows.** Nothing raises or warns because of what the rows hold. Constant columns,
     one row, fewer rows than features, all rows equal: there are always ``n_components``
@@ -443,7 +443,7 @@ def _is_clear(mean: Floats, std: float, pure: bool) -> bool:
 def _tightened(session: Session, plan: Plan, center: Floats, bound: float) -> float:
     """Return a radius within the stated bound, lower where hardly a row is near the bound.
 
-    Steps down by quarter octaves as long as the rows further out are no more than those that a
+    Steps down by quarter-power bins as long as the rows further out are no more than those that a
     learned radius leaves out, or than noise can tell from none, however much noise there is:
     clipping too many rows keeps their directions, while a radius far beyond all rows multiplies the
     noise. (Standardised breast cancer at epsilon = 1, bound 100, pure replace-one: .75 of the

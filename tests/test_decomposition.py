@@ -197,9 +197,9 @@ def test_rows_outside_are_moved_onto_the_sphere(table):
     [
         (R, {"center": 0, "norm_bound": 40.0}, ["norms below", "second moment"]),
         (A, {"center": 0, "norm_bound": 40.0}, ["count", "norms below", "second moment"]),
-        (R, {"center": 0}, ["octaves of the norm", "second moment"]),
+        (R, {"center": 0}, ["norm histogram", "second moment"]),
         (R, {"norm_bound": 40.0}, ["norms below", "mean", "second moment"]),
-        (A, {}, ["count", "octaves of the norm", "mean", "second moment"]),
+        (A, {}, ["count", "norm histogram", "mean", "second moment"]),
     ],
 )
 def test_releases_share_one_charge(table, adjacency, params, names, delta):
@@ -249,9 +249,9 @@ def test_a_dear_centre_is_given_up_where_rows_lie_about_the_origin(offset):
 def test_second_radius_is_learned_where_the_mean_is_far(table):
     near = dppca(2, epsilon=5.0).fit(table - table.mean(axis=0))
     far = dppca(2, epsilon=5.0).fit(table + 30)
-    count = [r.name for r in near.privacy_.releases].count("octaves of the norm")
+    count = [r.name for r in near.privacy_.releases].count("norm histogram")
     assert count == 1
-    assert [r.name for r in far.privacy_.releases].count("octaves of the norm") == 2
+    assert [r.name for r in far.privacy_.releases].count("norm histogram") == 2
     assert far.norm_bound_ < 46
     np.testing.assert_allclose(far.center_, table.mean(axis=0) + 30, atol=10)
 

@@ -229,7 +229,7 @@ def test_only_a_release_charges(module):
 
 
 @pytest.mark.parametrize("module", where(lambda m: layer(m) == ESTIMATORS and part(m) not in TOP))
-def test_estimators_use_public_doors_only(module):
+def test_estimators_use_public_names_only(module):
     assert reaching_in(tree_of(module)) == []
 
 

@@ -223,7 +223,7 @@ def test_medians_of_few_rows_with_learned_bounds():
 
 
 def test_where_learned_bounds_end():
-    """At 2**89, and at 2**-81 towards 0, whatever the rows; their widening adds two octaves."""
+    """At 2**89, and at 2**-81 towards 0, whatever the rows; their widening adds two of them."""
     assert 2.0**88 <= DPMedian(epsilon=100.0).fit(np.full((2000, 1), 1e30)).bounds_[1][0] <= 2.0**92
     table = np.full((2000, 1), 1e-30)
     found = [DPMedian(epsilon=100.0, random_state=i).fit(table).median_[0] for i in range(9)]

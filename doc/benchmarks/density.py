@@ -3,8 +3,8 @@
 A cell is the mean over seeds of the integrated absolute error (twice the total variation distance)
 or of the integrated squared error, against the true density that the rows are drawn from. Beside
 the private densities stands scikit-learn's KernelDensity with the bandwidth that is best for the
-truth, of those that are half an octave apart: an oracle, and without noise. Ratios are over it. The
-histogram has its own number of bins.
+truth, of those that are half a power of two apart: an oracle, and without noise. Ratios are over
+it. The histogram has its own number of bins.
 
 Run: ``python doc/benchmarks/density.py [seeds]``.
 """

@@ -111,7 +111,7 @@ def ours(
     rng: np.random.Generator,
     **options: object,
 ) -> float:
-    """Return the median by the door that DPMedian asks."""
+    """Return the median by the query that DPMedian asks."""
     rows = check_rows(x[:, None], estimator="benchmark")
     session = open_session(rows, estimator="benchmark", epsilon=epsilon)
     session.adjacency = adjacency  # as a budget of that relation says; nothing is charged here

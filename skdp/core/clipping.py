@@ -70,6 +70,14 @@ def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:
     return math.ldexp(1.0, max(math.frexp(bound)[1] - 1 - bits, -1000))
 
 
+def _bounds(low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
+    """Return copies of both bounds; refuse those that are no numbers."""
+    ends = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+    if any(np.isnan(end).any() for end in ends):
+        raise ValueError("low and high must be numbers, got NaN")
+    return ends
+
+
 def isqrt_up(value: int) -> int:
     """Return the least integer whose square is at least value (rounds a sensitivity up)."""
     root = math.isqrt(value)
@@ -100,7 +108,7 @@ class View(Protocol):
 
 
 class ScalableView(View, Protocol):
-    """A view whose number of steps can be chosen; a door takes as many as its statistic needs."""
+    """A view whose number of steps can be chosen; a query takes as many as its statistic needs."""
 
     def at(self, bits: int) -> ScalableView:
         """Return the same map with another number of steps."""
@@ -197,7 +205,7 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
 
 
 def norm_codes(x: Floats) -> NDArray[np.int64]:
-    """Return for each row the number of its quarter-octave of the L2 norm: floor(4 log2 norm) + 1.
+    """Return for each row its bin of the L2 norm, four to a power of two: floor(4 log2 norm) + 1.
 
     A row of norm v has the code c with 2**((c-1)/4) <= v < 2**(c/4) up to a relative 1e-12; codes
     are meant to be clipped to norms between 2**-100 and 2**100, where squares neither underflow
@@ -208,22 +216,22 @@ def norm_codes(x: Floats) -> NDArray[np.int64]:
     sum column by column (one IEEE operation a row and column), which decides for all others.
     """
     total = np.einsum("ij,ij->i", x, x)
-    code, near = _quarter_octaves(total)
+    code, near = _quarter_bins(total)
     doubtful = np.flatnonzero(near)
     if doubtful.size:
         squares = np.square(x[doubtful].T)
         again = squares[0].copy()
         for column in squares[1:]:
             again += column
-        code[doubtful] = _quarter_octaves(again)[0]
+        code[doubtful] = _quarter_bins(again)[0]
     return code
 
 
-def _quarter_octaves(total: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _quarter_bins(total: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the codes of squared norms and which of these are close to a boundary."""
     mantissa, exponent = np.frexp(total)  # total = mantissa * 2**exponent, mantissa in [1/2, 1)
     middle = math.sqrt(0.5)
-    # norm**2 in [2**(h-1), 2**h): code 2h - 1 for the lower, 2h for the upper quarter-octave.
+    # norm**2 in [2**(h-1), 2**h): code 2h - 1 for the lower, 2h for the upper quarter-power bin.
     code = 2 * exponent.astype(np.int64) - (mantissa < middle)
     code[total == 0.0] = -(2**20)
     code[np.isinf(total)] = 2**20
@@ -264,8 +272,7 @@ class Box:
         bits: int = GRID_BITS,
     ) -> None:
         self._per_feature = per_feature
-        self.low = np.array(low, dtype=np.float64)
-        self.high = np.array(high, dtype=np.float64)
+        self.low, self.high = _bounds(low, high)
         self.n_dims = self.low.size
         # Halves first: the sum or the difference of two huge bounds may overflow.
         self.center = self.low / 2 + self.high / 2
@@ -309,8 +316,7 @@ class ScaledBox:
     """
 
     def __init__(self, low: ArrayLike, high: ArrayLike, bits: int = NORM_BITS) -> None:
-        self.low = np.array(low, dtype=np.float64)
-        self.high = np.array(high, dtype=np.float64)
+        self.low, self.high = _bounds(low, high)
         self.n_dims = self.low.size
         self.middle = self.low / 2 + self.high / 2
         self.half_width = np.maximum(self.high / 2 - self.low / 2, 0.0)

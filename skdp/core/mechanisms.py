@@ -321,7 +321,7 @@ def exponential_mechanism(
     Exponential mechanism, P(i) proportional to exp(-eta score_i), eta = epsilon_j / (2
     sensitivity). The m rows share equally: epsilon / m each, or mu**2 / m in a Gaussian
     session, where a choice whose log-ratios range over 2 epsilon_j is GDP like an epsilon_j-DP
-    release (quantiles.md, bounded range): eta is twice as large there.
+    release (PROOFS.md, "Bounded range"): eta is twice as large there.
 
     Parameters
     ----------

@@ -47,11 +47,11 @@ class Rows(Protocol):
 class Stability:
     """How much of a table may change when one unit of the caller's table changes.
 
-    At most `replacements` rows are replaced, or at most `additions` rows are added or removed, or
-    a part of the one and a part of the other: i replaced and j added or removed with
-    i / replacements + j / additions <= 1. So a statistic that moves by at most r for one replaced
-    row and by at most a for one more or less moves by at most
-    max(replacements * r, additions * a): PROOFS.md, "Stability".
+    At most `replacements` rows are replaced, or at most `additions` rows are added or removed, or a
+    part of the one and a part of the other: i replaced and j added or removed with i / replacements
+    + j / additions <= 1 (none of a kind whose number is 0). So a statistic that moves by at most r
+    for one replaced row and by at most a for one more or less moves by at most max(replacements *
+    r, additions * a): PROOFS.md, "Stability".
 
     Attributes
     ----------

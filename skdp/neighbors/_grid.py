@@ -195,7 +195,7 @@ def least_bandwidth(bounds: Pair, spacing: float, most: int) -> float:
 def candidates(
     bounds: Pair, spacing: float, n: float, noise: Callable[[float], float], loud: float = LOUD
 ) -> list[float]:
-    """Return bandwidths to choose from, ascending: half octaves up to a quarter of the box.
+    """Return bandwidths to choose from, ascending: factors of √2 up to a quarter of the box.
 
     The smallest has a grid that is quick to work with. At it, noise is no larger than the error of
     sampling, or than a quarter, for a uniform density of 1. Densities of peaks have less to fear of

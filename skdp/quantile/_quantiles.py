@@ -89,7 +89,7 @@ class _SmoothFit(QuantileFit):
         return self._session(rows)
 
     def _check_release(self, d: int, stated: Pair | None) -> None:
-        """Refuse here what the door would refuse after the charge."""
+        """Refuse here what the query would refuse after the charge."""
         if self.mechanism != "smooth":
             return
         share = 1.0 if stated is not None else 1.0 - LEARNING_SHARE - 0.02
@@ -131,7 +131,7 @@ class DPMedian(_SmoothFit):
         bounds must hold a multiple of it.
     prior : {"uniform", "log"}, default="uniform"
         For the exponential mechanism without a step: candidates at equal distances, or at
-        distances that grow with the distance from 0, over ten octaves. Public knowledge that
+        distances that grow with the distance from 0, over ten powers of two. Public knowledge that
         values near 0 are likelier than values near the bounds: noise on few rows then goes less
         far.
     noise : {"cauchy", "student", "laplace"}, default="cauchy"
@@ -304,7 +304,7 @@ class DPQuantile(_SmoothFit):
         values repeat. Stated bounds must hold a multiple of it.
     prior : {"uniform", "log"}, default="uniform"
         For the exponential mechanism without a step: candidates at equal distances, or at
-        distances that grow with the distance from 0, over ten octaves. Public knowledge that
+        distances that grow with the distance from 0, over ten powers of two. Public knowledge that
         values near 0 are likelier than values near the bounds.
     noise : {"cauchy", "student", "laplace"}, default="cauchy"
         For the smooth mechanism, and to be left alone for others: heavy tails for pure epsilon;

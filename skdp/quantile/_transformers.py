@@ -65,7 +65,7 @@ class DPRobustScaler(QuantileFit):
         of it.
     prior : {"uniform", "log"}, default="uniform"
         Without a step: candidates at equal distances, or at distances that grow with the distance
-        from 0, over ten octaves.
+        from 0, over ten powers of two.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -254,7 +254,7 @@ class DPQuantileTransformer(QuantileFit):
         of it.
     prior : {"uniform", "log"}, default="uniform"
         Without a step: candidates at equal distances, or at distances that grow with the distance
-        from 0, over ten octaves.
+        from 0, over ten powers of two.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0

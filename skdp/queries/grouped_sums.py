@@ -4,8 +4,8 @@ Regions are the nearest of public centres (`AssignedSums`) or the leaves of a pu
 tree (`BoxTree`); a row is in one of them. Which one is decided in the caller's units, on
 one grid for all columns. What is added up is the row's offset from the region's centre, and one
 noise serves columns of any width: each column is measured in a unit of its own, the offset is
-clipped to an L2 norm in these units, and the noise falls in them. Proofs: PROOFS.md, "Joint
-counts and sums of groups" and "Columns in units of their own".
+clipped to an L2 norm in these units, and the noise falls in them. Proofs: grouped_sums.md, "Joint
+noise" and "Columns in units of their own".
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Ints = NDArray[np.int64]
 # at most that, is exact in float64, and rounding is far below any noise.
 MOST_BITS = 25
 _TREE_BITS = 20
-_NORM_BINS = 41  # quarter octaves: a factor of 1,000
+_NORM_BINS = 41  # quarter-power bins: a factor of 1,000
 _COMMON_BITS = 17  # of the grid on which rows are compared with centres
 
 
@@ -266,7 +266,7 @@ class AssignedSums(Measurement):
 
     Each row of the box goes to its nearest centre (Euclidean, in user units); its offset from
     it, divided by the units, is clipped to L2 norm `radius`. Noise falls on every centre,
-    empty or not. Guarantee: the joint one of `Mechanisms.joint`.
+    empty or not. Guarantee: that of `skdp.core.mechanisms.joint_noise`.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ class SquaredOffsets(Measurement):
 @reviewed
 @dataclass(frozen=True, eq=False)
 class NormsBelow(Query):
-    """How many rows have each quarter-octave of ||x - center||, from a bound down.
+    """How many rows have each quarter-power bin of ||x - center||, from a bound down.
 
     Entry i counts rows with a norm in [2**(-(i + 1)/4), 2**(-i/4)) times the bound; rows at or
     above the bound come first, those below the last entry's range last: shape (42,).

@@ -24,7 +24,7 @@ from skdp.core.query import Choice, Independent, Noisy, Query, reviewed
 from skdp.core.sums import Ints, histogram_sensitivity
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
 from skdp.queries.column_sums import AboutZero
-from skdp.queries.learned_bounds.decoding import norm_from_octaves
+from skdp.queries.learned_bounds.decoding import norm_from_bins
 from skdp.tabular.rows import Rows
 
 __all__ = [
@@ -40,11 +40,11 @@ __all__ = [
 
 # --- histograms for bounds and quantiles ------------------------------------------------------
 
-NORM_CODES = (-160, 160)  # quarter-octaves: norms from 2**-40 to 2**40
+NORM_CODES = (-160, 160)  # quarter-power bins: norms from 2**-40 to 2**40
 
 
 def norm_histogram(rows: Rows, center: Floats) -> Ints:
-    """Count the rows in each quarter-octave of ||x - center||; a row adds one to one bin."""
+    """Count the rows in each quarter-power bin of ||x - center||; a row adds one to one bin."""
     low, high = NORM_CODES
     size = high - low + 1
 
@@ -210,7 +210,7 @@ class NormBound(Query):
     Guarantee: a row is in one power-of-2**(1/4) bin. L1 1, L2 1 (A), 2 and sqrt(2) (R).
     """
 
-    name: ClassVar[str] = "octaves of the norm"
+    name: ClassVar[str] = "norm histogram"
     center: Floats
 
     def exact(self, table: PrivateTable) -> NDArray:
@@ -221,7 +221,7 @@ class NormBound(Query):
         return Independent(size, size)
 
     def decoded(self, noisy: Noisy) -> float:
-        return norm_from_octaves(noisy.values, noisy.std, NORM_CODES[0])
+        return norm_from_bins(noisy.values, noisy.std, NORM_CODES[0])
 
 
 @reviewed

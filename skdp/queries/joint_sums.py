@@ -1,8 +1,8 @@
 """Counts of disjoint groups and a bounded sum in each, under one noise.
 
 Nothing is released here; the queries on nearest centres and on trees do. Guarantee: a row is in one
-group, so counts and sums of all groups share one allowance. Proof: PROOFS.md, "Joint counts and
-sums of groups".
+group, so counts and sums of all groups share one allowance. Proof: grouped_sums.md, "Joint
+noise".
 """
 
 from __future__ import annotations

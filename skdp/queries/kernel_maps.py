@@ -347,7 +347,7 @@ def _reaching_box(centers: Floats, reach: float) -> Box:
     reach = max(reach, float(np.abs(centers).max()) * 2.0**-30)  # at most 2**49 steps from 0
     low, high = centers.min(axis=0), centers.max(axis=0)
     half = high / 2 - low / 2 + reach
-    # A little more than needed, so that rounding up to whole steps stays in the same octave.
+    # A little more than needed, so that rounding up to whole steps stays in the same power of two.
     step = power_of_two_grid(float(half.max()) * (1 + 2.0**-15))
     middle = np.rint((low / 2 + high / 2) / step)
     steps = np.ceil(half / step) + 1.0

@@ -1,4 +1,4 @@
-"""A door that solves: the certified minimiser of a regularised logistic loss, under noise.
+"""The certified minimiser of a regularised logistic loss, under noise.
 
 What is released: the parameter vector of a logistic regression of private rows against public ones,
 perturbed at the sensitivity of the exact minimiser (output perturbation). That sensitivity holds

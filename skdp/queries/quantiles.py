@@ -67,7 +67,7 @@ PRIORS = ("uniform", "log")
 
 _LEVEL_BITS = 20  # levels of long decimals are rounded to so many bits: half a row in a million
 _LARGEST_LATTICE = 2**40  # points; with the places below 2**57
-_LOG_OCTAVES = 10  # the log prior is flat below 2**-10 of the largest bound
+_LOG_SPAN = 10  # the log prior is flat below 2**-10 of the largest bound
 
 
 # --- levels -----------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def rank_scale(
 # --- lattices ---------------------------------------------------------------------------------
 
 
-def octaves(x: Floats) -> Floats:
+def piecewise_log2(x: Floats) -> Floats:
     """Return sign(x) times a piecewise linear log2(1 + |x|): k + f where 1 + |x| = 2**k (1 + f).
 
     Elementwise IEEE operations, so a value's image does not depend on the values beside it.
@@ -253,8 +253,8 @@ def octaves(x: Floats) -> Floats:
     return np.copysign(exponent - 2 + 2 * mantissa, x)
 
 
-def from_octaves(y: Floats) -> Floats:
-    """Return the x with octaves(x) = y."""
+def piecewise_exp2(y: Floats) -> Floats:
+    """Return the x with piecewise_log2(x) = y."""
     whole = np.floor(np.abs(y))
     fraction = np.abs(y) - whole
     return np.copysign(np.ldexp(1.0 + fraction, whole.astype(np.int64)) - 1.0, y)
@@ -282,8 +282,8 @@ class Lattice:
         equal distances. Where no multiple lies within, the one nearest to the middle is the only
         candidate; where there are more than 2**40, or beyond 2**52, the step is ignored.
     prior : {"uniform", "log"}
-        Without a step: at equal distances in x, or in `octaves` of x over 2**-10 of the largest
-        bound.
+        Without a step: at equal distances in x, or in `piecewise_log2` of x over 2**-10 of the
+        largest bound.
     """
 
     def __init__(self, low: float, high: float, step: float | None, prior: str) -> None:
@@ -297,8 +297,8 @@ class Lattice:
                 self.step, self.first, self.size = step, first, last - first + 1
                 return
         if prior == "log":
-            self.unit = max(abs(low), abs(high), 2.0**-1000) * 2.0**-_LOG_OCTAVES
-            ends = octaves(np.array([low, high]) / self.unit)
+            self.unit = max(abs(low), abs(high), 2.0**-1000) * 2.0**-_LOG_SPAN
+            ends = piecewise_log2(np.array([low, high]) / self.unit)
             low, high = float(ends[0]), float(ends[1])
         box = Box([low], [high])
         self.center, self.grid, self.half = float(box.center[0]), float(box.grid[0]), box.half[0]
@@ -312,7 +312,7 @@ class Lattice:
                 shifted = steps - self.first
                 return np.clip(shifted, 0, self.size - 1).astype(np.int64)
             if self.unit:
-                x = octaves(np.clip(x, self.low, self.high) / self.unit)
+                x = piecewise_log2(np.clip(x, self.low, self.high) / self.unit)
             steps = np.rint(np.clip((x - self.center) / self.grid, -self.half, self.half))
             return (steps + self.half).astype(np.int64)
 
@@ -326,7 +326,7 @@ class Lattice:
         with np.errstate(all="ignore"):
             x = self.center + (number - self.half) * self.grid
             if self.unit:
-                x = from_octaves(x) * self.unit
+                x = piecewise_exp2(x) * self.unit
         return np.clip(x, self.low, self.high)
 
 
@@ -467,7 +467,7 @@ class Quantiles(Measurement):
         they are. A value between two multiples counts as the nearest.
     prior : {"uniform", "log"}, default="uniform"
         Without a step: whether the candidates lie at equal distances, or at distances that grow
-        with the distance from 0 (ten octaves). Public knowledge of heavy tails: what noise
+        with the distance from 0 (ten powers of two). Public knowledge of heavy tails: what noise
         chooses on few rows is then not far out.
 
     Returns

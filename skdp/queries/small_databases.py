@@ -144,7 +144,7 @@ def table_rate(level: float | Fraction, *, pure: bool) -> Fraction:
     """Return eta for a choice that may lose `level`: epsilon, or mu.
 
     Score changes of sensitivity 1 have a range of 2. A choice of range 2 eta loses 2 eta, and is
-    mu-GDP for the mu of eta (quantiles.md, bounded range).
+    mu-GDP for the mu of eta (core/PROOFS.md, "Bounded range").
     """
     if pure:
         return Fraction(level) / 2

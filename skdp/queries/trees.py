@@ -1,8 +1,8 @@
 """Counts and sums of the bins of a binary tree over a box, released level by level.
 
 Released: noisy counts, then sums, of the leaves of a tree whose splits depend on released counts
-only. Guarantee: a row is in one bin of each level. Proofs: PROOFS.md, "Joint counts and sums of
-groups".
+only. Guarantee: a row is in one bin of each level. Proofs: grouped_sums.md, "Joint
+noise" and "Columns in units of their own".
 """
 
 from __future__ import annotations
@@ -254,11 +254,15 @@ class Tree:
         self._view = view
         self._geometry = tree_geometry(view.half, depth, view.grid)
         self._table = cell_table(table.rows, view, self._geometry)
-        self.depth = depth
         self.split_dims = self._geometry.split_dims.copy()
 
     def __repr__(self) -> str:
         return f"Tree(depth={self.depth})"
+
+    @property
+    def depth(self) -> int:
+        """How often the box is cut on the way to a leaf."""
+        return self._geometry.depth
 
     def boxes(self, nodes: ArrayLike) -> tuple[Floats, Floats]:
         """Return the nodes' public boxes (low, high), each of shape (m, d), in the view's units."""

@@ -309,7 +309,7 @@ def mst_cost(
     apart = delta if noise == "laplace" else 0.0
     mu = gdp_mu(epsilon, delta) if delta > apart else None
     pure = Allowance(epsilon, mu).pure_epsilon
-    # Refuse here what the door would refuse after the charge.
+    # Refuse here what the query would refuse after the charge.
     choose_noise(noise, pure * (1 - 1e-9), delta=apart * (1 - 1e-9), nu=nu)
     rows, _ = call.table(weights)
     public = (n, graph.tolist(), top, noise, nu)

@@ -55,6 +55,8 @@ class TargetRows(LabelledRows):
     def block(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop, each with its target, shape (stop - start, n_features)."""
         target = np.asarray(self._part(self._y, start, stop), dtype=np.float64)
+        # A target that changed after the check: as in `Rows.block`.
+        target = np.where(np.isfinite(target), target, 0.0)
         return np.column_stack([super().block(start, stop), target])
 
 

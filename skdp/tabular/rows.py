@@ -5,9 +5,6 @@ type, NaN, infinity) once, before any charge, with fixed texts that quote no cel
 no reader of the rows can fail. A ``Rows`` hands out blocks, so a memory-mapped array larger
 than memory works and no second copy of the data is held. It is the seam for other engines:
 whatever yields the same blocks gets the same statistics, because those are exact integers.
-
-A privacy unit is one row today. Units of many rows enter here too: a ``Rows`` whose blocks
-carry a unit code beside each row; the statistics then bound each unit instead of each row.
 """
 
 from __future__ import annotations
@@ -401,7 +398,7 @@ def check_public_array(X: Any, *, estimator: str, allow_empty: bool = False) -> 
 
 
 def opaque_rows(X: Any, y: Any = None) -> Rows:
-    """Wrap rows of any content (text, categories) for a door that maps each row alone.
+    """Wrap rows of any content (text, categories) for a query that maps each row alone.
 
     Nothing is read here. Used by private scorers, whose estimator knows what the columns are.
     """

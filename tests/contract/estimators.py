@@ -725,8 +725,8 @@ def rows(n: int, d: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 0.7, size=(n, d))
 
 
-class Door(PrivateMixin, BaseEstimator):
-    """An estimator that asks a session for one thing; for tests of a single door.
+class OneRelease(PrivateMixin, BaseEstimator):
+    """An estimator that asks a session for one thing; for tests of a single query.
 
     Parameters
     ----------
@@ -753,14 +753,14 @@ class Door(PrivateMixin, BaseEstimator):
         # Without the mixin's digest of parameters, which cannot read a lambda.
         return open_session(
             rows,
-            estimator="Door",
+            estimator="OneRelease",
             epsilon=self.epsilon,
             delta=self.delta,
             budget=self.budget,
             random_state=self.random_state,
         )
 
-    def fit(self, X: Any, y: Any = None) -> Door:
+    def fit(self, X: Any, y: Any = None) -> OneRelease:
         with self._all_or_nothing():
             rows = self._open(X)
             with self._session(rows) as session:

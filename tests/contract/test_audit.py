@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from estimators import Called, Door, Toy, _budget, two_samples
+from estimators import Called, OneRelease, Toy, _budget, two_samples
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import PolynomialFeatures
 
@@ -444,7 +444,7 @@ def test_two_thirds_of_the_noise_shows_at_large_epsilon_only(epsilon, caught):
 @pytest.mark.statistical
 def test_the_private_median_holds_its_claim():
     result = audit(
-        Door(beyond, epsilon=3.0), *MEDIAN, "answer_", n_runs=4000, confidence=CONFIDENCE,
+        OneRelease(beyond, epsilon=3.0), *MEDIAN, "answer_", n_runs=4000, confidence=CONFIDENCE,
         random_state=0,
     )  # fmt: skip
     assert result.passed

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from estimators import Door
+from estimators import OneRelease
 from scipy.stats import binom
 from test_audit import CONFIDENCE
-from test_neighbour import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedDoor
+from test_neighbour import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedRelease
 
 from skdp.audit import audit
 from skdp.core import open_session
@@ -109,9 +109,9 @@ MECHANISMS = [
     [pytest.param(*entry[1:], id=entry[0]) for entry in MECHANISMS],
 )
 def test_a_mechanism_holds_its_claim_and_shows_it(ask, X, other, options, runs, factor):
-    door = Door(ask, epsilon=3.0, **options)
+    release = OneRelease(ask, epsilon=3.0, **options)
     result = audit(
-        door, X, other, "answer_", n_runs=runs, confidence=CONFIDENCE, random_state=0
+        release, X, other, "answer_", n_runs=runs, confidence=CONFIDENCE, random_state=0
     )  # fmt: skip
     assert result.passed
     mu = None if result.mu is None else result.mu / factor
@@ -125,8 +125,8 @@ def test_smooth_noise_holds_a_small_claim():
         return float(s.answer(SmoothMedian(box_of(s, 0, 1))).value[0])
 
     options = {"n_runs": 400, "confidence": CONFIDENCE, "random_state": 0}
-    assert audit(Door(ask), SEVEN, SEVEN_R, "answer_", **options).passed
-    eight = Door(ask, epsilon=8.0)
+    assert audit(OneRelease(ask), SEVEN, SEVEN_R, "answer_", **options).passed
+    eight = OneRelease(ask, epsilon=8.0)
     assert not audit(eight, SEVEN, SEVEN_R, "answer_", epsilon=1.0, **options).passed
 
 
@@ -176,7 +176,7 @@ def ladders(s):
 def test_comparisons_hold_their_claim_over_many_answers(ask, epsilon, runs):
     """Several updates: noise without the factor c, or drawn once for all, shows far more."""
     result = audit(
-        CodedDoor(ask, epsilon=epsilon), HERE, THERE, "answer_", n_runs=runs,
+        CodedRelease(ask, epsilon=epsilon), HERE, THERE, "answer_", n_runs=runs,
         confidence=CONFIDENCE, random_state=0,
     )  # fmt: skip
     assert result.passed
@@ -186,7 +186,7 @@ def test_the_audit_of_comparisons_would_find_a_loss():
     """The same questions with noise for 64 times the claim: as without the factor c and worse."""
     for ask in (both_ways, ladders):
         result = audit(
-            CodedDoor(ask, epsilon=64.0), HERE, THERE, "answer_", epsilon=1.0, n_runs=200,
+            CodedRelease(ask, epsilon=64.0), HERE, THERE, "answer_", epsilon=1.0, n_runs=200,
             confidence=CONFIDENCE, random_state=0,
         )  # fmt: skip
         assert not result.passed
@@ -198,7 +198,7 @@ def test_no_positive_answer_is_given_that_was_not_paid_for():
         return float(sum(far(ABOVE, -100.0) for _ in range(4)))
 
     with pytest.raises(PrivacyLeakError, match="no positive answer is left"):
-        CodedDoor(ask, epsilon=100.0).fit(HERE)
+        CodedRelease(ask, epsilon=100.0).fit(HERE)
 
 
 def tail(scale, least):

@@ -1,6 +1,6 @@
 """Neighbours: no exact statistic moves by more than its declared sensitivity, some by all of it.
 
-Three parts. Every estimator on drawn and on adversarial pairs of neighbouring tables; every door
+Three parts. Every estimator on drawn and on adversarial pairs of neighbouring tables; every query
 of a session on its worst pair, where the sensitivity must be attained (so that the check can
 fail); and queries broken on purpose, which the check must find.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from estimators import CASES, DELTAS, RELATIONS, Case, Door, ToyRatio, make
+from estimators import CASES, DELTAS, RELATIONS, Case, OneRelease, ToyRatio, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,7 +73,7 @@ from tests.views import ball_of, box_of
 D = 3
 
 # Values at which arithmetic is delicate: signed zeros, denormals, the largest floats, neighbours of
-# bounds and of powers of two (octave and cell boundaries), and of 1/3 (no grid point).
+# bounds and of powers of two (boundaries of bins and of cells), and of 1/3 (no grid point).
 DELICATE = [0.0, -0.0, 5e-324, -2.3e-308, 1e-12, 1e300, -1e300, 1.7976931348623157e308, 1 / 3, 16.0]
 DELICATE += [s * v for s in (1, -1) for b in (0.25, 0.5, 1.0) for v in
              (b, np.nextafter(b, 0), np.nextafter(b, 2))]  # fmt: skip
@@ -174,7 +174,7 @@ def test_adversarial_neighbours(case, delta, relation):
             check_neighbours(estimator, case, X, other)
 
 
-# --- every door on its worst pair -------------------------------------------------------------
+# --- every query on its worst pair -------------------------------------------------------------
 
 TAU = 0.25
 
@@ -305,33 +305,33 @@ def of_blocks(query, *arguments, **options):
     return lambda s: s.answer(query(run, *arguments, **options))
 
 
-class LabelledDoor(Door):
-    """A door for rows with labels, which a row alone decides."""
+class LabelledRelease(OneRelease):
+    """A query of rows with labels, which a row alone decides."""
 
     def _open(self, X):
         self._check_privacy_parameters()
         labels = np.where(np.abs(X[:, 0]) > 1.5, "far", "near")
         return check_labelled(
-            X, labels, estimator="Door", classes=np.array(["far", "near"]),
+            X, labels, estimator="OneRelease", classes=np.array(["far", "near"]),
             allow_empty=self._allow_empty,
         )  # fmt: skip
 
 
-class TargetDoor(Door):
-    """A door for rows with a target, the opposite of their first cell."""
+class TargetRelease(OneRelease):
+    """A query of rows with a target, the opposite of their first cell."""
 
     def _open(self, X):
         self._check_privacy_parameters()
-        return check_with_target(X, -X[:, 0], estimator="Door", allow_empty=self._allow_empty)
+        return check_with_target(X, -X[:, 0], estimator="OneRelease", allow_empty=self._allow_empty)
 
 
-class CodedDoor(Door):
-    """A door for rows that are coded by a public domain: which side of 0 each cell is."""
+class CodedRelease(OneRelease):
+    """A query of rows that are coded by a public domain: which side of 0 each cell is."""
 
     def _open(self, X):
         self._check_privacy_parameters()
         domain = Domain([Bins([-10.0, 0.0, 10.0])] * D)
-        return check_coded(X, domain, estimator="Door", allow_empty=self._allow_empty)
+        return check_coded(X, domain, estimator="OneRelease", allow_empty=self._allow_empty)
 
 
 PAIRS_OF_SIDES = Workload((2,) * D, [Cells((0, 1)), Cells((1, 2))])
@@ -548,11 +548,11 @@ def laplace_pair():
     return tuple(q / max(1, np.linalg.norm(q)) for q in (best[:D], best[D:]))
 
 
-def doors_case(name, ask, relation, delta=0.0):
-    """Return an estimator that asks a door; rows have labels where it needs them."""
-    kind = LabelledDoor if "label" in name or "block" in name else Door
-    kind = CodedDoor if "coded" in name else kind
-    kind = TargetDoor if "target" in name else kind
+def release_case(name, ask, relation, delta=0.0):
+    """Return an estimator that asks a query; rows have labels where it needs them."""
+    kind = LabelledRelease if "label" in name or "block" in name else OneRelease
+    kind = CodedRelease if "coded" in name else kind
+    kind = TargetRelease if "target" in name else kind
     return make(Case(name, lambda **p: kind(ask, **p)), delta, relation)
 
 
@@ -573,7 +573,7 @@ def tables(relation, first, second):
 )
 def test_a_sensitivity_is_attained(name, ask, delta, relation, pair, least):
     pair = laplace_pair() if pair is None else pair
-    found = neighbour_check(doors_case(name, ask, relation, delta), *tables(relation, *pair))
+    found = neighbour_check(release_case(name, ask, relation, delta), *tables(relation, *pair))
     assert found
     for _, distance, sensitivity in found:
         assert distance >= least * sensitivity
@@ -588,7 +588,7 @@ def test_a_sensitivity_is_attained(name, ask, delta, relation, pair, least):
     ],
 )
 def test_a_sensitivity_is_attained_by_whole_tables(name, ask, delta, relation, X, other, least):
-    found = neighbour_check(doors_case(name, ask, relation, delta), X, other)
+    found = neighbour_check(release_case(name, ask, relation, delta), X, other)
     assert max(distance / sensitivity for _, distance, sensitivity in found) >= least
 
 
@@ -620,7 +620,7 @@ def test_every_query_is_here(monkeypatch):
     budgets = {relation: PrivacyBudget(1e6, 0.5, adjacency=relation) for relation in RELATIONS}
     cases = [(*entry[:3], entry[3][0], np.zeros((3, D))) for entry in DOORS]
     for name, ask, deltas, relation, X in cases + [entry[:5] for entry in WHOLE]:
-        doors_case(name, ask, relation, deltas[0]).set_params(budget=budgets[relation]).fit(X)
+        release_case(name, ask, relation, deltas[0]).set_params(budget=budgets[relation]).fit(X)
     kinds = {kind for kind in kinds if kind.__name__ not in ELSEWHERE}
     assert len(kinds) > 10
     assert {kind for kind in asked if kind.__name__ not in ELSEWHERE} == kinds
@@ -628,15 +628,15 @@ def test_every_query_is_here(monkeypatch):
 
 def test_a_free_count_is_no_release():
     """Under replace-one the number of rows is public; nothing is released for it."""
-    door = Door(lambda s: s.row_count().value)
-    assert neighbour_check(door, *tables("replace_one", *CORNERS)) == []
+    release = OneRelease(lambda s: s.row_count().value)
+    assert neighbour_check(release, *tables("replace_one", *CORNERS)) == []
 
 
 def test_a_row_that_stays_in_its_group_moves_less_than_declared():
     """Under replace-one a joint release is calibrated to a row that changes its group."""
     stays = np.array([1.0, 0.5, 0.0]), np.array([1.0, -0.5, 0.0])
     for delta in DELTAS:
-        found = neighbour_check(Door(assigned, delta=delta), *tables("replace_one", *stays))
+        found = neighbour_check(OneRelease(assigned, delta=delta), *tables("replace_one", *stays))
         for _, distance, sensitivity in found:
             assert 0.4 < distance / sensitivity <= 1.0
 
@@ -658,9 +658,9 @@ def privacy(delta, relation):
 
 
 def must_be_found(ask, delta, relation, pair, match="moved further"):
-    door = make(Case("broken", lambda **p: Door(ask, **p)), delta, relation)
+    release = make(Case("broken", lambda **p: OneRelease(ask, **p)), delta, relation)
     with pytest.raises(AssertionError, match=match) as caught:
-        neighbour_check(door, *tables(relation, *pair))
+        neighbour_check(release, *tables(relation, *pair))
     return caught.value
 
 
@@ -738,7 +738,7 @@ def test_residuals_that_are_not_clipped_are_found(monkeypatch, delta, relation):
 @pytest.mark.parametrize("delta", DELTAS)
 def test_rows_far_from_every_centre_move_no_further(delta, relation):
     corners = np.array([1.0, 1.0, 1.0]), np.array([-1.0, 1.0, 1.0])
-    neighbour_check(Door(assigned, **privacy(delta, relation)), *tables(relation, *corners))
+    neighbour_check(OneRelease(assigned, **privacy(delta, relation)), *tables(relation, *corners))
 
 
 @pytest.mark.parametrize("delta", DELTAS)
@@ -759,10 +759,10 @@ def test_a_declared_sensitivity_read_from_rows_is_found():
         largest = float(np.abs(np.concatenate(list(s._table.rows.blocks()))).max())
         return s.answer(Sum(ball_of(s, 0.0, largest))).value
 
-    door = Door(ask)
+    release = OneRelease(ask)
     # The grid follows the radius, so both are declared in steps; the radii differ by a half.
     with pytest.raises(AssertionError, match="declared sensitivity depends on rows"):
-        neighbour_check(door, *tables("replace_one", CORNERS[0], 1.5 * CORNERS[1]))
+        neighbour_check(release, *tables("replace_one", CORNERS[0], 1.5 * CORNERS[1]))
 
 
 CHANGED = np.ones((4, D)), np.vstack([np.ones((3, D)), -np.ones((1, D))])
@@ -829,13 +829,13 @@ def test_a_number_of_releases_that_depends_on_rows_is_found():
         return s.answer(Sum(box(s)), 0.5).value if positive else None
 
     with pytest.raises(AssertionError, match="number of releases"):
-        neighbour_check(Door(ask), *tables("replace_one", *CORNERS))
+        neighbour_check(OneRelease(ask), *tables("replace_one", *CORNERS))
     with pytest.raises(AssertionError, match="order of releases"):
-        neighbour_check(Door(ask), *tables("replace_one", *CORNERS[::-1]))
+        neighbour_check(OneRelease(ask), *tables("replace_one", *CORNERS[::-1]))
 
 
 def test_a_release_outside_the_transcript_is_the_replay_audit_s_to_find():
-    """What passes no door leaves no distance: the audits complete each other."""
+    """What passes no query leaves no distance: the audits complete each other."""
     assert session.Session.n_rows is not None
-    door = Door(lambda s: float(next(iter(s._table.rows.blocks())).sum()))
-    assert neighbour_check(door, *tables("replace_one", *CORNERS)) == []
+    release = OneRelease(lambda s: float(next(iter(s._table.rows.blocks())).sum()))
+    assert neighbour_check(release, *tables("replace_one", *CORNERS)) == []

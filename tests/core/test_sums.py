@@ -481,7 +481,7 @@ def test_norm_codes_at_the_boundaries_follow_the_sum_by_columns():
     boundary = rng.normal(size=(400, 33))
     boundary *= (2.0 ** rng.integers(-3, 4, 400) / np.linalg.norm(boundary, axis=1))[:, None]
     codes = protect.norm_codes(boundary)
-    near = protect._quarter_octaves(np.einsum("ij,ij->i", boundary, boundary))[1]
+    near = protect._quarter_bins(np.einsum("ij,ij->i", boundary, boundary))[1]
     assert near.mean() > 0.9
     for i in range(400):
         assert protect.norm_codes(boundary[i : i + 1])[0] == codes[i]

@@ -129,7 +129,7 @@ def test_the_lattice_orders_values_and_counts_its_prior():
     for v, i in zip(x.tolist(), number.tolist(), strict=True):
         value = lattice.value(i)
         assert lattice.number(np.array([value]))[0] == i
-        if 2.0**-26 < abs(v) < 2.0**34:  # within its octaves
+        if 2.0**-26 < abs(v) < 2.0**34:  # within its powers of two
             assert abs(value) <= abs(v) < abs(value) * (1 + 2.0**-21)
     ends = np.array([0, lattice.size])
     total = int(lattice.mass(ends)[1])

@@ -1,12 +1,12 @@
 """Bounds from released histograms of distances: post-processing, and always an answer.
 
 `LearnedBounds` releases, for each column, a point m amid the rows and noisy counts of the rows'
-distances from m, by half octaves on either side. Here is what is made of these numbers: where each
+distances from m, by factors of √2 on either side. Here is what is made of these numbers: where each
 side ends, how far beyond the end the bound goes, and how much the rows that are clipped may
 still weigh. Nothing here sees a row. Figures of how often such answers are off are printed by
 doc/benchmarks/learned_bounds.py.
 
-`norm_from_octaves` is the same for norms: single bins of quarter-octaves.
+`norm_from_bins` is the same for norms: single quarter-power bins.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "end_of_side",
     "is_doubtful",
     "noise_level",
-    "norm_from_octaves",
+    "norm_from_bins",
     "prior",
     "unsound_box",
 ]
@@ -41,14 +41,14 @@ FIRST = 0.01  # chance that noise is taken for the first rows of a side
 FURTHER = 0.01  # and for rows beyond those found, each time that some were
 _TRIM = 3.5  # standard deviations that an outer bin must have to stay
 _WEIGHT = 1.1  # of what clipping does, in a standard error
-_FARTHEST = 3.0  # octaves that a bound may lie beyond the last bin with rows
+_FARTHEST = 3.0  # doublings that a bound may lie beyond the last bin with rows
 _FARTHEST_OF_FEW = 2.0
 _SLOPES = (1.3, 20.0)  # of a tail at the bound, least and greatest
 
 
-def prior(octave: Floats, center: float) -> Floats:
-    """Return the weight of octaves before anything is known: a Student t shape about one."""
-    shape: Floats = (1.0 + ((octave - center) / 6.0) ** 2 / 3.0) ** -2.0
+def prior(binade: Floats, center: float) -> Floats:
+    """Return the weight of binades before anything is known: a Student t shape about one."""
+    shape: Floats = (1.0 + ((binade - center) / 6.0) ** 2 / 3.0) ** -2.0
     return shape
 
 
@@ -127,18 +127,18 @@ def _trimmed(counts: Floats, first: int, last: int, std: float) -> int:
 
 
 def _last_bin(
-    counts: Floats, octaves: Floats, middle: float, std: float, chance: float, *, gaussian: bool
+    counts: Floats, doublings: Floats, middle: float, std: float, chance: float, *, gaussian: bool
 ) -> int:
     """Return the last bin that has rows, or -1.
 
     Runs of bins are held against levels with unequal chances: first each by the prior of its
-    octaves, half of it about that of the middle; then those beyond what was found, the nearest
+    doublings, half of it about that of the middle; then those beyond what was found, the nearest
     with the greatest chance, until nothing more is found.
     """
-    weight = prior(octaves, 4.0)
+    weight = prior(doublings, 4.0)
     weight /= weight.sum()
     if middle != 0.0:
-        near = prior(octaves, math.log2(abs(middle)))
+        near = prior(doublings, math.log2(abs(middle)))
         weight = (weight + near / near.sum()) / 2.0
     sums, weights = (np.concatenate([[0.0], np.cumsum(x)]) for x in (counts, weight))
     runs = {w: sums[w:] - sums[:-w] for w in WIDTHS if w <= counts.size}
@@ -210,13 +210,13 @@ def end_of_side(
     last = float(edges[j])
     farthest = _FARTHEST_OF_FEW if few else _FARTHEST
     found = beyond_end(counts, edges, j, std, balance=balance, zero=zero, farthest=farthest)
-    reach = last * 2.0**found.octaves
+    reach = last * 2.0**found.doublings
     if zero and math.isclose(reach, zero, rel_tol=1e-9):
         reach = zero
     slope = _SLOPES[1]
     if found.excess > 0.0:
         # Rows beyond r exceed it by r / (slope - 1), in the mean.
-        slope = 1.0 + found.rows * 2.0**found.octaves / found.excess
+        slope = 1.0 + found.rows * 2.0**found.doublings / found.excess
     slope = min(max(slope, _SLOPES[0]), _SLOPES[1])
     risk = max(found.risk * last, reach / (slope - 1.0))
     return End(reach, risk, slope, found.rows, found.doubt)
@@ -305,12 +305,12 @@ _ALARM = 1e-4
 _CLEAR_WINDOW = 5.5
 
 
-def norm_from_octaves(counts: NDArray, std: float, first_code: int) -> float:
-    """Return the upper edge of the outermost quarter-octave that is clear of the noise.
+def norm_from_bins(counts: NDArray, std: float, first_code: int) -> float:
+    """Return the upper edge of the outermost quarter-power bin that is clear of the noise.
 
     Single bins where there is one: rows that are clipped cost less than the noise of a bound that
     covers the tail (captured variance of digits at epsilon = 1: .92 against .87). Else that of the
-    window of up to four octaves that stands out most. NaN where none does: noise hides all rows.
+    window of up to four doublings that stands out most. NaN where none does: noise hides all rows.
     """
     noisy = counts.astype(np.float64)
     # One bin of Laplace noise passes t with probability exp(-sqrt(2) t / std) / 2, of Gaussian

@@ -2,7 +2,7 @@
 
 What is released, in this order: the number of rows where it is private; of each column a point m
 amid its rows, chosen by the exponential mechanism from a floating lattice with a public prior;
-noisy counts of the rows' distances from m by half octaves, once or, where the first leave doubts,
+noisy counts of the rows' distances from m by factors of √2, once or, where the first leave doubts,
 twice; the noisy number of rows outside the bounds that `decoding` makes of these. How much
 each takes of the allowance follows the public (or released) number of rows. Proofs:
 learned_bounds.md.
@@ -60,10 +60,10 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 
-_POINT_BITS = 22  # points of an octave of the lattice
-_CENTER = 4  # the octave that is likeliest before anything is known
+_POINT_BITS = 22  # points of a binade of the lattice
+_CENTER = 4  # the binade that is likeliest before anything is known
 _ZERO, _POSITIVE, _NEGATIVE = 0.05, 0.70, 0.25  # prior of 0 and of the signs
-_WEIGHT_BITS = 36  # of a point's weight, for an octave that has all of its sign's prior
+_WEIGHT_BITS = 36  # of a point's weight, for a binade that has all of its sign's prior
 _MEDIAN = Fraction(1, 2)
 # Level times rows, pure; Gaussian noise needs about a third.
 _OWN = 200  # that a column needs for bounds of its own
@@ -94,7 +94,7 @@ class LearningPlan:
         Rows times epsilon (or mu) of one such column.
     few, sure : bool
         Whether bounds stay near what was seen; whether an error may be claimed.
-    octaves : int
+    binades : int
         On either side of `_CENTER`, that bounds are looked for in.
     location, shape, doubt, audit : Fraction
         For the medians, the counts of distances, their second release, the rows outside.
@@ -106,7 +106,7 @@ class LearningPlan:
     size: float
     few: bool
     sure: bool
-    octaves: int
+    binades: int
     location: Fraction
     shape: Fraction
     doubt: Fraction
@@ -191,7 +191,7 @@ def plan_learning(
         size=size,
         few=size < _FEW * ease,
         sure=size >= _SURE * ease,
-        octaves=int(min(max(10 + size / 8, 12), 85)),
+        binades=int(min(max(10 + size / 8, 12), 85)),
         location=_percent(location),
         shape=_percent(shape),
         doubt=_percent(doubt) if doubt > 0.01 else Fraction(0),
@@ -202,7 +202,7 @@ def plan_learning(
 
 
 def _clear(std: float, *, gaussian: bool) -> float:
-    """Return the count of one bin that is taken for rows, eight octaves from the others."""
+    """Return the count of one bin that is taken for rows, eight binades from the others."""
     return float(noise_level(np.log(np.array([1e-5])), 1, std, gaussian=gaussian)[0])
 
 
@@ -212,21 +212,21 @@ def _clear(std: float, *, gaussian: bool) -> float:
 class FloatLattice:
     """Floating-point candidates with public integer weights, numbered 0 .. size - 1, ascending.
 
-    0, and 2**22 equally spaced points in each octave [2**k, 2**(k + 1)), of both signs. A value
+    0, and 2**22 equally spaced points in each binade [2**k, 2**(k + 1)), of both signs. A value
     counts as the next candidate towards 0, or as the outermost one.
 
     Parameters
     ----------
-    octaves : int
+    binades : int
         On either side of 2**4.
     """
 
-    def __init__(self, octaves: int) -> None:
-        self.first = _CENTER - octaves
-        self.octaves = 2 * octaves
-        self.points = self.octaves << _POINT_BITS  # of a sign
+    def __init__(self, binades: int) -> None:
+        self.first = _CENTER - binades
+        self.binades = 2 * binades
+        self.points = self.binades << _POINT_BITS  # of a sign
         self.size = 2 * self.points + 1
-        shape = prior(np.arange(self.octaves, dtype=np.float64) + self.first + 0.5, _CENTER)
+        shape = prior(np.arange(self.binades, dtype=np.float64) + self.first + 0.5, _CENTER)
         shape /= shape.sum()
         unit = 2.0**_WEIGHT_BITS
         sides = [
@@ -234,21 +234,21 @@ class FloatLattice:
             for side in (_NEGATIVE, _POSITIVE)
         ]
         zero = np.array([round(_ZERO * unit * 2.0**_POINT_BITS)])
-        # Segments of equal weights, ascending: negative octaves from the far end, 0, positive ones.
+        # Segments of equal weights, ascending: negative binades from the far end, 0, positive ones.
         self._weights = np.concatenate([sides[0][::-1], zero, sides[1]])
         lengths = np.full(self._weights.size, 1 << _POINT_BITS)
-        lengths[self.octaves] = 1
+        lengths[self.binades] = 1
         self._starts = np.concatenate([[0], np.cumsum(lengths)])
         self._mass = np.concatenate([[0], np.cumsum(lengths * self._weights)])
 
     def number(self, x: Floats) -> Ints:
         """Return the number of each value's candidate: a value's own concern."""
         mantissa, exponent = np.frexp(np.abs(x))
-        octave = exponent.astype(np.int64) - 1 - self.first
+        binade = exponent.astype(np.int64) - 1 - self.first
         part = ((2.0 * mantissa - 1.0) * 2.0**_POINT_BITS).astype(np.int64)
-        size = np.minimum((octave << _POINT_BITS) + part + 1, self.points)
-        size = np.where((octave < 0) | (x == 0.0), 0, size)
-        size = np.where(octave >= self.octaves, self.points, size)
+        size = np.minimum((binade << _POINT_BITS) + part + 1, self.points)
+        size = np.where((binade < 0) | (x == 0.0), 0, size)
+        size = np.where(binade >= self.binades, self.points, size)
         return np.where(x < 0, -size, size) + self.points
 
     def value(self, number: int) -> float:
@@ -256,8 +256,8 @@ class FloatLattice:
         size = abs(number - self.points) - 1
         if size < 0:
             return 0.0
-        octave, part = size >> _POINT_BITS, size & ((1 << _POINT_BITS) - 1)
-        value = math.ldexp(1.0 + part * 2.0**-_POINT_BITS, octave + self.first)
+        binade, part = size >> _POINT_BITS, size & ((1 << _POINT_BITS) - 1)
+        value = math.ldexp(1.0 + part * 2.0**-_POINT_BITS, binade + self.first)
         return value if number > self.points else -value
 
     def mass(self, number: Ints) -> Ints:
@@ -288,12 +288,12 @@ class FloatLattice:
 # --- distances ----------------------------------------------------------------------------------
 
 
-def distance_edges(middle: float, octaves: int, *, upwards: bool) -> Floats:
-    """Return the edges of the bins of a side: half octaves, and the distance of 0 if it is there.
+def distance_edges(middle: float, binades: int, *, upwards: bool) -> Floats:
+    """Return the edges of the bins of a side: factors of √2, and the distance of 0 if it is there.
 
     The first is the lower edge of the first bin; what is nearer to the middle is in no bin.
     """
-    halves = np.arange(2 * (_CENTER - octaves) - 1, 2 * (_CENTER + octaves) + 3)
+    halves = np.arange(2 * (_CENTER - binades) - 1, 2 * (_CENTER + binades) + 3)
     whole, odd = halves // 2, halves % 2
     edges = np.ldexp(np.where(odd == 1, math.sqrt(2.0), 1.0), whole)
     if middle != 0.0 and (middle < 0) == upwards and abs(middle) > edges[0]:
@@ -352,7 +352,7 @@ def outside_counts(rows: Rows, low: Floats, high: Floats) -> Ints:
     return counts
 
 
-# --- the door -----------------------------------------------------------------------------------
+# --- the query -----------------------------------------------------------------------------------
 
 
 def _counted_rows(table: PrivateTable, meter: PrivacyFilter) -> float:
@@ -440,7 +440,7 @@ def _shaped(
     """Release counts of distances, and again where they leave doubts; return the box."""
     d = middles.size
     edges = [
-        [distance_edges(m, plan.octaves, upwards=up) for up in (False, True)]
+        [distance_edges(m, plan.binades, upwards=up) for up in (False, True)]
         for m in middles.tolist()
     ]
     exact = distance_counts(table.rows, image, middles, edges)
@@ -579,7 +579,7 @@ class LearnedBounds(Measurement):
         plan = plan.within(
             meter.remaining if share is None else min(meter.fraction(share), meter.remaining)
         )
-        lattice = FloatLattice(plan.octaves)
+        lattice = FloatLattice(plan.binades)
         image = _reduced(plan.mode)
         d = {"columns": table.n_features, "extremes": 2, "largest": 1}[plan.mode]
         middles = _medians(table, meter, lattice, image, d, plan.location, n)

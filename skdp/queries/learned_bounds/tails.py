@@ -1,11 +1,12 @@
 """What lies beyond the last rows that were seen: a posterior over tails, from noisy counts.
 
 Post-processing: nothing here sees a row. Two kinds of tails are weighed against each other. One
-goes on as the rows inside tell: u octaves beyond the end, S(0) exp2(-a (2**(k u) - 1) / (k ln 2))
-rows are left, a the slope in octaves of rows an octave of distance (power laws for k = 0, lognormal
-below 1/2, exponential 1, normal 2), or it ends, at the last bin or at the number 0. The other says
-that rows beyond the end have nothing to do with those inside: a group of their own, as large as the
-counts there allow. The bound lies where the noise of a wider one costs as much as what it clips.
+goes on as the rows inside tell: u doublings beyond the end, S(0) exp2(-a (2**(k u) - 1) / (k ln 2))
+rows are left, a the slope in doublings of rows a doubling of distance (power laws for k = 0,
+lognormal below 1/2, exponential 1, normal 2), or it ends, at the last bin or at the number 0. The
+other says that rows beyond the end have nothing to do with those inside: a group of their own, as
+large as the counts there allow. The bound lies where the noise of a wider one costs as much as what
+it clips.
 """
 
 from __future__ import annotations
@@ -27,10 +28,13 @@ __all__ = [
 _SLOPES = np.geomspace(1.0, 40.0, 18)
 _BENDS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 _BEND_WEIGHTS = (3.0, 3.0, 3.0, 3.0, 2.0, 1.5, 1.0, 0.5, 0.3, 0.2, 0.2)
-_STEP = 1 / 16  # octaves, of the grid of integrals
-_LAST = 14.0  # octaves beyond the end, where integrals stop
-_INNER = 2.0  # octaves inside the end whose bins tell of the tail
-_GROUPS = (1.0, 3.0)  # ends, in octaves, of the two groups of bins beyond: values may be far apart
+_STEP = 1 / 16  # doublings, of the grid of integrals
+_LAST = 14.0  # doublings beyond the end, where integrals stop
+_INNER = 2.0  # doublings inside the end whose bins tell of the tail
+_GROUPS = (
+    1.0,
+    3.0,
+)  # ends, in doublings, of the two groups of bins beyond: values may be far apart
 _MODEL = 0.06  # relative error of the family, at the end; it grows inwards
 _ENDS, _ENDS_AT_ZERO = 0.35, 1.0  # prior weight of a tail that ends there, beside 1 for no end
 _APART = 0.2  # prior chance of a group of its own
@@ -44,7 +48,7 @@ class Beyond:
 
     Attributes
     ----------
-    octaves : float
+    doublings : float
         From the end of the rows seen to the bound.
     rows, doubt : float
         Mean and standard deviation of the number of rows beyond the bound.
@@ -52,17 +56,17 @@ class Beyond:
         Mean and root mean square of the sum of what they exceed it by, in units of the end.
     """
 
-    octaves: float
+    doublings: float
     rows: float
     doubt: float
     excess: float
     risk: float
 
 
-def _left(octaves: Floats, slope: Floats, bend: Floats) -> Floats:
+def _left(doublings: Floats, slope: Floats, bend: Floats) -> Floats:
     """Return the part of the rows beyond the end that is left at each distance, (tails, places)."""
     k = np.maximum(bend, 1e-6)[:, None] * math.log(2.0)
-    power = np.expm1(np.minimum(k * octaves, 60.0)) / k
+    power = np.expm1(np.minimum(k * doublings, 60.0)) / k
     left: Floats = 2.0 ** np.clip(-slope[:, None] * power, -1000.0, 60.0)
     return left
 
@@ -114,14 +118,14 @@ def beyond_end(
     zero : float
         Distance of the number 0, if it lies on this side, where tails like to end; else 0.
     farthest : float
-        Octaves from the end to the bound, at most.
+        Doublings from the end to the bound, at most.
     """
     slope, bend, left, exceeding = _family()
-    octaves = np.log2(edges / edges[end])
-    first = int(np.searchsorted(octaves, -_INNER - 1e-9))
-    stop = int(np.searchsorted(octaves, _GROUPS[-1] + 1e-9))
-    lower = octaves[first - 1] if first else octaves[0] - 0.5
-    places = np.concatenate([[lower], octaves[first:stop]])
+    doublings = np.log2(edges / edges[end])
+    first = int(np.searchsorted(doublings, -_INNER - 1e-9))
+    stop = int(np.searchsorted(doublings, _GROUPS[-1] + 1e-9))
+    lower = doublings[first - 1] if first else doublings[0] - 0.5
+    places = np.concatenate([[lower], doublings[first:stop]])
     inside = end + 1 - first
     y, places, bins = _grouped(counts[first:stop], places, inside)
     rows = np.where(np.arange(y.size) < inside, np.maximum(y, 0.0), 0.0)
@@ -174,7 +178,7 @@ def beyond_end(
     best = int(np.argmin(balance * 2.0**offered + moments[2]))
     mean, square, excess, squares = (float(m[best]) for m in moments)
     return Beyond(
-        octaves=float(offered[best]),
+        doublings=float(offered[best]),
         rows=mean,
         doubt=math.sqrt(max(square - mean**2, 0.0)),
         excess=excess,
