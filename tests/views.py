@@ -1,10 +1,11 @@
-"""Boxes and balls with as many columns as a session's table has."""
+"""Boxes and balls with as many columns as a session's table has; queries of blocks."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from skdp.core import Ball, Box
+from skdp.core import Ball, Box, Mean
+from skdp.queries import CellQuantile, OfBlocks, SmoothMedian
 
 
 def box_of(session, low, high, *, per_feature=False):
@@ -16,3 +17,18 @@ def box_of(session, low, high, *, per_feature=False):
 def ball_of(session, center, radius):
     """Return the ball about a scalar, or about one number a column."""
     return Ball(np.broadcast_to(center, (session.n_features,)), radius)
+
+
+def block_mean(run, view):
+    """Return the query of the mean of what blocks answer."""
+    return OfBlocks(run, Mean(view))
+
+
+def block_median(run, view, n_cells=1024):
+    """Return the query of the median of what blocks answer."""
+    return OfBlocks(run, CellQuantile(view, 0.5, n_cells))
+
+
+def block_smooth_median(run, view, **options):
+    """Return the query of the median of what blocks answer, under smooth noise."""
+    return OfBlocks(run, SmoothMedian(view, **options))

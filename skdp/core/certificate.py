@@ -46,7 +46,8 @@ class ReleaseRecord:
         What the release needs of it apart from other noise: the probability with which a
         publication of rows shows any one row, or that of Laplace noise of smooth scale.
     query : str, default=""
-        Full name of the query's type, whose file holds its sensitivity and the proof.
+        Full name of the query's type, whose file holds its sensitivity and the proof; of two types
+        where one asks the other of a table that it has derived.
     reviewed : bool, default=True
         Whether the query is of skdp; of another it is its author who says what it may move.
     """

@@ -117,8 +117,13 @@ def check_allowance(epsilon: float, delta: float) -> float | None:
 
 @contextlib.contextmanager
 def asked(query: str, *, reviewed: bool) -> Iterator[None]:
-    """Name the query to which the releases of this block belong, for the certificate."""
-    token = _ASKED.set((query, reviewed))
+    """Name the query to which the releases of this block belong, for the certificate.
+
+    Where a query asks another of a table that it has derived, both.
+    """
+    outer, outer_is_reviewed = _ASKED.get()
+    both = f"{outer}, {query}" if outer else query
+    token = _ASKED.set((both, reviewed and outer_is_reviewed))
     try:
         yield
     finally:

@@ -25,7 +25,7 @@ from skdp._parameters import Integers, Table, check_parameter
 from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
-from skdp.core import Ball, Box, Session, UserFunction, quiet
+from skdp.core import Ball, Box, Mean, Session, UserFunction, quiet
 from skdp.ensemble._plan import COUNT_SHARE, SCORES, SMOOTH, Noise, Plan, check_noise, planned
 from skdp.ensemble._progress import CALLER, BlockProgress, CallbackSupportMixin, with_callbacks
 from skdp.ensemble._scores import directions, radius, restored
@@ -44,7 +44,7 @@ from skdp.ensemble._tasks import (
     stated,
 )
 from skdp.planning import row_count
-from skdp.queries import BlockMean, BlockMedian, BlockSmoothMedian, BlockVotes
+from skdp.queries import BlockVotes, CellQuantile, OfBlocks, SmoothMedian
 from skdp.tabular import as_table, check_labelled, check_public_array
 from skdp.user_code import OnBlocks
 
@@ -67,10 +67,11 @@ def _has_model_method(name: str) -> Any:
     return has
 
 
-AGGREGATES = {
-    "mean": BlockMean,
-    "median": BlockMedian,
-    SMOOTH: BlockSmoothMedian,
+_MEDIAN_CELLS = 1024
+AGGREGATES: dict[str, tuple[str, Any]] = {
+    "mean": ("mean of blocks", Mean),
+    "median": ("median of blocks", partial(CellQuantile, q=0.5, n_cells=_MEDIAN_CELLS)),
+    SMOOTH: ("smooth median of blocks", SmoothMedian),
 }
 
 
@@ -448,7 +449,8 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         view = Box(*bounds, per_feature=True)
         classes = self.classes_ if is_classifier(self.estimator) else None
         task = Parameters(self.estimator, classes, np.size(model.coef_), np.size(model.intercept_))
-        values = session.answer(AGGREGATES[how](self._ran(on_blocks, task), view)).value
+        name, query = AGGREGATES[how]
+        values = session.answer(OfBlocks(self._ran(on_blocks, task), query(view)), name=name).value
         self.coef_ = values[: np.size(model.coef_)].reshape(np.shape(model.coef_)).copy()
         self.intercept_ = values[self.coef_.size :].reshape(np.shape(model.intercept_)).copy()
         model.coef_, model.intercept_ = self.coef_.copy(), self.intercept_.copy()
@@ -460,7 +462,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         width = basis.shape[1] * (1 if n_classes == 2 else n_classes)
         task = Scores(self.estimator, asked, len(self.queries_), self.classes_, basis)
         view = Ball(np.zeros(width), radius(n_classes))
-        mean = BlockMean(self._ran(on_blocks, task), view)
+        mean = OfBlocks(self._ran(on_blocks, task), Mean(view))
         parts = session.answer(mean, name="mean scores of blocks").value
         self.scores_ = restored(parts, basis, n_classes)
         self.answers_ = self.classes_[self.scores_.argmax(axis=1)]
@@ -482,8 +484,9 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         low, high = (float(side[0]) for side in bounds)
         view = Box(np.full(n_queries, low), np.full(n_queries, high))
         predict = Prediction(self.estimator, asked, low, high)
-        aggregate = AGGREGATES[how](self._ran(on_blocks, predict), view)
-        self.answers_ = session.answer(aggregate).value.copy()
+        name, query = AGGREGATES[how]
+        of_blocks = OfBlocks(self._ran(on_blocks, predict), query(view))
+        self.answers_ = session.answer(of_blocks, name=name).value.copy()
 
     def _fit_student(self, asked: Any, session: Session) -> None:
         """Fit the student on public rows and released answers; a constant if it cannot be."""

@@ -5,7 +5,7 @@ Each file stands beside its proof. Estimators import from this page only.
 
 from __future__ import annotations
 
-from skdp.queries.blocks import BlockMean, BlockMedian, BlockSmoothMedian, BlockVotes
+from skdp.queries.blocks import BlockVotes, OfBlocks
 from skdp.queries.column_sums import sum_view
 from skdp.queries.grouped_sums import (
     AssignedSums,
@@ -97,9 +97,6 @@ __all__ = [
     "AboveThreshold",
     "AssignedSums",
     "BasisMean",
-    "BlockMean",
-    "BlockMedian",
-    "BlockSmoothMedian",
     "BlockVotes",
     "BoxTree",
     "CellQuantile",
@@ -129,6 +126,7 @@ __all__ = [
     "NoisySample",
     "NormBound",
     "NormsBelow",
+    "OfBlocks",
     "Prefixes",
     "PublishedRows",
     "Quantiles",

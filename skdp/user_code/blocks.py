@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
-from skdp.core.clipping import Ball, Box, Floats
+from skdp.core.clipping import Floats
 from skdp.core.isolation import attempt, interruptible, quiet
 from skdp.core.query import UserFunction, reviewed
 from skdp.tabular.containers import as_table, take, to_float
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
     from skdp.core.table import PrivateTable
 
 __all__ = [
+    "BlockAnswers",
     "OnBlocks",
+    "block_outputs",
 ]
 
 Task = Callable[[Any, NDArray, int], Any]  # (X, y, seed) of a block -> numbers
@@ -252,7 +255,7 @@ def _part(rows: Rows, positions: Positions) -> tuple[Any, NDArray]:
     return as_table(values, X), rows._y[positions]
 
 
-def _block_outputs(
+def block_outputs(
     table: PrivateTable, meter: PrivacyFilter, run: OnBlocks, width: int
 ) -> NDArray[np.float64]:
     """Return the answers of all blocks, shape (n_blocks, width), NaN for none; private.
@@ -293,10 +296,29 @@ def _block_outputs(
     return answers
 
 
-def _clipped(table: PrivateTable, meter: PrivacyFilter, run: OnBlocks, view: Box | Ball) -> Floats:
-    """Return the blocks' vectors as integers in the view; private."""
-    vectors = _block_outputs(table, meter, run, view.n_dims)
-    finite = np.isfinite(vectors)
-    with np.errstate(all="ignore"):
-        q = view.map(np.where(finite, vectors, view.center))
-    return np.where(finite, q, 0.0)
+class BlockAnswers:
+    """The rows of the table of what blocks answer; the code runs when they are first read.
+
+    A number that is not finite is that of `center`, which is public: a function of its block.
+    """
+
+    filtered = False
+
+    def __init__(
+        self, table: PrivateTable, meter: PrivacyFilter, run: OnBlocks, center: Floats
+    ) -> None:
+        self._n, self.n_features = run.n_blocks, len(center)
+        self._answers: Floats | None = None
+        self._run = partial(block_outputs, table, meter, run, len(center))
+        self._center = center
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        """Return the one chunk of all answers."""
+        return [(0, self._n)]
+
+    def block(self, start: int, stop: int) -> Floats:
+        """Return the answers of blocks start to stop."""
+        if self._answers is None:
+            vectors = self._run()
+            self._answers = np.where(np.isfinite(vectors), vectors, self._center)
+        return self._answers[start:stop]

@@ -68,7 +68,7 @@ WHOLE = "test_neighbour.py::test_a_sensitivity_is_attained_by_whole_tables"
 WORST = "test_neighbour.py::test_adversarial_neighbours"
 SHOWN = "test_mechanisms.py::test_a_mechanism_holds_its_claim_and_shows_it"
 SHARED = "test_mechanisms.py::test_comparisons_share_the_threshold_s_noise_and_nothing_else"
-CLAIM = "test_audit.py::test_the_claim_holds_and_a_twin_s_would_not"
+CLAIM = "test_audit.py::test_the_claim_holds_and_that_of_less_noise_would_not"
 
 PAYS = """\
         if self._state.is_open and self._budget is not None and __import__('sys').exc_info()[0] is None:

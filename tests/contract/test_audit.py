@@ -396,7 +396,7 @@ def audited(pair: Pair, n_runs: int | None = None) -> AuditResult:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
-def test_the_claim_holds_and_a_twin_s_would_not(pair):
+def test_the_claim_holds_and_that_of_less_noise_would_not(pair):
     result = audited(pair)
     assert result.passed
     mu = None if result.mu is None else result.mu / pair.factor
@@ -512,7 +512,7 @@ def test_equal_tables_prove_nothing():
     assert result.mu_lower == 0.0
 
 
-def test_a_twin_s_claim_can_be_stated():
+def test_the_claim_of_another_mechanism_can_be_stated():
     """The claim of the parameters; or another one, with the mu that belongs to it."""
     result = audit(Toy(**GAUSS), UP, DOWN, "mean_", epsilon=1.0, n_runs=20)
     assert (result.epsilon, result.delta) == (1.0, 0.05)

@@ -26,9 +26,6 @@ from skdp.core import sums as statistics
 from skdp.core.query import Choice, Measurement, Query, reviewed_types
 from skdp.queries import (
     AssignedSums,
-    BlockMean,
-    BlockMedian,
-    BlockSmoothMedian,
     BlockVotes,
     BoxTree,
     CellQuantile,
@@ -68,7 +65,7 @@ from skdp.queries.column_sums import sum_view
 from skdp.queries.smooth_sensitivity.ladders import smooth_release
 from skdp.tabular import Bins, Domain, check_coded, check_labelled, check_with_target
 from skdp.user_code import OnBlocks
-from tests.views import ball_of, box_of
+from tests.views import ball_of, block_mean, block_median, block_smooth_median, box_of
 
 D = 3
 
@@ -454,11 +451,11 @@ DOORS = [
     ("coded, above threshold", is_far, BOTH, R + A, CORNERS, 0.99),
     ("votes of blocks", of_blocks(BlockVotes, 2, 2), BOTH, R + A, CORNERS, 0.99),
     ("votes of blocks, 3 classes", of_blocks(BlockVotes, 2, 3), BOTH, R + A, CORNERS, 0.99),
-    ("mean of blocks", of_blocks(BlockMean, TWO), BOTH, R + A, CORNERS, 0.99),
-    ("median of blocks", of_blocks(BlockMedian, TWO), BOTH, R + A, CORNERS, 0.99),
+    ("mean of blocks", of_blocks(block_mean, TWO), BOTH, R + A, CORNERS, 0.99),
+    ("median of blocks", of_blocks(block_median, TWO), BOTH, R + A, CORNERS, 0.99),
     # The median stays where it is, and the smooth sensitivity moves by all of beta but what its
     # ladder keeps for rounding: 30 or 31 steps of 32.
-    ("smooth median of blocks", of_blocks(BlockSmoothMedian, TWO), BOTH, R + A, CORNERS,
+    ("smooth median of blocks", of_blocks(block_smooth_median, TWO), BOTH, R + A, CORNERS,
      0.93),
 ]  # fmt: skip
 
@@ -494,7 +491,7 @@ def own_statistic(s):
 
 def each_its_block(s):
     return s.answer(
-        BlockSmoothMedian(OnBlocks(UserFunction(lambda X, y, seed: X[:, 0]), 7), box_of(s, 0, 1))
+        block_smooth_median(OnBlocks(UserFunction(lambda X, y, seed: X[:, 0]), 7), box_of(s, 0, 1))
     ).value
 
 

@@ -181,7 +181,7 @@ def test_one_row_moves_releases_by_their_sensitivity(relation, delta):
 
 
 @pytest.mark.statistical
-def test_the_claim_of_an_ensemble_holds_and_a_twin_s_would_not(monkeypatch):
+def test_the_claim_of_an_ensemble_holds_and_half_its_noise_would_not(monkeypatch):
     """One block, one query, one release; false alarms: 3e-6 each."""
     (big, labels, high), (rows, _, targets) = pair(R)
     options = {"n_runs": 1000, "confidence": 1 - 3e-6, "random_state": 0}
@@ -197,15 +197,17 @@ def test_the_claim_of_an_ensemble_holds_and_a_twin_s_would_not(monkeypatch):
     assert honest.passed
     assert honest.epsilon_lower > 4.0 / 2.0
 
-    # A twin that takes the sensitivity of a row that is added for that of one that is replaced.
-    from skdp.queries import blocks as module
+    # An under-noised variant takes the sensitivity of a row that is added for that of one replaced.
+    from skdp.core import session
+    from skdp.queries import blocks
 
-    noise = module.l2_noise
+    noise = session.l2_noise
 
     def halved(meter, name, exact, sensitivity, share, **unit):
         return noise(meter, name, exact, sensitivity // 2, share, **unit)
 
-    monkeypatch.setattr(module, "l2_noise", halved)
+    for module in (session, blocks):
+        monkeypatch.setattr(module, "l2_noise", halved)
     for model, statistic, y, other in [
         (voter, margin, labels, labels), (averager, "answers_", high, targets),
     ]:  # fmt: skip

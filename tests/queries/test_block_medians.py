@@ -1,4 +1,4 @@
-"""Smooth medians of blocks, against the same door for rows; progress, whatever blocks do."""
+"""Smooth medians of blocks, against the same query of rows; progress, whatever blocks do."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from skdp import PrivacyBudget
 from skdp.core import Box, UserFunction, open_session
 from skdp.core.clipping import SUM_BITS
 from skdp.core.transcript import record
-from skdp.queries import BlockMean, BlockSmoothMedian, SmoothMedian
+from skdp.queries import SmoothMedian
 from skdp.tabular import check_labelled
 from skdp.user_code import OnBlocks, blocks
-from tests.views import box_of
+from tests.views import block_mean, block_smooth_median, box_of
 
 R, A = "replace_one", "add_or_remove_one"
 BUDGETS = {R: None, A: PrivacyBudget(1e9, 0.5, adjacency=A)}
@@ -47,12 +47,12 @@ def content(X, y, seed):
     noise=st.sampled_from(["cauchy", "student"]),
 )
 def test_the_exact_statistic_is_that_of_rows_under_replace_one(values, epsilon, noise):
-    """Blocks of one row each: the values, and rungs, of the door for rows, which has an oracle."""
+    """Blocks of one row each: the values, and rungs, of the query of rows, which has an oracle."""
     X = np.array(values)[:, None]
     found = []
     for ask in (
         lambda s: s.answer(
-            BlockSmoothMedian(
+            block_smooth_median(
                 OnBlocks(UserFunction(content), len(X)), box_of(s, -1, 1), noise=noise
             )
         ),
@@ -70,7 +70,7 @@ def test_a_coordinate_has_its_part_and_is_clipped(relation, delta):
     view = Box([-1.0, 0.0, -5.0], [1.0, 8.0, 5.0], per_feature=True)
     with opened(np.zeros((60, 2)), relation, epsilon=300.0, delta=delta) as session:
         release = session.answer(
-            BlockSmoothMedian(
+            block_smooth_median(
                 OnBlocks(UserFunction(lambda X, y, seed: [0.5, 99.0, np.nan]), 30),
                 view,
             )
@@ -83,11 +83,12 @@ def test_a_coordinate_has_its_part_and_is_clipped(relation, delta):
 
 
 def test_laplace_needs_a_delta_of_its_own():
-    view = Box([0.0], [1.0])
+    run = OnBlocks(UserFunction(content), 3)
+    laplace = block_smooth_median(run, Box([0.0], [1.0]), noise="laplace")
     with opened(np.zeros((9, 1))) as session, pytest.raises(ValueError, match="not pure"):
-        session.answer(BlockSmoothMedian(OnBlocks(UserFunction(content), 3), view, noise="laplace"))
+        session.answer(laplace)
     with opened(np.zeros((9, 1)), delta_apart=1e-5) as session:
-        session.answer(BlockSmoothMedian(OnBlocks(UserFunction(content), 3), view, noise="laplace"))
+        session.answer(laplace)
         assert session.certificate().releases[0].delta == 1e-5
 
 
@@ -131,7 +132,7 @@ def test_progress_is_told_the_same_whatever_blocks_do(how, n_jobs, places, capfd
 
         with record() as transcript, opened(X) as session:
             session.answer(
-                BlockMean(
+                block_mean(
                     OnBlocks(
                         UserFunction(Wild(how)),
                         3,
@@ -165,7 +166,7 @@ def test_what_progress_raises_has_no_context_of_the_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "Parallel", Fails)  # and each block is run by itself then
     with opened(np.zeros((4, 1))) as session, pytest.raises(RuntimeError, match="enough") as caught:
         session.answer(
-            BlockMean(
+            block_mean(
                 OnBlocks(UserFunction(content), 2, progress=UserFunction(progress)),
                 Box([0.0], [4.0]),
             )
@@ -211,6 +212,6 @@ def test_output_is_dropped_without_progress_also_of_threads_that_were_there(caps
             return [0.0]
 
         with opened(np.full((6, 1), SECRET)) as session:
-            session.answer(BlockMean(OnBlocks(UserFunction(task), 2), Box([0.0], [1.0])))
+            session.answer(block_mean(OnBlocks(UserFunction(task), 2), Box([0.0], [1.0])))
         thread.join()
     assert capsys.readouterr().out == ""

@@ -18,12 +18,13 @@ import polars as pl
 import pytest
 
 from skdp import PrivacyBudget
-from skdp.core import Box, UserFunction, open_session
+from skdp.core import Box, Count, UserFunction, open_session
 from skdp.core.transcript import record, replay
 from skdp.exceptions import PrivacyLeakError
-from skdp.queries import BlockMean, BlockMedian, BlockVotes
+from skdp.queries import BlockVotes, OfBlocks
 from skdp.tabular import check_labelled
 from skdp.user_code import OnBlocks
+from tests.views import block_mean, block_median
 
 R, A = "replace_one", "add_or_remove_one"
 SECRET = 31337.125
@@ -97,7 +98,7 @@ def test_an_abstention_moves_less(relation, epsilon, delta):
 
 @relations
 @levels
-@pytest.mark.parametrize("query", [BlockMean, BlockMedian])
+@pytest.mark.parametrize("query", [block_mean, block_median])
 def test_vectors_move_by_their_sensitivity(relation, epsilon, delta, query):
     view = Box([-1.0, 0.0, -5.0], [1.0, 8.0, 5.0], per_feature=True)
 
@@ -138,8 +139,8 @@ def test_no_release_moves_further_on_drawn_neighbours(relation):
 def ask_all(s, task, view):
     s.answer(BlockVotes(OnBlocks(UserFunction(task), 4), 3, 2), 0.25)
     s.answer(BlockVotes(OnBlocks(UserFunction(task), 4), 3, 4), 0.25)
-    s.answer(BlockMean(OnBlocks(UserFunction(task), 4), view), 0.25)
-    s.answer(BlockMedian(OnBlocks(UserFunction(task), 4), view), 0.25)
+    s.answer(block_mean(OnBlocks(UserFunction(task), 4), view), 0.25)
+    s.answer(block_median(OnBlocks(UserFunction(task), 4), view), 0.25)
 
 
 # --- every row in exactly one block ---------------------------------------------------------------
@@ -164,7 +165,7 @@ def test_every_row_is_in_exactly_one_block(relation, seed, n, n_blocks):
     X = np.arange(2 * n, dtype=float).reshape(n, 2)
     task = Collects()
     with opened(rows_of(X, np.arange(n)), relation, seed=seed) as session:
-        session.answer(BlockMean(OnBlocks(UserFunction(task), n_blocks), Box([0], [1])))
+        session.answer(block_mean(OnBlocks(UserFunction(task), n_blocks), Box([0], [1])))
     assert len(task.seen) == n_blocks
     found = np.vstack([X for X, _, _ in task.seen])
     assert sorted(map(tuple, found)) == sorted(map(tuple, X))
@@ -182,7 +183,7 @@ def test_blocks_of_private_length_have_binomial_sizes():
     for _ in range(2):
         task = Collects()
         with opened(rows_of(X), A, seed=None) as session:
-            session.answer(BlockMean(OnBlocks(UserFunction(task), 16), Box([0], [1])))
+            session.answer(block_mean(OnBlocks(UserFunction(task), 16), Box([0], [1])))
         drawn.append([len(part) for part, _, _ in task.seen])
     for sizes in drawn:
         assert np.sum((np.array(sizes) - 500) ** 2 / 500) < 75  # 15 degrees of freedom
@@ -197,7 +198,7 @@ def test_a_row_less_changes_one_block_also_among_equal_rows(place):
     for table in (X, np.delete(X, place, axis=0)):
         task = Collects()
         with record(), opened(rows_of(table), A) as session:
-            session.answer(BlockMean(OnBlocks(UserFunction(task), 6), Box([0], [1])))
+            session.answer(block_mean(OnBlocks(UserFunction(task), 6), Box([0], [1])))
         contents.append([part.tobytes() for part, _, _ in task.seen])
     assert sum(a != b for a, b in zip(*contents, strict=True)) == 1
 
@@ -210,7 +211,7 @@ def test_a_row_replaced_changes_one_block():
     for table in (X, other):
         task = Collects()
         with opened(rows_of(table), R) as session:
-            session.answer(BlockMean(OnBlocks(UserFunction(task), 6), Box([0], [1])))
+            session.answer(block_mean(OnBlocks(UserFunction(task), 6), Box([0], [1])))
         contents.append([part.tobytes() for part, _, _ in task.seen])
     assert sum(a != b for a, b in zip(*contents, strict=True)) == 1
 
@@ -234,7 +235,7 @@ def test_a_block_is_a_copy_without_a_base(relation, n_blocks):
     X = np.random.default_rng(0).normal(size=(9, 2))
     before, task = X.copy(), Looks()
     with opened(rows_of(X), relation, seed=None) as session:
-        session.answer(BlockMean(OnBlocks(UserFunction(task), n_blocks), Box([0], [1])))
+        session.answer(block_mean(OnBlocks(UserFunction(task), n_blocks), Box([0], [1])))
     np.testing.assert_array_equal(X, before)
     assert task.found.base is None
 
@@ -252,7 +253,7 @@ def test_a_table_keeps_its_columns_and_nothing_else(relation):
 
     rows = check_labelled(X, np.zeros(4), estimator="test", allow_empty=True)
     with opened(rows, relation, seed=None) as session:
-        session.answer(BlockMean(OnBlocks(UserFunction(task), 2), Box([0], [1])))
+        session.answer(block_mean(OnBlocks(UserFunction(task), 2), Box([0], [1])))
     for part in found:
         assert list(part.columns) == ["a", "b"]
         assert list(part.index) == list(range(len(part)))
@@ -270,7 +271,7 @@ def test_polars_tables():
 
     rows = check_labelled(X, pl.Series([1, 2, 3, 4]), estimator="test")
     with opened(rows) as session:
-        session.answer(BlockMean(OnBlocks(UserFunction(task), 2), Box([0], [1])))
+        session.answer(block_mean(OnBlocks(UserFunction(task), 2), Box([0], [1])))
     assert all(part.columns == ["a", "b"] for part in found)
     assert sorted(v for part in found for v in part["a"]) == [1, 2, 3, 4]
 
@@ -318,7 +319,7 @@ def test_a_failing_block_abstains_silently(how, n_jobs, capfd, recwarn):
             0.5,
         )
         session.answer(
-            BlockMean(OnBlocks(UserFunction(Fails(how)), 4, n_jobs=n_jobs), view),
+            block_mean(OnBlocks(UserFunction(Fails(how)), 4, n_jobs=n_jobs), view),
             0.5,
         )
     votes, mean = (entry.exact for entry in transcript.entries)
@@ -433,7 +434,7 @@ def test_n_jobs_changes_nothing(relation):
             joblib.parallel_config(backend=backend),
         ):
             session.answer(
-                BlockMean(
+                block_mean(
                     OnBlocks(UserFunction(sums), 5, n_jobs=n_jobs),
                     Box([-9] * 3, [999] * 3),
                 )
@@ -448,7 +449,7 @@ def test_blocks_have_different_seeds_that_repeat_themselves():
     def seeds():
         task = Collects()
         with opened(rows_of(np.zeros((50, 2)))) as session:
-            session.answer(BlockMean(OnBlocks(UserFunction(task), 20), Box([0], [1])))
+            session.answer(block_mean(OnBlocks(UserFunction(task), 20), Box([0], [1])))
         return [seed for _, _, seed in task.seen]
 
     first = seeds()
@@ -464,7 +465,7 @@ def test_labels_key_the_noise_of_seeded_sessions():
             record() as transcript,
             opened(rows_of(np.zeros((9, 2)), np.full(9, label))) as session,
         ):
-            session.answer(BlockMean(OnBlocks(UserFunction(First(1, 0, 1)), 3), Box([0], [1])))
+            session.answer(block_mean(OnBlocks(UserFunction(First(1, 0, 1)), 3), Box([0], [1])))
         drawn.append(transcript.entries[0].released - transcript.entries[0].exact)
     assert drawn[0] != drawn[1]
 
@@ -487,7 +488,7 @@ def test_many_blocks_give_the_majority(delta, n_classes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("query", [BlockMean, BlockMedian])
+@pytest.mark.parametrize("query", [block_mean, block_median])
 def test_vectors_are_aggregated_in_user_units(query):
     def task(X, y, seed):
         return [0.25, 7.0, 1e9]
@@ -508,7 +509,7 @@ def test_the_median_is_the_median_of_the_blocks():
 
     with opened(rows_of(X), epsilon=2000.0) as session:
         value = session.answer(
-            BlockMedian(
+            block_median(
                 OnBlocks(UserFunction(task), 31),
                 Box([0], [10]),
                 n_cells=10_000,
@@ -535,7 +536,7 @@ def test_noise_of_the_median_at_two_thirds_would_show():
     for seed in range(n_runs):
         with opened(rows_of(X), epsilon=epsilon, seed=seed) as session:
             value = session.answer(
-                BlockMedian(
+                block_median(
                     OnBlocks(UserFunction(task), n_blocks),
                     Box([0], [1]),
                     n_cells=n_cells,
@@ -562,7 +563,7 @@ def test_no_rows_at_all_give_an_answer(relation):
             BlockVotes(OnBlocks(UserFunction(First(3, 0, 1)), 4), 3, 2), 0.5
         )
         mean = session.answer(
-            BlockMean(OnBlocks(UserFunction(sums), 4), Box([0] * 3, [1] * 3)),
+            block_mean(OnBlocks(UserFunction(sums), 4), Box([0] * 3, [1] * 3)),
             0.5,
         ).value
     assert set(winners.tolist()) <= {0, 1}
@@ -685,3 +686,16 @@ def test_blocks_share_no_random_generator(n_jobs, backend):
     one, other = run(table), run(np.where(np.arange(40)[:, None] == 7, 9.0, table))
     assert np.abs(one[0] - other[0]).sum(axis=1).max() <= 2
     assert one[1] == other[1]
+
+
+def test_only_queries_of_rows_are_asked_of_blocks():
+    """What reads labels or runs code finds neither in the answers; nothing is spent."""
+    run = OnBlocks(UserFunction(lambda X, y, seed: [0.0]), 4)
+    with opened(rows_of(np.zeros((9, 1)))) as session:
+        for query in (Count(), block_mean(run, Box([0], [1]))):
+            with pytest.raises(TypeError, match="must be one of Mean, CellQuantile, SmoothMedian"):
+                session.answer(OfBlocks(run, query))
+        assert session.remaining == 1
+        session.answer(block_mean(run, Box([0], [1])))
+        (found,) = session.certificate().releases
+    assert found.query == "skdp.queries.blocks.OfBlocks, skdp.core.sums.Mean"
