@@ -85,7 +85,7 @@ def test_get_started():
 
 @pytest.mark.slow
 def test_accountants(capsys):
-    names = run("doc/accountants.md", 3, {})
+    names = run("doc/accountants.md", 4, {})
     said = capsys.readouterr().out.splitlines()
     page = (ROOT / "doc/accountants.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith("| 100 pure, ε = 0.1 |"))

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import numbers
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.amounts import check_delta, check_positive, exact
@@ -21,6 +21,7 @@ __all__ = [
     "check_choice",
     "check_cost",
     "check_n_rows",
+    "check_parts",
     "check_plan",
     "check_plans",
     "check_text",
@@ -161,3 +162,13 @@ def check_text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str; got {type(value).__name__}.")
     return value
+
+
+def check_parts(parts: object) -> list[str]:
+    """Return the names of disjoint parts, or raise."""
+    if isinstance(parts, str) or not isinstance(parts, Mapping | Sequence) or not len(parts):
+        raise TypeError("parts must be a list of names, or a dict of names and ledgers' paths.")
+    names = [check_text(name, "a name of parts") for name in parts]
+    if len(set(names)) < len(names) or not all(names):
+        raise ValueError("parts must be different names, none of them empty.")
+    return names

@@ -17,8 +17,9 @@ from joblib.hashing import Hasher
 
 from skdp.budget import ambient
 from skdp.budget.account import Account, Reservation
-from skdp.budget.amounts import check_positive, exact, exact_shares
+from skdp.budget.amounts import check_delta, check_positive, exact, exact_shares
 from skdp.budget.arguments import (
+    check_parts,
     check_plan,
     check_text,
     checked_facts,
@@ -31,6 +32,7 @@ from skdp.budget.handle import Handle
 from skdp.budget.html import budget_html
 from skdp.budget.ledger import Ledger
 from skdp.budget.opening import open_or_create
+from skdp.budget.parallel import parts_cost
 from skdp.budget.reading import BudgetReader
 from skdp.budget.row_counts import RowCounts, warn_unexpected
 from skdp.exceptions import (
@@ -470,6 +472,85 @@ class PrivacyBudget(BudgetReader):
         self._account.check_reserve(plan)
         text = getattr(cost, "note", "") if note is None else note
         return Reservation(self._account, plan, check_text(text, "note"))
+
+    def parallel(
+        self,
+        parts: Sequence[str] | Mapping[str, str | os.PathLike[str]],
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+    ) -> dict[str, PrivacyBudget]:
+        """Pay once for fits on disjoint parts of the table, and return a budget for each part.
+
+        Split the table by a public rule that looks at one row alone (the value of a column), fit on
+        each part with its own budget, and the parts do not add up::
+
+            parts = budget.parallel(["north", "south"], epsilon=0.5)
+            for name, of_part in parts.items():
+                DPStandardScaler(epsilon=0.5, budget=of_part).fit(X[X["region"] == name])
+
+        Nobody but whoever splits the table can know that no row (no user, if that is the unit) is
+        in two parts: it is the caller's word. :func:`skdp.model_selection.fit_parts` splits by a
+        column, and needs nobody's.
+
+        Parameters
+        ----------
+        parts : list of str, or dict of str to path
+            Public names of the parts; with a path, the ledger of that part, else it ends with this
+            process. Whether any row is in a part is private: list all that there may be.
+        epsilon, delta : float
+            The allowance of each part, for all that is fitted on it.
+
+        Returns
+        -------
+        budgets : dict of str to PrivacyBudget
+            Their relation is ``"add_or_remove_one"``, as the number of rows of a part is private.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the price does not fit; nothing was charged.
+        ValueError
+            Under "pld": no plan holds parts.
+
+        Notes
+        -----
+        **Privacy.** Charged, once and now: (epsilon, delta) under "add_or_remove_one", whatever the
+        number of parts. Under "replace_one", where a row may move from one part to another or be
+        replaced within its part, (2 epsilon, (1 + exp(epsilon)) delta). Proof and source:
+        :mod:`skdp.budget.parallel`.
+
+        Examples
+        --------
+        >>> from skdp.budget import PrivacyBudget
+        >>> budget = PrivacyBudget(3.0, adjacency="add_or_remove_one")
+        >>> parts = budget.parallel(["north", "south"], epsilon=0.5)
+        >>> budget.spent.epsilon, parts["north"].remaining.epsilon
+        (0.5, 0.5)
+        """
+        names = check_parts(parts)
+        if self._account.accountant.planned:
+            raise ValueError(
+                f'parts cannot be in parallel under accountant="{self._terms.accountant}"; take '
+                "another accountant."
+            )
+        paths = dict(parts) if isinstance(parts, Mapping) else {}
+        for path in paths.values():
+            ledger_path(path, must_exist=False)
+        cost = parts_cost(check_positive(epsilon, "epsilon"), check_delta(delta), self.adjacency)
+        self._account.grant(
+            cost,
+            estimator="PrivacyBudget.parallel",
+            seeded=False,
+            releases=(),
+            note=f"disjoint parts: {', '.join(names)}",
+        )
+        return {
+            name: PrivacyBudget(
+                epsilon, delta, ledger=paths.get(name), adjacency="add_or_remove_one"
+            )
+            for name in names
+        }
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the ledger to another file, whole and as of one moment, while others charge it.

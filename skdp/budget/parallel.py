@@ -17,13 +17,22 @@ given everything released before; so the privacy loss of the whole is that of th
 that change, however the fits alternate. Under "replace_one" a row that stays in its part changes
 this one only, and the largest is at most the sum of the two largest.
 
-Two limits. Nobody but whoever splits the table can know that the parts are disjoint, so a budget
-has no ``with budget.parallel():`` that would take the caller's word. And a plan under "pld" holds
-fits on one table: the largest of two privacy loss distributions is no such distribution.
+`PrivacyBudget.parallel` pays for parts with one allowance (epsilon, delta) each, before anything of
+them is fitted, and gives every part a budget of its own, whose relation is "add_or_remove_one":
+the number of rows of a part is private. Under "replace_one" a row that moves takes one step in each
+of two parts, (2 epsilon, 2 delta); a row that is replaced within its part is one removed and one
+added, two steps in one part, which is (2 epsilon, (1 + exp(epsilon)) delta) by group privacy [2]_.
+The latter is the larger, and is the price. The fits of a part are granted one after the other, and
+those of two parts alternate as the caller likes; their prices add up by basic composition, whose
+filter holds for fits that are chosen adaptively.
+
+A plan under "pld" holds fits on one table: the largest of two privacy loss distributions is no such
+distribution, and no plan holds parts.
 
 References
 ----------
 .. [1] F. McSherry, "Privacy integrated queries", SIGMOD 2009, Theorem 4.
+.. [2] S. Vadhan, "The complexity of differential privacy", 2017, Lemma 2.2.
 """
 
 from __future__ import annotations
@@ -38,7 +47,7 @@ from skdp.budget.arguments import check_choice, check_cost
 from skdp.budget.charge import Cost
 from skdp.budget.conversions import pure_mu, up
 
-__all__ = ["parallel_amount", "parallel_cost"]
+__all__ = ["parallel_amount", "parallel_cost", "parts_cost"]
 
 _ADJACENCIES = ("replace_one", "add_or_remove_one")
 
@@ -118,6 +127,22 @@ def parallel_cost(costs: Sequence[Cost], adjacency: str) -> Cost:
         else:
             found.append(Cost(epsilon, delta))
     return found[0] if len(found) == 1 else found[0] + found[1]
+
+
+def parts_cost(epsilon: float, delta: float, adjacency: str) -> Cost:
+    """Return the price of any number of disjoint parts with an allowance of this size each.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of each part, for changes by one row added or removed.
+    adjacency : {"replace_one", "add_or_remove_one"}
+        The relation of the whole table.
+    """
+    if _counting(adjacency) == 1:
+        return Cost(epsilon, delta)
+    factor = 1 + Fraction(up(math.exp(min(epsilon, 700.0))))
+    return Cost(round_up(2 * exact(epsilon)), round_up(exact(delta) * factor) if delta else 0.0)
 
 
 def _mu(cost: Cost) -> float:

@@ -8,6 +8,7 @@ What is released here, under which guarantee:
   a NaN score, so without it a search would run on with a part of its candidates.
 - `check_pipeline` releases nothing: it reads parameters and names what no ledger can see.
 - `private_scorer` releases one noisy mean of clipped per-row scores a call, ε-DP.
+- `fit_parts` fits a clone on each of some disjoint parts, each charged to its part's budget.
 - `PerRecordKFold` releases nothing: it assigns each record to a fold by a keyed hash of its
   content, so that the folds of neighbouring tables are neighbouring tables.
 
@@ -21,6 +22,7 @@ from skdp.model_selection._check import check_pipeline
 from skdp.model_selection._cost import SearchCost, cross_val_cost, search_cost
 from skdp.model_selection._findings import Finding, PipelineCheck
 from skdp.model_selection._folds import PerRecordKFold
+from skdp.model_selection._parts import fit_parts
 from skdp.model_selection._scorer import PrivateScorer, private_scorer
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "SearchCost",
     "check_pipeline",
     "cross_val_cost",
+    "fit_parts",
     "private_scorer",
     "search_cost",
 ]

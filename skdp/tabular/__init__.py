@@ -12,6 +12,7 @@ from skdp.tabular.encoding import (
     public_codes,
     table_schema,
 )
+from skdp.tabular.keys import split_by_key
 from skdp.tabular.labels import check_labelled, check_labelled_table, check_with_target, label_codes
 from skdp.tabular.rows import (
     Rows,
@@ -47,5 +48,6 @@ __all__ = [
     "label_codes",
     "opaque_rows",
     "public_codes",
+    "split_by_key",
     "table_schema",
 ]

@@ -5,14 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
+from skdp import DPStandardScaler
 from skdp.budget import Cost, PrivacyBudget, compare_accountants, parallel_cost, plan_epsilon
 from skdp.budget.account import accountant_of
 from skdp.budget.amounts import Amount
 from skdp.budget.parallel import parallel_amount
 from skdp.budget.schema import Terms
-from skdp.exceptions import BudgetExceededError
+from skdp.core.transcript import record
+from skdp.exceptions import BudgetExceededError, LedgerError
+from skdp.model_selection import fit_parts
 
 COSTS = [
     Cost(0.5),
@@ -72,7 +79,6 @@ def test_what_parallel_cannot_be_is_refused():
             parallel_cost(bad, "replace_one")
     with pytest.raises(TypeError, match="cost must be"):
         parallel_cost([0.1], "replace_one")
-    assert not hasattr(PrivacyBudget(1.0), "parallel")  # nobody's word is taken
 
 
 def test_every_accountant_on_the_same_charges():
@@ -123,3 +129,116 @@ def test_the_history_ends_at_what_was_spent(name):
     assert [when for when, _ in history] == [charge.when for charge in budget.charges]
     epsilons = [loss.epsilon for _, loss in history]
     assert epsilons == sorted(epsilons)
+
+
+# --- budgets of parts -----------------------------------------------------------------------------
+
+
+def test_parts_are_paid_once_before_anything_is_fitted():
+    for adjacency, price in [("add_or_remove_one", (0.5, 1e-6)), ("replace_one", (1.0, None))]:
+        budget = PrivacyBudget(2.0, 1e-4, adjacency=adjacency)
+        parts = budget.parallel(["a", "b", "c"], epsilon=0.5, delta=1e-6)
+        assert list(parts) == ["a", "b", "c"]
+        assert budget.spent.epsilon == price[0]
+        moved = (1 + math.exp(0.5)) * 1e-6
+        assert budget.spent.delta == pytest.approx(price[1] or moved, rel=1e-12)
+        assert budget.spent.delta >= (price[1] or moved)
+        (charge,) = budget.charges
+        assert charge.note == "disjoint parts: a, b, c"
+        for one in parts.values():
+            assert (one.adjacency, one.epsilon, one.delta) == ("add_or_remove_one", 0.5, 1e-6)
+            assert one.spent.epsilon == 0
+
+
+def test_a_row_within_its_part_is_why_replacing_costs_two_steps():
+    """The exact loss of Laplace noise on the count of each part, for all ways a row may change."""
+    epsilon = 0.5
+    price = PrivacyBudget(5.0)
+    price.parallel(["a", "b"], epsilon=epsilon)
+    for change in [(1, -1), (2, 0), (-1, 0)]:  # moved; replaced, two steps; to no part
+        assert sum(abs(step) * epsilon for step in change) <= price.spent.epsilon
+
+
+def test_parts_that_cannot_be_are_refused_before_the_charge(tmp_path):
+    budget = PrivacyBudget(1.0, 1e-6, adjacency="add_or_remove_one")
+    for bad in ("ab", [], 3, {"a"}):
+        with pytest.raises(TypeError, match="parts must be"):
+            budget.parallel(bad, epsilon=0.5)
+    with pytest.raises(ValueError, match="different names"):
+        budget.parallel(["a", "a"], epsilon=0.5)
+    with pytest.raises(TypeError, match="a name of parts must be a str"):
+        budget.parallel([1], epsilon=0.5)
+    with pytest.raises(ValueError, match="epsilon must be"):
+        budget.parallel(["a"], epsilon=0)
+    with pytest.raises(LedgerError, match="directory that exists"):
+        budget.parallel({"a": tmp_path / "none" / "a"}, epsilon=0.5)
+    with pytest.raises(BudgetExceededError):
+        budget.parallel({"a": tmp_path / "a"}, epsilon=1.5)
+    assert not list(tmp_path.iterdir())
+    planned = PrivacyBudget(1.0, 1e-6, accountant="pld")
+    with pytest.raises(ValueError, match='accountant="pld"'):
+        planned.parallel(["a"], epsilon=0.5)
+    assert budget.spent.epsilon == planned.spent.epsilon == 0
+
+
+def test_a_part_s_ledger_outlives_its_process(tmp_path):
+    budget = PrivacyBudget(1.0)
+    path = tmp_path / "a"
+    budget.parallel({"a": path}, epsilon=0.25)["a"].charge(Cost(0.1), estimator="x")
+    again = PrivacyBudget(0.25, ledger=path, adjacency="add_or_remove_one", must_exist=True)
+    assert again.remaining.epsilon == 0.15
+
+
+KEYS = np.array(["n", "s", "n", "w", "s", "n"], dtype=object)
+ROWS = np.arange(12.0).reshape(6, 2)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "list", "pandas", "polars", "pyarrow"])
+def test_each_part_is_fitted_on_the_rows_that_its_key_names(kind):
+    names = ["x", "y"]
+    X, by = {
+        "numpy": lambda: (ROWS, KEYS),
+        "list": lambda: (ROWS.tolist(), KEYS.tolist()),
+        "pandas": lambda: (pd.DataFrame(ROWS, columns=names), pd.Series(KEYS)),
+        "polars": lambda: (pl.DataFrame(ROWS, schema=names), pl.Series(KEYS.tolist())),
+        "pyarrow": lambda: (pa.table(dict(zip(names, ROWS.T, strict=True))), pa.array(KEYS)),
+    }[kind]()
+    budget = PrivacyBudget(100.0, adjacency="add_or_remove_one")
+    parts = budget.parallel(["n", "s", "e"], epsilon=50.0)
+    scaler = DPStandardScaler(bounds=(0, 12), epsilon=50.0, random_state=0)
+    with record() as transcript:
+        fitted = fit_parts(scaler, X, by=by, parts=parts)
+    counts = [entry.exact.ravel()[-1] for entry in transcript.entries]
+    found = {name: ROWS[name == KEYS].mean(axis=0) for name in ("n", "s")}
+    for name, mean in found.items():
+        np.testing.assert_allclose(fitted[name].mean_, mean, atol=2.0)
+    assert len(counts) >= 3  # of the part without rows, too
+    assert [one.spent.epsilon for one in parts.values()] == [50.0] * 3
+    assert budget.spent.epsilon == 50.0
+
+
+def test_parts_of_other_budgets_and_lengths_are_refused():
+    scaler = DPStandardScaler(bounds=(0, 12))
+    with pytest.raises(ValueError, match="add_or_remove_one"):
+        fit_parts(scaler, ROWS, by=KEYS, parts={"n": PrivacyBudget(1.0)})
+    for bad in ({}, [PrivacyBudget(1.0)], {1: PrivacyBudget(1.0)}):
+        with pytest.raises(TypeError, match="parts must be"):
+            fit_parts(scaler, ROWS, by=KEYS, parts=bad)
+    parts = PrivacyBudget(9.0).parallel(["n"], epsilon=1.0)
+    for by in (KEYS[:5], "n", None):
+        with pytest.raises(ValueError, match="an entry for each row"):
+            fit_parts(scaler, ROWS, by=by, parts=parts)
+    assert parts["n"].spent.epsilon == 0
+
+
+class Odd:
+    def __str__(self):
+        raise RuntimeError("31337.125")
+
+
+def test_a_key_that_cannot_be_read_is_in_no_part():
+    keys = [Odd(), None, float("nan"), "n", 1, "1"]
+    parts = PrivacyBudget(2e3).parallel(["n", "1"], epsilon=1e3)
+    fitted = fit_parts(DPStandardScaler(bounds=(0, 12), epsilon=1e3), ROWS, by=keys, parts=parts)
+    np.testing.assert_allclose(fitted["n"].mean_, ROWS[3], atol=0.5)
+    np.testing.assert_allclose(fitted["1"].mean_, ROWS[4:].mean(axis=0), atol=0.5)

@@ -1,0 +1,73 @@
+"""Fits on disjoint parts of one table, each with the budget of its part.
+
+Nothing is released here beyond what each fit releases. A row is in the part that its own key
+names, or in none, so the parts are disjoint whatever the rows hold: what `PrivacyBudget.parallel`
+asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sklearn.base import clone
+
+from skdp.budget import PrivacyBudget
+from skdp.tabular import split_by_key
+
+__all__ = ["fit_parts"]
+
+
+def fit_parts(
+    estimator: Any, X: Any, y: Any = None, *, by: Any, parts: Mapping[str, PrivacyBudget]
+) -> dict[str, Any]:
+    """Fit a clone on each part of a table.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of skdp, with a `budget` parameter, which each clone gets from `parts`.
+    X : array-like or table of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,), default=None
+    by : array-like of shape (n_samples,)
+        The key of each row, such as a column. A row is in the part whose name is the text of its
+        key; a row with another key, or none, is in no part.
+    parts : dict of str to PrivacyBudget
+        As :meth:`skdp.PrivacyBudget.parallel` returned it.
+
+    Returns
+    -------
+    fitted : dict of str to estimator
+        By the names of the parts; also where no row has that key.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `parts` holds anything but different budgets with the relation "add_or_remove_one", or
+        `by` has another length than X; nothing is fitted then.
+
+    Notes
+    -----
+    **Privacy.** Released: what each fit releases of its part, charged to the budget of that part.
+    Which part a row is in is decided by that row's key, so a row is in at most one.
+    """
+    _check_parts(parts)
+    split = split_by_key(X, y, by, list(parts))
+    return {
+        name: clone(estimator).set_params(budget=parts[name]).fit(*part)
+        for name, part in zip(parts, split, strict=True)
+    }
+
+
+def _check_parts(parts: Any) -> None:
+    """Raise if these are no budgets of parts."""
+    if not isinstance(parts, Mapping) or not parts:
+        raise TypeError("parts must be what PrivacyBudget.parallel returned: a dict of budgets.")
+    for name, budget in parts.items():
+        if not isinstance(name, str) or not isinstance(budget, PrivacyBudget):
+            raise TypeError("parts must be a dict of names and budgets.")
+        if budget.adjacency != "add_or_remove_one":
+            raise ValueError(
+                'the budget of a part must have adjacency="add_or_remove_one": the number of its '
+                "rows is private. Take PrivacyBudget.parallel."
+            )
