@@ -20,6 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from skdp._config import config_context
+from skdp.base import refuse_units
+from skdp.budget.ambient import ambient_budget
 from skdp.budget.stand_in import StandInBudget
 from skdp.core import public_generator
 from skdp.tabular import check_public_array
@@ -103,6 +105,7 @@ def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
 
     It takes the number of the rehearsal, which seeds its noise, and parameters to change.
     """
+    refuse_units(type(estimator).__name__, estimator.budget or ambient_budget())
     budget = _stand_in(adjacency)
 
     def made(number: int, **changes: Any) -> Any:

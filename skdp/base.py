@@ -19,7 +19,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,14 +36,21 @@ from skdp._bounds import (
 )
 from skdp._clients import check_caller
 from skdp._config import noise_is_seeded
-from skdp._parameters import Table, check_integer, check_parameters
+from skdp._parameters import Integers, Table, check_integer, check_parameter, check_parameters
 from skdp._public_key import public_key
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import ambient_budget, warn_uncounted
 from skdp.budget.amounts import check_delta, check_positive
-from skdp.core import PrivacyCertificate, Session, open_session, untracked
+from skdp.core import (
+    PRIVATE_ROWS,
+    PrivacyCertificate,
+    Session,
+    Unit,
+    open_session,
+    untracked,
+)
 from skdp.planning import Allowance
-from skdp.tabular import Rows, check_public_array, check_rows
+from skdp.tabular import Rows, check_public_array, check_rows, name_of_ids
 
 __all__ = [
     "PRIVATE",
@@ -56,7 +63,30 @@ __all__ = [
     "columns_of_bounds",
     "labels_of_bounds",
     "names_of",
+    "refuse_units",
 ]
+
+
+_NO_GROUPS = (
+    "{name}: the budget protects all rows of one {unit!r}, and no groups= say whose each row is. "
+    "Pass the ids: fit(X, groups=...). scikit-learn's searches, and pipelines, pass them on to an "
+    "estimator that asks for them: sklearn.set_config(enable_metadata_routing=True), and "
+    ".set_fit_request(groups=True) on each private step (.set_score_request(groups=True) on a "
+    "private scorer). Nothing was charged."
+)
+_NO_UNIT = (
+    "{name}: groups= make a unit of several rows, and the budget protects one row: a total of both "
+    "would mean nothing for a user. Make a budget of that unit, PrivacyBudget(..., unit={unit!r}), "
+    "or leave groups out. Nothing was charged."
+)
+_OTHER_UNIT = (
+    "{name}: groups are named {other!r}, and the budget protects one {unit!r}: pass the ids of "
+    "that name, or a budget of another unit. Nothing was charged."
+)
+
+
+# What a fit with groups holds of them until it ends.
+_GROUPS, _ALLOWANCE = "_groups_of_fit", "_allowance_of_fit"
 
 
 @dataclass(frozen=True)
@@ -72,6 +102,8 @@ class CallContext:
     delta: float = 0.0
     budget: PrivacyBudget | None = None
     random_state: Any = None
+    groups: Any = field(default=None, kw_only=True)
+    max_rows_per_unit: Any = field(default=PRIVATE_ROWS, kw_only=True)
 
     def __post_init__(self) -> None:
         # Named, because a pipeline has many steps.
@@ -81,6 +113,9 @@ class CallContext:
             if not (self.budget is None or isinstance(self.budget, PrivacyBudget)):
                 kind = type(self.budget).__name__
                 raise TypeError(f"budget must be a PrivacyBudget or None, got {kind}")
+            check_parameter(
+                self.max_rows_per_unit, "max_rows_per_unit", PRIVATE_ROWS, Integers(1, 2**31)
+            )
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self.name}: {error}") from None
         if self.budget is None:
@@ -92,9 +127,34 @@ class CallContext:
         return "replace_one" if self.budget is None else self.budget.adjacency
 
     @property
+    def counts_users(self) -> bool:
+        """Whether the privacy unit is not a row: the number of rows is private then."""
+        return self.groups is not None or (self.budget is not None and self.budget.unit is not None)
+
+    @property
     def allows_empty(self) -> bool:
         """Whether a table without rows is one like others: their number is private."""
-        return self.adjacency == "add_or_remove_one"
+        return self.adjacency == "add_or_remove_one" or self.counts_users
+
+    def unit(self) -> Unit | None:
+        """Return the privacy unit, None for one row; refuse another one than the budget's.
+
+        Raises
+        ------
+        ValueError
+            With the way out; nothing has been charged.
+        """
+        promised = None if self.budget is None else self.budget.unit
+        if self.groups is None:
+            if promised is not None:
+                raise ValueError(_NO_GROUPS.format(name=self.name, unit=promised))
+            return None
+        name = name_of_ids(self.groups)
+        if self.budget is not None and promised is None:
+            raise ValueError(_NO_UNIT.format(name=self.name, unit=name or "user_id"))
+        if promised is not None and name not in (None, promised):
+            raise ValueError(_OTHER_UNIT.format(name=self.name, unit=promised, other=name))
+        return Unit(promised or name or "unit", self.max_rows_per_unit)
 
     def open(
         self,
@@ -116,6 +176,9 @@ class CallContext:
         delta_apart : float, default=0.0
             Charged beside it: of published rows, or of Laplace noise of smooth scale.
         """
+        unit = self.unit()
+        if unit is not None:
+            rows = rows.of_units(self.groups, self.name)
         if self.budget is None:
             warn_uncounted(self.name)
         seeded = self.random_state is not None and noise_is_seeded()
@@ -128,6 +191,7 @@ class CallContext:
             budget=self.budget,
             random_state=self.random_state,
             context=key() if seeded else "",
+            unit=unit,
         )
 
     def nothing_released(self) -> PrivacyCertificate:
@@ -186,7 +250,16 @@ class PrivateMixin(AmbientBudgetMixin):
     def _context(self) -> CallContext:
         """Return what a fit is, of this moment; raise for wrong privacy parameters."""
         name = type(self).__name__
-        return CallContext(name, self.epsilon, self.delta, self.budget, self.random_state)
+        return CallContext(
+            name,
+            self.epsilon,
+            self.delta,
+            self.budget,
+            self.random_state,
+            groups=vars(self).get(_GROUPS),
+            # Estimators of others may be without it; then a fit with groups learns it.
+            max_rows_per_unit=getattr(self, "max_rows_per_unit", PRIVATE_ROWS),
+        )
 
     def _check_privacy_parameters(self) -> None:
         self._context()
@@ -229,11 +302,19 @@ class PrivateMixin(AmbientBudgetMixin):
 
     @property
     def _adjacency(self) -> str:
+        """The relation of the table of a fit: units of many rows leave it a private number."""
         budget = ambient_budget() if self.budget is None else self.budget
+        if vars(self).get(_GROUPS) is not None or (budget is not None and budget.unit is not None):
+            return "add_or_remove_one"
         return "replace_one" if budget is None else budget.adjacency
 
     def _allowance(self) -> Allowance:
-        """Return what a fit may lose, for its plan; delta of other noise left out."""
+        """Return what a fit may lose, for its plan; delta of other noise left out.
+
+        In a fit with groups, once its session is open: that of one row more or less.
+        """
+        if (held := vars(self).get(_ALLOWANCE)) is not None:
+            return held
         cost = self.privacy_cost()
         return Allowance(cost.epsilon, cost.mu, self._adjacency)
 
@@ -243,21 +324,28 @@ class PrivateMixin(AmbientBudgetMixin):
         return self._adjacency == "add_or_remove_one"
 
     @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
+    def _all_or_nothing(self, groups: Any = None) -> Iterator[None]:
         """Leave the estimator exactly as it was if the block raises: never partly fitted.
 
         Callers that would fail once the fit is charged are refused, and no tracker logs what is
-        fitted inside of it.
+        fitted inside of it. `groups` say whose each row is, for the session of this fit.
         """
         check_caller(self)
         before = dict(vars(self))
+        vars(self).pop("max_rows_per_unit_", None)  # of an earlier fit
+        if groups is not None:
+            setattr(self, _GROUPS, groups)
         try:
+            self._context().unit()
             with untracked():
                 yield
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
+        finally:
+            for name in (_GROUPS, _ALLOWANCE):
+                vars(self).pop(name, None)
 
     def _open(self, X: Any, *, reset: bool = True) -> Rows:
         """Check parameters and rows; record the public schema. Charges nothing."""
@@ -276,9 +364,13 @@ class PrivateMixin(AmbientBudgetMixin):
         context: str = "",
     ) -> Session:
         """Charge the budget and open the session; `context` keys seeded noise beside parameters."""
-        return self._context().open(
+        session = self._context().open(
             rows, lambda: public_key(self) + context, delta=delta, delta_apart=delta_apart
         )
+        if session.max_rows_per_unit is not None:
+            self.max_rows_per_unit_ = session.max_rows_per_unit
+            setattr(self, _ALLOWANCE, Allowance.left(session))
+        return session
 
     def _public_array(self, X: Any) -> NDArray[np.float64]:
         """Check fittedness and the caller's own X, as float64 of shape (n, n_features_in_)."""
@@ -304,6 +396,7 @@ class PrivateMixin(AmbientBudgetMixin):
         stated bounds; none may contradict another.
         """
         self._check_parameters()
+        refuse_units(type(self).__name__, ambient_budget() if self.budget is None else self.budget)
         n = check_integer(n_samples, "n_samples", low=1)
         if n_features is None:
             n_features = getattr(self, "n_features_in_", None)
@@ -356,6 +449,20 @@ class PrivateMixin(AmbientBudgetMixin):
         epsilon, delta = float(self.epsilon), float(self.delta)
         mu = gdp_mu(epsilon, delta) if delta > 0 else None
         return Cost(epsilon=epsilon, delta=delta, mu=mu)
+
+
+def refuse_units(name: str, budget: PrivacyBudget | None) -> None:
+    """Raise where an expected error is asked for fits whose unit has many rows.
+
+    It would depend on how many rows each unit has, and that is private.
+    """
+    if budget is not None and budget.unit is not None:
+        raise ValueError(
+            f"{name}: no expected error can be told for a budget whose unit is {budget.unit!r}: it "
+            "depends on how many rows each unit has. That of a budget of "
+            "adjacency='add_or_remove_one' without a unit, at epsilon / k, is about that of k rows "
+            "a unit"
+        )
 
 
 def check_without_rows(estimator: Any) -> None:

@@ -80,6 +80,9 @@ class DPKMeans(
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -119,6 +122,8 @@ class DPKMeans(
         Private steps: releases of sums by nearest centre.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -190,6 +195,7 @@ class DPKMeans(
         bounds: Any = "private",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -199,12 +205,13 @@ class DPKMeans(
         self.bounds = bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Compute private centres.
 
         Parameters
@@ -212,12 +219,15 @@ class DPKMeans(
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPKMeans
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             rows = self._open(X)
             bounds = self._stated_bounds(rows.n_features)
             with self._session(rows) as session:
@@ -260,7 +270,7 @@ class DPKMeans(
             raise ValueError("bounds: low and high must lie within -1e100 and 1e100")
         return pair
 
-    def fit_predict(self, X: ArrayLike, y: Any = None) -> NDArray[np.int64]:
+    def fit_predict(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> NDArray[np.int64]:
         """Fit, then assign the rows of X to the private centres.
 
         The result is private data, transformed: it says of each row which centre is nearest, and
@@ -271,12 +281,14 @@ class DPKMeans(
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            As in `fit`.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
         """
-        return self.fit(X).predict(X)
+        return self.fit(X, groups=groups).predict(X)
 
     # --- with public centres and the caller's own rows -------------------------------------------
 

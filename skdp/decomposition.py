@@ -95,6 +95,9 @@ class DPPCA(
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP. With few features and a large epsilon a pure fit may have
         less noise; compare `expected_error` at both.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -137,6 +140,8 @@ class DPPCA(
         Number of components.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -216,6 +221,7 @@ class DPPCA(
         noise: str = "auto",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -226,6 +232,7 @@ class DPPCA(
         self.noise = noise
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -249,7 +256,7 @@ class DPPCA(
     def _stated_radius(self) -> float | None:
         return None if isinstance(self.norm_bound, str) else float(self.norm_bound)
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget and fit the components.
 
         Parameters
@@ -257,12 +264,15 @@ class DPPCA(
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPPCA
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             rows = self._open(X)
             d = rows.n_features
             k = check_parameter(self.n_components, "n_components", None, Integers(1, d)) or d

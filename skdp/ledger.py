@@ -125,7 +125,8 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
     contents, spent, left = statement.contents, statement.spent, statement.remaining
     terms, charges = contents.terms, contents.charges
     named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
-    what = f"accountant {terms.accountant}, adjacency {terms.adjacency}{named}"
+    unit = "" if terms.unit is None else f", unit {terms.unit}"
+    what = f"accountant {terms.accountant}, adjacency {terms.adjacency}{unit}{named}"
     lines = [
         f"budget epsilon={terms.epsilon!r}, delta={terms.delta!r}, {_printable(what)}",
         f"spent {_pair(spent)}; remaining {_pair(left)}",
@@ -234,6 +235,7 @@ def export_json(path: str | os.PathLike[str]) -> str:
             "epsilon": terms.epsilon,
             "delta": terms.delta,
             "adjacency": terms.adjacency,
+            "unit": terms.unit,
             "accountant": terms.accountant,
             "separate_delta": terms.delta_apart,
             "plans": terms.plans,

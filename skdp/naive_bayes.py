@@ -45,6 +45,9 @@ class DPGaussianNB(LabelledClassifier):
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP. Above: Gaussian noise, which is smaller where there are
         several columns.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -66,6 +69,8 @@ class DPGaussianNB(LabelledClassifier):
         The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -113,6 +118,7 @@ class DPGaussianNB(LabelledClassifier):
         bounds: Any = "private",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -120,10 +126,11 @@ class DPGaussianNB(LabelledClassifier):
         self.bounds = bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and fit the classes' means and variances.
 
         Parameters
@@ -132,12 +139,15 @@ class DPGaussianNB(LabelledClassifier):
             Private rows, finite numbers.
         y : array-like of shape (n_samples,)
             Private labels.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPGaussianNB
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             classes = self._check_classes()
             rows = self._open_labelled(X, y, classes)
             low, high, stated = stated_bounds(self.bounds, rows.n_features, self._names())
@@ -226,6 +236,9 @@ class DPCategoricalNB(LabelledClassifier):
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP. Above: Gaussian noise, which is smaller where there are
         several columns.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -247,6 +260,8 @@ class DPCategoricalNB(LabelledClassifier):
         Logarithms of the probabilities of the categories in each class.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -295,6 +310,7 @@ class DPCategoricalNB(LabelledClassifier):
         classes: Any = None,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -303,10 +319,11 @@ class DPCategoricalNB(LabelledClassifier):
         self.classes = classes
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and fit the classes' counts.
 
         Parameters
@@ -315,12 +332,15 @@ class DPCategoricalNB(LabelledClassifier):
             Private rows, finite numbers.
         y : array-like of shape (n_samples,)
             Private labels.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPCategoricalNB
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             alpha = check_parameter(self.alpha, "alpha", Reals(0, math.inf, "()"))
             classes = self._check_classes()
             rows = self._open_labelled(X, y, classes)

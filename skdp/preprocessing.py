@@ -66,6 +66,9 @@ class DPStandardScaler(Scaler):
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by K-norm noise. Above: Gaussian noise, which is smaller
         where there are several columns.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -97,6 +100,8 @@ class DPStandardScaler(Scaler):
         nothing was released. There is no ``n_samples_seen_``.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -174,6 +179,7 @@ class DPStandardScaler(Scaler):
         bounds: Any = "private",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -182,6 +188,7 @@ class DPStandardScaler(Scaler):
         self.bounds = bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -190,7 +197,7 @@ class DPStandardScaler(Scaler):
     def _is_free(self) -> bool:
         return not (self.with_std or self.with_mean)
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget and release means and variances.
 
         Parameters
@@ -198,12 +205,15 @@ class DPStandardScaler(Scaler):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPStandardScaler
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             rows = self._open(X)
             stated = self._stated_bounds(rows.n_features)
             self.mean_ = self.var_ = self.scale_ = None
@@ -338,6 +348,9 @@ class DPMinMaxScaler(Scaler):
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -359,6 +372,8 @@ class DPMinMaxScaler(Scaler):
         Level of the lower quantile; None with stated bounds.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price; with stated bounds it says that
         nothing was: no releases, epsilon 0.
@@ -429,6 +444,7 @@ class DPMinMaxScaler(Scaler):
         q: str | float = "auto",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -438,6 +454,7 @@ class DPMinMaxScaler(Scaler):
         self.q = q
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -450,7 +467,7 @@ class DPMinMaxScaler(Scaler):
     def _is_free(self) -> bool:
         return not isinstance(self.bounds, str)
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Take the stated bounds, or charge the budget and release quantiles.
 
         Parameters
@@ -458,12 +475,15 @@ class DPMinMaxScaler(Scaler):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPMinMaxScaler
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             rows = self._open(X)
             low, high = _range(self.feature_range)
             stated = self._stated_bounds(rows.n_features)

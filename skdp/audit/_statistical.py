@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from skdp._config import config_context
-from skdp.audit._subject import Subject, subject_of
+from skdp.audit._subject import Subject, fit_parameters, subject_of
 from skdp.base import check_integer
 from skdp.budget import Cost, gdp_mu
 
@@ -149,16 +149,23 @@ def _as_scores(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def _collect(
-    subject: Subject, X: Any, y: Any, statistic: Callable[[Any], Any], n: int, seed: int | None
+    subject: Subject,
+    X: Any,
+    y: Any,
+    groups: Any,
+    statistic: Callable[[Any], Any],
+    n: int,
+    seed: int | None,
 ) -> Floats:
     """Fit n times and return the statistics, shape (n, dimensions)."""
     values = []
     estimator = copy.copy(subject.estimator)
+    more = fit_parameters(estimator, groups)
     names = [k for k in estimator.get_params() if k.rpartition("__")[2] == "random_state"]
     for run in range(n):
         if seed is not None:
             estimator.set_params(**dict.fromkeys(names, seed + run))
-        estimator.fit(X) if y is None else estimator.fit(X, y)
+        estimator.fit(X, **more) if y is None else estimator.fit(X, y, **more)
         values.append(np.asarray(statistic(estimator), dtype=np.float64).ravel())
     found = np.array(values)
     if found.ndim != 2 or np.isnan(found).any():
@@ -176,6 +183,8 @@ def audit(
     delta: float | None = None,
     y: Any = None,
     y_neighbour: Any = None,
+    groups: Any = None,
+    groups_neighbour: Any = None,
     n_runs: int = 4000,
     confidence: float = 0.999,
     random_state: int | None = None,
@@ -201,6 +210,8 @@ def audit(
         The claim to test; None takes the estimator's own.
     y, y_neighbour : array-like, default=None
         Passed to `fit` where given.
+    groups, groups_neighbour : array-like, default=None
+        Passed to `fit` where given; the tables differ in all rows of one unit then.
     n_runs : int, default=4000
         Fits on each table, at least 20.
     confidence : float, default=0.999
@@ -266,10 +277,16 @@ def audit(
     with config_context(noise="seeded"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         seed = None if random_state is None else int(random_state)
-        first = _collect(subject, X, y, measured, n, seed)
+        first = _collect(subject, X, y, groups, measured, n, seed)
         # Other seeds: the two samples must be independent.
         second = _collect(
-            subject, X_neighbour, y_neighbour, measured, n, None if seed is None else seed + n
+            subject,
+            X_neighbour,
+            y_neighbour,
+            groups_neighbour,
+            measured,
+            n,
+            None if seed is None else seed + n,
         )
     if first.shape[1] != second.shape[1]:
         raise ValueError("statistic must return as many numbers for every fit, and no NaN")

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from skdp._config import config_context
 from skdp.budget import PrivacyBudget
@@ -15,9 +16,9 @@ from skdp.exceptions import UncountedFitWarning
 
 
 @cache
-def _stand_in(adjacency: str) -> StandInBudget:
-    """Return the one stand-in of a relation."""
-    return StandInBudget(adjacency)
+def _stand_in(adjacency: str, unit: str | None) -> StandInBudget:
+    """Return the one stand-in of a relation and a unit."""
+    return StandInBudget(adjacency, unit)
 
 
 class Subject(NamedTuple):
@@ -45,7 +46,7 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
         if isinstance(value, PrivacyBudget):
             adjacency = value.adjacency
             if adjacency not in budgets:
-                budgets[adjacency] = _stand_in(adjacency)
+                budgets[adjacency] = _stand_in(adjacency, value.unit)
             changes[name] = budgets[adjacency]
         elif last == "budget" and value is None:
             unstated = True
@@ -58,7 +59,19 @@ def subject_of(estimator: Any, *, seed: int | None, only_unset: bool = True) -> 
     return Subject(made, budgets, relations.pop() if relations else "replace_one")
 
 
-def fitted_clone(subject: Subject, X: Any, y: Any) -> tuple[Any, list[str], list[Any]]:
+def fit_parameters(estimator: Any, groups: Any) -> dict[str, Any]:
+    """Return groups as an estimator takes them, or each private step of a pipeline."""
+    if groups is None:
+        return {}
+    if isinstance(estimator, Pipeline):
+        private = [name for name, step in estimator.steps if hasattr(step, "epsilon")]
+        return {f"{name}__groups": groups for name in private}
+    return {"groups": groups}
+
+
+def fitted_clone(
+    subject: Subject, X: Any, y: Any, groups: Any = None
+) -> tuple[Any, list[str], list[Any]]:
     """Fit a clone; return it, the texts of its warnings, and what it asked its budgets for."""
     estimator = clone(subject.estimator)
     for budget in subject.budgets.values():
@@ -67,7 +80,8 @@ def fitted_clone(subject: Subject, X: Any, y: Any) -> tuple[Any, list[str], list
         warnings.simplefilter("always")
         # Of other budgets in the process, which come and go.
         warnings.simplefilter("ignore", UncountedFitWarning)
-        estimator.fit(X) if y is None else estimator.fit(X, y)
+        more = fit_parameters(estimator, groups)
+        estimator.fit(X, **more) if y is None else estimator.fit(X, y, **more)
     texts = [f"{w.category.__name__}: {w.message}" for w in caught]
     asked = [entry for budget in subject.budgets.values() for entry in budget.asked]
     return estimator, texts, asked

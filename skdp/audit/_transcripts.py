@@ -97,6 +97,8 @@ def replay_check(
     *,
     y: Any = None,
     y_other: Any = None,
+    groups: Any = None,
+    groups_other: Any = None,
     X_public: ArrayLike | None = None,
     y_public: Any = None,
 ) -> None:
@@ -123,6 +125,9 @@ def replay_check(
     y, y_other : array-like, default=None
         Passed to `fit` where given. Marks of two samples (1 private, 0 public): X and X_other have
         the same public rows in the same order, and y_other equals y under ``"replace_one"``.
+    groups, groups_other : array-like, default=None
+        Passed to `fit` where given, to every private step of a pipeline; X and X_other have
+        different lengths then.
     X_public : array-like of shape (n_rows, n_features), default=None
         Rows for the outputs; None takes X_other.
     y_public : array-like of shape (n_rows,), default=None
@@ -158,18 +163,21 @@ def replay_check(
     >>> replay_check(DPStandardScaler(bounds=(-10, 10)), X, X_other)
     """
     subject = subject_of(estimator, seed=0)
-    public_n = subject.adjacency == "replace_one"
+    public_n = subject.adjacency == "replace_one" and groups is None
     if public_n != (_n_rows(X) == _n_rows(X_other)):
         raise ValueError(
             f"X_other must have {'as many' if public_n else 'more or fewer'} rows "
             f"{'as' if public_n else 'than'} X under {subject.adjacency!r}"
+            f"{'' if groups is None else ' with groups'}"
         )
     with record() as transcript:
-        first, warned, charged = fitted_clone(subject, X, y)
+        first, warned, charged = fitted_clone(subject, X, y, groups)
     on_classes = _class_data(first)
     with replay(transcript) as second_transcript:
         try:
-            second, warned_other, charged_other = fitted_clone(subject, X_other, y_other)
+            second, warned_other, charged_other = fitted_clone(
+                subject, X_other, y_other, groups_other
+            )
         except PrivacyLeakError as error:
             raise AssertionError(f"the order of releases depends on rows: {error}") from None
         except Exception as error:  # noqa: BLE001  # any error that one table alone causes
@@ -221,9 +229,11 @@ class ReleaseDistance(NamedTuple):
     sensitivity: float
 
 
-def _releases(subject: Subject, X: Any, y: Any, source: Transcript | None) -> Transcript:
+def _releases(
+    subject: Subject, X: Any, y: Any, groups: Any, source: Transcript | None
+) -> Transcript:
     with record() if source is None else replay(source) as transcript:
-        fitted_clone(subject, X, y)
+        fitted_clone(subject, X, y, groups)
     return transcript
 
 
@@ -234,6 +244,8 @@ def neighbour_check(
     *,
     y: Any = None,
     y_neighbour: Any = None,
+    groups: Any = None,
+    groups_neighbour: Any = None,
 ) -> list[ReleaseDistance]:
     """Check that no exact statistic moves by more than its declared sensitivity.
 
@@ -252,6 +264,9 @@ def neighbour_check(
     y, y_neighbour : array-like, default=None
         Passed to `fit` where given. Marks of two samples (1 private, 0 public): the tables differ
         in one private row; a row that is added or removed takes its mark along.
+    groups, groups_neighbour : array-like, default=None
+        Passed to `fit` where given. The tables differ in all rows of one unit then, and rows of
+        the others keep their order; both fits keep the same rows of the others.
 
     Returns
     -------
@@ -283,9 +298,9 @@ def neighbour_check(
     moments 1.0
     """
     subject = subject_of(estimator, seed=0)
-    transcript = _releases(subject, X, y, None)
+    transcript = _releases(subject, X, y, groups, None)
     try:
-        other = _releases(subject, X_neighbour, y_neighbour, transcript)
+        other = _releases(subject, X_neighbour, y_neighbour, groups_neighbour, transcript)
     except PrivacyLeakError as error:
         raise AssertionError(f"the order of releases depends on rows: {error}") from None
     if len(other.entries) != len(transcript.entries):

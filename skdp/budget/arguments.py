@@ -25,6 +25,7 @@ __all__ = [
     "check_plan",
     "check_plans",
     "check_text",
+    "check_unit",
     "checked_facts",
     "checked_terms",
     "ledger_path",
@@ -82,6 +83,7 @@ def checked_terms(
     accountant: object,
     delta_apart: object,
     plans: object,
+    unit: object = None,
 ) -> Terms:
     """Return the terms of a budget, or raise; whether its accountant can keep them is its own."""
     terms = Terms(
@@ -90,12 +92,27 @@ def checked_terms(
         check_choice(adjacency, "adjacency", ("replace_one", "add_or_remove_one")),
         check_choice(accountant, "accountant", tuple(ACCOUNTANTS)),
         check_delta(delta_apart, "delta_apart"),
+        unit=check_unit(unit),
     )
     if ACCOUNTANTS[terms.accountant].planned:
         return dataclasses.replace(terms, plans=check_plans(plans, terms))
     if plans is not None:
         raise ValueError('plans must be None but under accountant="pld".')
     return terms
+
+
+def check_unit(unit: object) -> str | None:
+    """Return the name of the privacy unit, or None for one row, or raise."""
+    if unit is None:
+        return None
+    if not isinstance(unit, str):
+        raise TypeError(
+            "unit must be None (one row) or the name of the column of ids, such as 'user_id'; got "
+            f"{type(unit).__name__}."
+        )
+    if not unit.strip():
+        raise ValueError("unit must be None or a name; got an empty one.")
+    return check_text(unit, "unit")
 
 
 def check_plans(plans: object, terms: Terms) -> tuple[tuple[float, float], ...]:
@@ -122,7 +139,7 @@ def check_plans(plans: object, terms: Terms) -> tuple[tuple[float, float], ...]:
     return tuple(found)
 
 
-def checked_facts(dataset: object, n_rows: object, adjacency: str) -> dict[str, str]:
+def checked_facts(dataset: object, n_rows: object, terms: Terms) -> dict[str, str]:
     """Return what a ledger says beside its terms, or raise."""
     facts: dict[str, str] = {}
     if dataset is not None:
@@ -131,7 +148,12 @@ def checked_facts(dataset: object, n_rows: object, adjacency: str) -> dict[str, 
             raise ValueError("dataset must be None or a name; got an empty one.")
     counts = check_n_rows(n_rows)
     if counts:
-        if adjacency != "replace_one":
+        if terms.unit is not None:
+            raise ValueError(
+                f"n_rows must be None where the unit is {terms.unit!r}: how many rows one unit has "
+                "is private."
+            )
+        if terms.adjacency != "replace_one":
             raise ValueError(
                 'n_rows must be None under adjacency="add_or_remove_one", where the number of '
                 "rows is private."

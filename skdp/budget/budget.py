@@ -92,6 +92,12 @@ class PrivacyBudget(BudgetReader):
     adjacency : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Which tables count as neighbours: one row replaced (the number of rows is public), or one
         row added or removed (it is private).
+    unit : str or None, default=None
+        What is protected as a whole: None for one row, or the name of the ids that say whose a
+        row is ("user_id"), for everything that one of them contributed. A fit needs ``groups=``
+        then, and a budget without a unit refuses them: a total of both would mean nothing. One
+        unit is replaced by another, or added or removed, as `adjacency` says; the number of rows
+        is private under both.
     delta_apart : float, default=0.0
         Under "gdp", "gdp_residue" and "zcdp", the separate delta: the part of `delta` for charges
         that are (epsilon, delta)-private without being Gaussian. It is fixed in advance because
@@ -194,6 +200,7 @@ class PrivacyBudget(BudgetReader):
         ledger: str | os.PathLike[str] | None = None,
         accountant: str = "basic",
         adjacency: str = "replace_one",
+        unit: str | None = None,
         delta_apart: float = 0.0,
         must_exist: bool = False,
         dataset: str | None = None,
@@ -204,8 +211,8 @@ class PrivacyBudget(BudgetReader):
             raise RuntimeError(
                 "A budget is made once, and stays with its ledger; make another PrivacyBudget."
             )
-        terms = checked_terms(epsilon, delta, adjacency, accountant, delta_apart, plans)
-        facts = checked_facts(dataset, n_rows, terms.adjacency)
+        terms = checked_terms(epsilon, delta, adjacency, accountant, delta_apart, plans, unit)
+        facts = checked_facts(dataset, n_rows, terms)
         if must_exist and ledger is None:
             raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")
         account = Account(terms)
@@ -268,9 +275,10 @@ class PrivacyBudget(BudgetReader):
     def __repr__(self) -> str:
         where = "" if self._ledger.temporary else f", ledger={self._ledger.path!r}"
         seal = ", sealed" if self._account.sealed else ""
+        unit = "" if self.unit is None else f", unit={self.unit!r}"
         return (
             f"PrivacyBudget(epsilon={_short(self.epsilon)}, delta={_short(self.delta)}"
-            f"{where}{seal})"
+            f"{unit}{where}{seal})"
         )
 
     def _repr_html_(self) -> str:

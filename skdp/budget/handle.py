@@ -27,6 +27,7 @@ _NAMES = (
     "delta_apart",
     "temporary",
     "plans",
+    "unit",
 )
 
 
@@ -49,17 +50,19 @@ class Handle:
     def from_values(cls, values: Sequence[Any]) -> Handle:
         """Return the handle that has these values.
 
-        Pickles of 0.1 do not have the last two; those of budgets without plans not the last.
+        Pickles of 0.1 do not have the last three; those of budgets without plans and without a unit
+        not the last two, those without a unit not the last.
         """
         path, ledger_id, epsilon, delta, adjacency, accountant, delta_apart, *rest = values
         plans = rest[1] if len(rest) > 1 else ()
-        terms = Terms(epsilon, delta, adjacency, accountant, delta_apart, plans)
+        unit = rest[2] if len(rest) > 2 else None
+        terms = Terms(epsilon, delta, adjacency, accountant, delta_apart, plans, unit)
         return cls(path, ledger_id, terms, bool(rest and rest[0]))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Handle:
         """Return the handle that has this state, or raise ValueError."""
-        if set(state) not in (set(_NAMES), set(_NAMES[:-1])):
+        if set(state) not in (set(_NAMES), set(_NAMES[:-1]), set(_NAMES[:-2])):
             raise ValueError("This is not the state of a PrivacyBudget.")
         return cls.from_values([state[name] for name in _NAMES if name in state])
 
@@ -67,7 +70,9 @@ class Handle:
         """Return the values that a pickle holds."""
         t = self.terms
         terms = (t.epsilon, t.delta, t.adjacency, t.accountant, t.delta_apart)
-        return (self.path, self.ledger_id, *terms, self.temporary, *([t.plans] if t.plans else []))
+        more: tuple[Any, ...] = (t.plans, t.unit) if t.unit is not None else (t.plans,)
+        more = more if any(more) else ()
+        return (self.path, self.ledger_id, *terms, self.temporary, *more)
 
     def state(self) -> dict[str, Any]:
         """Return the same by name, for formats without functions."""

@@ -128,7 +128,7 @@ def budget_html(
     title = (
         f"<div><strong>PrivacyBudget</strong> epsilon={terms.epsilon!r}, "
         f"delta={terms.delta!r}, accountant {escape(terms.accountant)}, "
-        f"adjacency {escape(terms.adjacency)}"
+        f"adjacency {escape(terms.adjacency)}, unit {escape(terms.unit or 'one row')}"
         + (f", data set {escape(dataset)}" if dataset else "")
         + (f", ledger {escape(ledger)}" if ledger else "")
         + "</div>"

@@ -53,6 +53,11 @@ class BudgetReader:
         return self._terms.adjacency
 
     @property
+    def unit(self) -> str | None:
+        """Whose data a fit protects: the name of the column of ids; None: one row."""
+        return self._terms.unit
+
+    @property
     def accountant(self) -> str:
         """How charges add up: "basic", "gdp", "zcdp" or "pld"."""
         return self._terms.accountant

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x736B6470  # "skdp", in the header of the file
-FORMAT = 3  # user_version of the file; 0.1 wrote 1, and 2 has no plans
+FORMAT = 4  # user_version of the file; 0.1 wrote 1, 2 has no plans, 3 no unit
 
 _TOTALS = """
 CREATE TABLE totals (
@@ -58,7 +58,7 @@ CREATE TABLE ledger (
     id TEXT NOT NULL, created TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
     adjacency TEXT NOT NULL, accountant TEXT NOT NULL, delta_apart TEXT NOT NULL,
     skdp_version TEXT NOT NULL, dataset TEXT, n_rows TEXT, backup_of TEXT,
-    plans TEXT);
+    plans TEXT, unit TEXT);
 CREATE TABLE charges (
     number INTEGER PRIMARY KEY, at TEXT NOT NULL, pid INTEGER NOT NULL, estimator TEXT NOT NULL,
     components TEXT NOT NULL, seeded INTEGER NOT NULL, releases TEXT NOT NULL, note TEXT NOT NULL,
@@ -87,6 +87,8 @@ ALTER TABLE reservations ADD COLUMN token TEXT NOT NULL DEFAULT '';
 )
 
 _FROM_2 = "ALTER TABLE ledger ADD COLUMN plans TEXT;" + plans.TABLES
+# Whatever was charged before was for one row.
+_FROM_3 = "ALTER TABLE ledger ADD COLUMN unit TEXT;"
 
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 # Sums of decimals in this context are exact, or raise.
@@ -106,6 +108,7 @@ class Terms:
     accountant: str
     delta_apart: float
     plans: tuple[tuple[float, float], ...] = ()
+    unit: str | None = None  # the column whose value says whose a row is; None: one row
 
     def texts(self) -> dict[str, str | None]:
         """Return the terms as the ledger stores them."""
@@ -116,6 +119,7 @@ class Terms:
             "accountant": self.accountant,
             "delta_apart": repr(self.delta_apart),
             "plans": json.dumps(self.plans) if self.plans else None,
+            "unit": self.unit,
         }
 
     @classmethod
@@ -129,6 +133,7 @@ class Terms:
             row["accountant"],
             float(row["delta_apart"]),
             tuple((epsilon, delta) for epsilon, delta in parts),
+            row["unit"],
         )
 
 
@@ -260,7 +265,7 @@ def verify(connection: sqlite3.Connection) -> None:
 def upgrade(connection: sqlite3.Connection) -> None:
     """Bring a ledger of an earlier format to this one, inside the caller's transaction.
 
-    Its version is raised, so that a skdp that knows no totals, or no plans, refuses it from then
+    Its version is raised, so that a skdp that knows no totals, plans or units refuses it from then
     on.
     """
     (found,) = connection.execute("PRAGMA user_version").fetchone()
@@ -271,7 +276,9 @@ def upgrade(connection: sqlite3.Connection) -> None:
         if counted.charges != (last or 0):
             raise _damaged("charges are missing in it")
         counted.insert(connection)
-    _run(connection, _FROM_2)
+    if found < 3:
+        _run(connection, _FROM_2)
+    _run(connection, _FROM_3)
     connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 

@@ -23,6 +23,7 @@ class StandInBudget(PrivacyBudget):
     Parameters
     ----------
     adjacency : {"replace_one", "add_or_remove_one"}, default="replace_one"
+    unit : str or None, default=None
 
     Attributes
     ----------
@@ -33,8 +34,8 @@ class StandInBudget(PrivacyBudget):
 
     __slots__ = ("asked",)
 
-    def __init__(self, adjacency: str = "replace_one") -> None:
-        super().__init__(1.0, adjacency=adjacency)
+    def __init__(self, adjacency: str = "replace_one", unit: str | None = None) -> None:
+        super().__init__(1.0, adjacency=adjacency, unit=unit)
         self.asked: list[Any] = []
 
     def charge(

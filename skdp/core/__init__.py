@@ -26,8 +26,10 @@ from skdp.core.query import (
 from skdp.core.session import Session, open_session
 from skdp.core.sums import Count, GramRelease, Mean, Moments, SecondMoment, Sum
 from skdp.core.table import PrivateTable
+from skdp.core.units import PRIVATE_ROWS, Unit
 
 __all__ = [
+    "PRIVATE_ROWS",
     "Ball",
     "Box",
     "Choice",
@@ -51,6 +53,7 @@ __all__ = [
     "Sum",
     "Symmetric",
     "Terms",
+    "Unit",
     "UserFunction",
     "check_allowance",
     "open_session",

@@ -89,7 +89,7 @@ class PrivacyCertificate:
     adjacency : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
     unit : str
-        Privacy unit: ``"row"``.
+        Privacy unit: ``"row"``, or the name of the ids that say whose a row is.
     epsilon, delta : float
         The fit is (epsilon, delta)-differentially private.
     mu : float or None
@@ -101,6 +101,8 @@ class PrivacyCertificate:
     charged : bool
         Whether a shared budget's ledger holds the charge.
     releases : tuple of ReleaseRecord
+    max_rows_per_unit : int or None, default=None
+        How many rows of one unit counted; None where the unit is a row.
     skdp_version : str
         The version of skdp that made the fit.
     """
@@ -114,11 +116,15 @@ class PrivacyCertificate:
     seeded: bool
     charged: bool
     releases: tuple[ReleaseRecord, ...]
+    max_rows_per_unit: int | None = None
     skdp_version: str = __version__
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as plain types."""
-        return {**asdict(self), "releases": tuple(record.to_dict() for record in self.releases)}
+        """Return the certificate as plain types; without `max_rows_per_unit` if a unit is a row."""
+        plain = {**asdict(self), "releases": tuple(record.to_dict() for record in self.releases)}
+        if self.max_rows_per_unit is None:
+            del plain["max_rows_per_unit"]
+        return plain
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the certificate as JSON."""
@@ -142,10 +148,16 @@ class PrivacyCertificate:
             for r in self.releases
         )
         charged = "yes" if self.charged else "<strong>no</strong>: no budget counts this fit"
+        rows_each = (
+            ""
+            if self.max_rows_per_unit is None
+            else f" ({self.max_rows_per_unit:,} of its rows at most)"
+        )
         seeded = " <strong>Seeded: the noise can be reproduced.</strong>" if self.seeded else ""
         return (
             f"<div><p><strong>{html.escape(self.estimator)}</strong>: "
-            f"({self.epsilon:g}, {self.delta:g})-differentially private for one {self.unit}, "
+            f"({self.epsilon:g}, {self.delta:g})-differentially private for one "
+            f"{html.escape(self.unit)}{rows_each}, "
             f"relation {html.escape(self.adjacency)}; charged: {charged}. "
             f"skdp {html.escape(self.skdp_version)}.{seeded}</p>"
             "<table><thead><tr><th>release</th><th>mechanism</th><th>sensitivity</th>"

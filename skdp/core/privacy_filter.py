@@ -165,6 +165,8 @@ class PrivacyFilter:
         Public parameters; part of the seeded stream's key.
     n_rows : int or None
         The number of rows where it is public: the budget warns of tables of another length.
+    unit : str or None
+        The name of the privacy unit; None: one row. It must be that of the budget.
     """
 
     def __init__(
@@ -179,10 +181,14 @@ class PrivacyFilter:
         random_state: Any = None,
         context: str = "",
         n_rows: int | None = None,
+        unit: str | None = None,
     ) -> None:
         if not (budget is None or type(budget) in (PrivacyBudget, StandInBudget)):
             # A class of the caller's would decide by itself what it charges.
             raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
+        if budget is not None and budget.unit != unit:
+            # `skdp.base` says it with a way out.
+            raise ValueError(f"{estimator}: the budget's unit is {budget.unit!r}, not {unit!r}")
         self.estimator = estimator
         self.epsilon = float(epsilon)
         # The noise pays with `delta`, a publication with `delta_apart`; the claim has their sum.
@@ -191,7 +197,10 @@ class PrivacyFilter:
         self.delta = round_up(as_charged(noise_delta) + as_charged(self.delta_apart))
         self.relation = REPLACE_ONE if budget is None else budget.adjacency
         self.claimed_mu = check_allowance(self.epsilon, noise_delta)
+        self.unit = unit
+        self.max_rows_per_unit: int | None = None
         self._steps = 1
+        self._left = Fraction(1)  # of the allowance, when the shares began that are asked for now
         self._state = _State()
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -238,6 +247,14 @@ class PrivacyFilter:
         vars(view).update(vars(self), _steps=self._steps * steps)
         return view
 
+    def begin_with_rest(self) -> None:
+        """Let shares be of what is left, from now on; before any view is made of the filter.
+
+        Epsilons add up and squares of mu do, so what is left of an allowance is one itself.
+        """
+        self._left *= self.remaining
+        self._state.spent = Fraction(0)
+
     def __copy__(self) -> Any:
         raise PrivacyLeakError("a session cannot be copied: both would spend one charge")
 
@@ -257,7 +274,11 @@ class PrivacyFilter:
     @property
     def mu(self) -> float | None:
         """The Gaussian level of all noise for one step; None if pure."""
-        return None if self.claimed_mu is None else self.claimed_mu / self._steps
+        if self.claimed_mu is None:
+            return None
+        if self._left == 1:
+            return self.claimed_mu / self._steps
+        return self.claimed_mu * math.sqrt(self._left) * (1 - 2**-50) / self._steps
 
     @property
     def remaining(self) -> Fraction:
@@ -290,7 +311,7 @@ class PrivacyFilter:
 
     @property
     def _epsilon_of_step(self) -> Fraction:
-        return exact_fraction(self.epsilon) / self._steps
+        return exact_fraction(self.epsilon) * self._left / self._steps
 
     def fraction(self, share: Share) -> Fraction:
         """Return a share as a fraction; None stands for all that is left."""
@@ -451,6 +472,16 @@ class PrivacyFilter:
             key.update(repr(exact.tolist()).encode())
         self._state.entropy = samplers.SeededEntropy(self.noise_seed, key.digest())
 
+    def ticket_key(self) -> bytes | None:
+        """Return what keys the choice of a unit's rows; None: the operating system's entropy.
+
+        Under a seed, and where an audit compares two tables, rows of the same unit get the same
+        tickets in both: the key tells nothing of the table.
+        """
+        if current_transcript() is not None:
+            return b"audited"
+        return None if self.noise_seed is None else repr(self.noise_seed).encode()
+
     def history(self) -> bytes:
         """Return a hash of the releases so far."""
         return self._history.digest()
@@ -479,7 +510,7 @@ class PrivacyFilter:
                 sensitivity=float(sensitivity),
                 norm=norm,
                 scale=float(scale),
-                share=float(share),
+                share=float(share * self._left),
                 epsilon=level if self.mu is None else None,
                 mu=None if self.mu is None else level,
                 delta=min(delta * self._growth, 1.0) if delta else delta,
@@ -504,7 +535,8 @@ class PrivacyFilter:
         return PrivacyCertificate(
             estimator=self.estimator,
             adjacency=self.relation,
-            unit="row",
+            unit="row" if self.unit is None else self.unit,
+            max_rows_per_unit=self.max_rows_per_unit,
             epsilon=self.epsilon,
             delta=self.delta,
             mu=self.claimed_mu,

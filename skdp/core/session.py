@@ -26,7 +26,15 @@ from skdp.core.mechanisms import (
     l2_noise,
     symmetric_noise,
 )
-from skdp.core.privacy_filter import PrivacyFilter, Release, Share, asked, released
+from skdp.core.privacy_filter import (
+    SMALLEST_LEVEL,
+    PrivacyFilter,
+    Release,
+    Share,
+    asked,
+    check_allowance,
+    released,
+)
 from skdp.core.query import (
     Choice,
     Independent,
@@ -43,6 +51,15 @@ from skdp.core.query import (
 )
 from skdp.core.sums import Count
 from skdp.core.table import REPLACE_ONE, PrivateTable, Rows, stability_of
+from skdp.core.units import (
+    CHOICE_SHARE,
+    PRIVATE_ROWS,
+    RowsPerUnit,
+    Unit,
+    bound_units,
+    rows_query,
+    unit_table,
+)
 from skdp.exceptions import PrivacyLeakError
 
 __all__ = ["Session", "open_session"]
@@ -59,6 +76,8 @@ class Session:
         "replace_one" only. The certificate names the relation of the caller's own table.
     pure : bool
         Whether noise is pure, or Gaussian.
+    max_rows_per_unit : int or None
+        How many rows of one unit count; None where the unit is a row.
     """
 
     def __init__(self, table: PrivateTable, meter: PrivacyFilter) -> None:
@@ -66,6 +85,7 @@ class Session:
         self._meter = meter
         # For mechanisms that say nothing of more than one step.
         self._per_step = meter.per_step(table.stability.steps)
+        self.max_rows_per_unit = meter.max_rows_per_unit
         self.n_features = table.n_features
         self.adjacency = table.relation
         self.pure = meter.pure
@@ -210,6 +230,7 @@ def open_session(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
     context: str = "",
+    unit: Unit | None = None,
 ) -> Session:
     """Charge (epsilon, delta + delta_apart) to the budget and return a session on the rows.
 
@@ -235,6 +256,9 @@ def open_session(
         ``skdp.config_context(noise="seeded")``.
     context : str
         Public parameters of the fit; keys the stream of seeded noise.
+    unit : Unit, default=None
+        Whose the rows are is in `rows.units` then, and at most so many of one unit count; None:
+        the unit is a row.
 
     Returns
     -------
@@ -246,8 +270,13 @@ def open_session(
     BudgetExceededError, SealedBudgetError, LedgerError
         Nothing was charged then.
     """
-    stability = stability_of(REPLACE_ONE if budget is None else budget.adjacency)
+    relation = REPLACE_ONE if budget is None else budget.adjacency
+    stability = stability_of(relation)
     table = PrivateTable(rows, stability.filtered() if rows.filtered else stability)
+    if (unit is None) != (rows.units is None):
+        raise TypeError("rows of units need a unit, and a unit needs rows of units")
+    if unit is not None:
+        _check_unit(unit, relation, epsilon, delta)
     meter = PrivacyFilter(
         rows.digest,
         estimator=estimator,
@@ -257,6 +286,48 @@ def open_session(
         budget=budget,
         random_state=random_state,
         context=context,
-        n_rows=table.n if table.n_is_public else None,
+        n_rows=table.n if table.n_is_public and unit is None else None,
+        unit=None if unit is None else unit.name,
     )
+    if unit is not None:
+        table = _of_units(table, meter, unit, relation)
     return Session(table, meter)
+
+
+def _steps_of(rows: int, relation: str) -> int:
+    """Return how many steps so many rows of a unit are, for what has no tight bound."""
+    return 2 * rows if relation == REPLACE_ONE else rows
+
+
+def _check_unit(unit: Unit, relation: str, epsilon: float, delta: float) -> None:
+    """Refuse, before the charge, so many rows a unit that the allowance of one is none."""
+    if unit.most == PRIVATE_ROWS:
+        return
+    steps = _steps_of(int(unit.most), relation)
+    mu = check_allowance(epsilon, delta)
+    if (epsilon if mu is None else mu) / steps < SMALLEST_LEVEL:
+        raise ValueError(
+            f"max_rows_per_unit={unit.most} leaves each row less than {SMALLEST_LEVEL:g} of the "
+            f"allowance: state fewer rows, or a larger epsilon than {epsilon!r}"
+        )
+
+
+def _of_units(table: PrivateTable, meter: PrivacyFilter, unit: Unit, relation: str) -> PrivateTable:
+    """Return the table with at most so many rows of each unit, which are chosen if not stated."""
+    units = table.rows.unit_rows()
+    if unit.most == PRIVATE_ROWS:
+        each = meter.level(CHOICE_SHARE)
+        smallest = SMALLEST_LEVEL * _steps_of(1, relation) / meter.level(Fraction(1))
+        query = rows_query(each, pure=meter.pure, smallest=smallest)
+        counts = unit_table(units, relation)
+        size = moved_by(RowsPerUnit, query, counts.stability)
+        with asked(f"{RowsPerUnit.__module__}.{RowsPerUnit.__qualname__}", reviewed=True):
+            chosen = exponential_mechanism(
+                meter, query.name, query.scores(counts), size, CHOICE_SHARE
+            )
+        meter.begin_with_rest()
+        most = query.decoded(chosen)
+    else:
+        most = int(unit.most)
+    meter.max_rows_per_unit = most
+    return bound_units(table, units, most, relation, meter.ticket_key())

@@ -32,6 +32,7 @@ class Rows(Protocol):
     _n: int
     n_features: int
     filtered: bool  # whether a filter of each row has left them
+    units: Any  # whose each row is; None where the unit is a row
 
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
         """Return the (start, stop) of chunks that cover all rows."""
@@ -41,6 +42,12 @@ class Rows(Protocol):
 
     def digest(self) -> bytes:
         """Return a hash of the content, for seeded noise."""
+
+    def unit_rows(self) -> Any:
+        """Return whose each row is."""
+
+    def keep(self, positions: NDArray[np.intp]) -> Rows:
+        """Return the rows at ascending positions."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Stability:
     replacements, additions : int
         (1, 0) for the rows of a "replace_one" table, (0, 1) for those of an "add_or_remove_one"
         table; (1, 1) for what a filter of each row leaves of a "replace_one" table: it replaces a
-        row, adds one or removes one.
+        row, adds one or removes one; (k, k) and (0, k) for at most k rows of every unit.
     """
 
     replacements: int

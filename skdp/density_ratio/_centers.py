@@ -5,6 +5,7 @@ Nothing is released here.
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 from typing import Any
 
@@ -14,11 +15,46 @@ from numpy.typing import NDArray
 from skdp.budget.amounts import round_up
 from skdp.density_ratio._base import check_candidates
 from skdp.density_ratio._solve import median_distance
+from skdp.exceptions import PublishedRowsWarning
 
 Floats = NDArray[np.float64]
 
 PUBLISHED = "published_private_rows"
 _SCALES = (1.0, 0.5)  # private choice of the bandwidth: these times the median public distance
+
+
+def box_of_centers(stated: tuple[Floats, Floats] | None, public: Floats) -> tuple[Floats, Floats]:
+    """Return the public box in which noisy centres lie: the stated one, or that of public rows."""
+    if stated is None:
+        far = 1e100  # the noise has a scale of its own beyond
+        return public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
+    if max(np.abs(side).max() for side in stated) > 1e100:
+        raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
+    return stated
+
+
+def refuse_published(adjacency: str, rate: float | None, many: bool) -> None:
+    """Raise where rows cannot be published: those of a unit of many, or at a private rate."""
+    if many:
+        raise ValueError(
+            f"centers must not be {PUBLISHED!r} where a unit has many rows (groups): each would be "
+            "published with a probability of its own"
+        )
+    if adjacency == "add_or_remove_one" and rate is None:
+        raise ValueError(
+            f"sampling_rate must be given for centers={PUBLISHED!r} under "
+            "'add_or_remove_one': delta = n_centers / n would publish the number of rows"
+        )
+
+
+def warn_published() -> None:
+    """Warn the caller of a fit that it publishes rows."""
+    warnings.warn(
+        f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
+        "up in centers_ with the probability charged as delta.",
+        PublishedRowsWarning,
+        stacklevel=3,
+    )
 
 
 def published_delta(rate: Fraction, delta: float) -> float:

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
 from skdp._parameters import Reals, Table, check_parameter
-from skdp.base import check_integer
+from skdp.base import check_integer, refuse_units
 from skdp.budget import PrivacyBudget
 from skdp.core import Box, Release
 from skdp.density_ratio._base import (
@@ -88,6 +88,9 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -110,6 +113,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         first order. Of the order of 1 or more: the weights are noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -171,6 +176,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         bounds: Any = "public",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -178,12 +184,13 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         self.bounds = bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {"alpha": ("auto", Reals(*_ALPHAS))}
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget, release a logistic regression of the samples, and set the weights.
 
         Parameters
@@ -192,12 +199,15 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
             Both samples, finite numbers; see `stack_samples`.
         y : array-like of shape (n_samples,)
             1 for a private row, 0 for a public one. Only the private rows are protected.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPLogisticRatio
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             rows, public, _ = self._open_samples(X, y)
             view = self._view(public)
             with (
@@ -309,6 +319,7 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         self._check_parameters()
         n = check_integer(n_samples, "n_samples", low=1)
         public = check_public_array(X_public, estimator=type(self).__name__)
+        refuse_units(type(self).__name__, self._context().budget)
         allowance = self._allowance()
         if not allowance.replace:
             allowance = allowance.part(1 - _COUNT_SHARE)

@@ -9,7 +9,6 @@ the release.
 from __future__ import annotations
 
 import math
-import warnings
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -31,7 +30,15 @@ from skdp.density_ratio._base import (
     effective_sample_size,
     rate_of,
 )
-from skdp.density_ratio._centers import PUBLISHED, published_delta, rates_of, stated_centers
+from skdp.density_ratio._centers import (
+    PUBLISHED,
+    box_of_centers,
+    published_delta,
+    rates_of,
+    refuse_published,
+    stated_centers,
+    warn_published,
+)
 from skdp.density_ratio._features import (
     BasisValues,
     KernelValues,
@@ -41,7 +48,6 @@ from skdp.density_ratio._features import (
     public_moments,
 )
 from skdp.density_ratio._solve import Moments, choose, solve
-from skdp.exceptions import PublishedRowsWarning
 from skdp.planning import Allowance, row_count
 from skdp.queries import BasisMean, FeatureMeans, KernelMap, KernelMean, NoisySample, PublishedRows
 from skdp.tabular import check_public_array
@@ -119,6 +125,9 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian. Where private rows are published: the most that
         may be charged for that.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -143,6 +152,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         weights are noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -231,6 +242,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         sampling_rate: float | None = None,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -248,6 +260,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         self.sampling_rate = sampling_rate
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -281,12 +294,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 "basis_bounds must be a pair (low, high) that bounds the outputs of basis, and "
                 "None without a basis: the noise is scaled to it"
             )
-        private = self._adjacency == "add_or_remove_one"
-        if self._publishes and private and self.sampling_rate is None:
-            raise ValueError(
-                f"sampling_rate must be given for centers={PUBLISHED!r} under "
-                "'add_or_remove_one': delta = n_centers / n would publish the number of rows"
-            )
+        if self._publishes:
+            refuse_published(self._adjacency, self.sampling_rate, self._context().counts_users)
 
     @property
     def _publishes(self) -> bool:
@@ -302,7 +311,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         assert rate is not None
         return published_delta(rate, float(self.delta))
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget, release the private rows' mean features, and fit the ratio.
 
         Parameters
@@ -311,26 +320,25 @@ class DPuLSIF(DensityRatio, BaseEstimator):
             Both samples, finite numbers; see `stack_samples`.
         y : array-like of shape (n_samples,)
             1 for a private row, 0 for a public one. Only the private rows are protected.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPuLSIF
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             rows, public, private = self._open_samples(X, y)
             stated = stated_centers(self.centers, public.shape[1], _MAX_CENTERS)
-            box = self._box_of_centers(public)
+            known = isinstance(self.bounds, str)
+            box = box_of_centers(None if known else self._stated_bounds(public.shape[1]), public)
             gammas = rates_of(self.gamma, self.kernel, public)
             basis = fit_basis(self.basis, self.basis_bounds, X, public)
             moments = None if basis is None else public_moments(basis, public)
             apart = self._published(int(private.sum()))
             if self._publishes:
-                warnings.warn(
-                    f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
-                    "up in centers_ with the probability charged as delta.",
-                    PublishedRowsWarning,
-                    stacklevel=2,
-                )
+                warn_published()
             with (
                 self._session(
                     rows,
@@ -346,16 +354,6 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                     self._fit_basis(session, public, basis, moments)
                 self.privacy_ = session.certificate()
         return self
-
-    def _box_of_centers(self, public: Floats) -> tuple[Floats, Floats]:
-        """Return the public box in which noisy centres lie."""
-        if isinstance(self.bounds, str):
-            far = 1e100  # the noise has a scale of its own beyond
-            return public.min(axis=0).clip(-far, far), public.max(axis=0).clip(-far, far)
-        stated = self._stated_bounds(public.shape[1])
-        if stated is None or max(np.abs(side).max() for side in stated) > 1e100:
-            raise ValueError("bounds must be 'public' or a pair (low, high) within 1e100 of 0")
-        return stated
 
     def _fit_kernel(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +131,9 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, and many more queries can be answered.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -158,6 +161,8 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         For classifiers: `classes`, sorted.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -249,6 +254,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         n_jobs: int | None = None,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -264,6 +270,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         self.n_jobs = n_jobs
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -369,7 +376,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         return planned(how, n_classes, allowance, n, blocks, queries, n_public, n_numbers)
 
     @with_callbacks
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
         """Fit on disjoint blocks of private rows and release what their models agree on.
 
         Parameters
@@ -378,13 +385,16 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
             Private rows, finite numbers.
         y : array-like of shape (n_samples,)
             Their labels or targets, private too.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPSubsampleAggregate
         """
         progress = BlockProgress(self, self._init_callback_context(max_subtasks=1))
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             self._check_parameters()
             how = self._how
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
@@ -406,7 +416,8 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
                     self._noise(how, n_classes), stated(self.n_queries), len(public), n_numbers
                 )
             with self._session(rows) as session:
-                n = self._rows_to_plan_with(session)
+                needed = session.adjacency == "replace_one" or self._is_auto
+                n = round(row_count(session, COUNT_SHARE)) if needed else 0
                 plan = self._planned(how, n_classes, n, len(public), n_numbers)
                 self.n_blocks_, n_numbers, how = plan.blocks, plan.queries, plan.noise.how
                 heard = progress.of_blocks
@@ -432,15 +443,8 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         progress.end()
         return self
 
-    def _rows_to_plan_with(self, session: Session) -> int:
-        """Return the number of rows: public, or released where it is needed, else 0."""
-        needed = self._adjacency == "replace_one" or self._is_auto
-        return round(row_count(session, COUNT_SHARE)) if needed else 0
-
     def _ran(self, on_blocks: Any, task: Any) -> OnBlocks:
-        """Return the code that runs on each block."""
-        run: OnBlocks = on_blocks(UserFunction(task), self.n_blocks_)
-        return run
+        return cast(OnBlocks, on_blocks(UserFunction(task), self.n_blocks_))
 
     def _release_parameters(
         self, session: Session, model: Any, how: str, bounds: Any, on_blocks: Any

@@ -147,7 +147,7 @@ class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
         self._check_bounds_without_rows()
         self._target_bounds()
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and fit the coefficients.
 
         Parameters
@@ -156,12 +156,15 @@ class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
             Private rows, finite numbers.
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPRidge or DPLinearRegression
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             alpha = self._penalty()
             target = self._target_bounds()
             rows = self._open_with_target(X, y)
@@ -215,7 +218,9 @@ class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
             if learned is not None:
                 noisy = noisy + self._beyond(learned, standard, found, back, stated)
             sampled = noisy + back @ found.inverse @ back.T * found.residual / n
-            trusted = self._sampling_known(gram, standard, alpha, n)
+            # Rows of one unit are alike: what they say of a population is not told by their number.
+            alone = session.max_rows_per_unit in (None, 1)
+            trusted = alone and self._sampling_known(gram, standard, alpha, n)
             error, population = (np.sqrt(np.maximum(np.diag(m), 0.0)) for m in (noisy, sampled))
         self.coef_std_error_ = error[:d]
         self.intercept_std_error_ = float(error[d])
@@ -335,6 +340,9 @@ class DPRidge(_LeastSquares):
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise, which
         is much smaller where there are several columns.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -354,7 +362,8 @@ class DPRidge(_LeastSquares):
     coef_population_std_error_ : ndarray of shape (n_features,)
         Standard error about the coefficients of the population that the rows are drawn from: of
         noise and sampling. It takes errors to have the same variance at all rows. NaN as above,
-        with a penalty above 0, and where clipping shortened the rows by more than a few per cent.
+        with a penalty above 0, where clipping shortened the rows by more than a few per cent, and
+        where several rows are of one unit (`groups`).
     n_samples_ : float
         Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -368,6 +377,8 @@ class DPRidge(_LeastSquares):
         Eigenvalues of the covariance of scaled columns that lie below it are hidden by noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -434,6 +445,7 @@ class DPRidge(_LeastSquares):
         target_bounds: Any = "private",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -442,6 +454,7 @@ class DPRidge(_LeastSquares):
         self.target_bounds = target_bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -471,6 +484,9 @@ class DPLinearRegression(_LeastSquares):
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -524,6 +540,7 @@ class DPLinearRegression(_LeastSquares):
         target_bounds: Any = "private",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -531,6 +548,7 @@ class DPLinearRegression(_LeastSquares):
         self.target_bounds = target_bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 

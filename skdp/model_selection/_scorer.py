@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import MetadataRequest
 
 from skdp._public_key import public_key
 from skdp.base import AmbientBudgetMixin, CallContext
@@ -145,6 +146,9 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         The price of one call.
     bounds : float, (float, float) or None
         Of a row's score.
+    max_rows_per_unit : int or "private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None
@@ -163,12 +167,14 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         *,
         epsilon: float = 1.0,
         bounds: Any = None,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
         self.metric = metric
         self.epsilon = epsilon
         self.bounds = bounds
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -186,9 +192,17 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         """
         return Cost(epsilon=self.epsilon, delta=0.0)
 
-    def _context(self) -> CallContext:
+    def _context(self, groups: Any = None) -> CallContext:
         name = f"private_scorer({self.metric})"
-        return CallContext(name, self.epsilon, 0.0, self.budget, self.random_state)
+        return CallContext(
+            name,
+            self.epsilon,
+            0.0,
+            self.budget,
+            self.random_state,
+            groups=groups,
+            max_rows_per_unit=self.max_rows_per_unit,
+        )
 
     def check_parameters(self) -> tuple[str, tuple[float, float]]:
         """Check the parameters; nothing is charged for a wrong one.
@@ -207,7 +221,23 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         self._context()
         return self.metric, _check_bounds(self.metric, self.bounds)
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
+    def set_score_request(self, *, groups: bool | str | None = None) -> PrivateScorer:
+        """Ask scikit-learn's metadata routing for `groups`, in place.
+
+        Parameters
+        ----------
+        groups : bool, str or None, default=None
+            True: pass them on; a str: those of this name; None or False: no groups.
+
+        Returns
+        -------
+        self : PrivateScorer
+        """
+        self._metadata_request = MetadataRequest(owner=self)
+        self._metadata_request.score.add_request(param="groups", alias=groups)
+        return self
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None, *, groups: Any = None) -> float:
         """Release the private score of a fitted estimator.
 
         Parameters
@@ -219,6 +249,9 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
             The rows to score.
         y : array-like of shape (n_samples,), default=None
             Their targets.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
@@ -244,7 +277,8 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
             )
         if needs_y and _n_rows(X) != _n_rows(y):
             raise ValueError("X and y must have the same number of rows")
-        context = self._context()
+        context = self._context(groups)
+        context.unit()
         if not context.allows_empty and _n_rows(X) == 0:
             raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
         rows = opaque_rows(X, y if needs_y else None)
@@ -267,6 +301,7 @@ def private_scorer(
     *,
     epsilon: float,
     bounds: Any = None,
+    max_rows_per_unit: Any = "private",
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> PrivateScorer:
@@ -285,6 +320,9 @@ def private_scorer(
         A row's score is clipped to (low, high), and a number b means (-b, 0). From public
         knowledge: for "neg_inertia" on rows in the unit box of d features, d is never exceeded.
         A tighter bound means less noise and more clipping. None for "accuracy".
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -337,7 +375,12 @@ def private_scorer(
     7.0
     """
     scorer = PrivateScorer(
-        metric, epsilon=epsilon, bounds=bounds, budget=budget, random_state=random_state
+        metric,
+        epsilon=epsilon,
+        bounds=bounds,
+        max_rows_per_unit=max_rows_per_unit,
+        budget=budget,
+        random_state=random_state,
     )
     scorer.check_parameters()
     return scorer

@@ -76,6 +76,9 @@ class DPHistogramDensity(BoxDensity):
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian: larger than Laplace noise here, unless bounds are
         learned of many features.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -93,6 +96,8 @@ class DPHistogramDensity(BoxDensity):
         Standard deviation that noise gives the probability of a cell before it is cut off at 0.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -156,6 +161,7 @@ class DPHistogramDensity(BoxDensity):
         bounds: Any = "private",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -163,6 +169,7 @@ class DPHistogramDensity(BoxDensity):
         self.bounds = bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -187,7 +194,7 @@ class DPHistogramDensity(BoxDensity):
             )
         return each
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget, release the histogram, and make a density of it.
 
         Parameters
@@ -195,12 +202,15 @@ class DPHistogramDensity(BoxDensity):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPHistogramDensity
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             rows = self._open(X)
             each = self._each_bins(rows.n_features)
             d = rows.n_features

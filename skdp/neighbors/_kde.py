@@ -93,6 +93,9 @@ class DPKernelDensity(BoxDensity):
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, and independent of the number of centres.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -121,6 +124,8 @@ class DPKernelDensity(BoxDensity):
         `pdf` returns it. Of the order of the density itself: the density is noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -204,6 +209,7 @@ class DPKernelDensity(BoxDensity):
         bounds: Any = "private",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -213,6 +219,7 @@ class DPKernelDensity(BoxDensity):
         self.bounds = bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -251,7 +258,7 @@ class DPKernelDensity(BoxDensity):
 
     # --- fit --------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget, release the mean features, and make a density of them.
 
         Parameters
@@ -259,12 +266,15 @@ class DPKernelDensity(BoxDensity):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPKernelDensity
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             rows = self._open(X)
             bandwidth = self._stated_bandwidth()
             stated = self._stated_bounds(rows.n_features)

@@ -142,6 +142,9 @@ class DPMedian(_SmoothFit):
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of the columns add up less quickly, and the exponential
         mechanism's count half; ``noise="laplace"`` spends all of it.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -156,6 +159,8 @@ class DPMedian(_SmoothFit):
         The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -226,6 +231,7 @@ class DPMedian(_SmoothFit):
         noise: str = "cauchy",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -236,13 +242,14 @@ class DPMedian(_SmoothFit):
         self.noise = noise
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
     def _levels(self) -> list[float]:
         return [0.5]
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget and release the medians.
 
         Parameters
@@ -250,12 +257,15 @@ class DPMedian(_SmoothFit):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPMedian
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             self.median_ = self._fit_quantiles(X)[0]
         return self
 
@@ -314,6 +324,9 @@ class DPQuantile(_SmoothFit):
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly, and the
         exponential mechanism's count half.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -331,6 +344,8 @@ class DPQuantile(_SmoothFit):
         The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -408,6 +423,7 @@ class DPQuantile(_SmoothFit):
         noise: str = "cauchy",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -419,6 +435,7 @@ class DPQuantile(_SmoothFit):
         self.noise = noise
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -429,7 +446,7 @@ class DPQuantile(_SmoothFit):
     def _levels(self) -> list[float]:
         return [float(level) for level in check_levels(self.q)]
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget and release the quantiles.
 
         Parameters
@@ -437,12 +454,15 @@ class DPQuantile(_SmoothFit):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPQuantile
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             self.quantiles_ = self._fit_quantiles(X)
             self.q_ = np.array(self._levels())
         return self

@@ -70,6 +70,9 @@ class DPRobustScaler(QuantileFit):
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -86,6 +89,8 @@ class DPRobustScaler(QuantileFit):
         The bounds, stated or learned. None if nothing was released and no bounds are stated.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -146,6 +151,7 @@ class DPRobustScaler(QuantileFit):
         prior: str = "uniform",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -158,6 +164,7 @@ class DPRobustScaler(QuantileFit):
         self.prior = prior
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -173,7 +180,7 @@ class DPRobustScaler(QuantileFit):
             levels |= {low, high}
         return sorted(levels)
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget and release the quantiles.
 
         Parameters
@@ -181,12 +188,15 @@ class DPRobustScaler(QuantileFit):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPRobustScaler
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             quantiles = self._fit_quantiles(X)
             levels = self._levels()
             self.center_ = quantiles[levels.index(0.5)] if self.with_centering else None
@@ -259,6 +269,9 @@ class DPQuantileTransformer(QuantileFit):
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -275,6 +288,8 @@ class DPQuantileTransformer(QuantileFit):
         The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -336,6 +351,7 @@ class DPQuantileTransformer(QuantileFit):
         prior: str = "uniform",
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -346,6 +362,7 @@ class DPQuantileTransformer(QuantileFit):
         self.prior = prior
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -358,7 +375,7 @@ class DPQuantileTransformer(QuantileFit):
         m = int(self.n_quantiles)
         return [i / (m - 1) for i in range(1, m - 1)]
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget and release the landmarks.
 
         Parameters
@@ -366,12 +383,15 @@ class DPQuantileTransformer(QuantileFit):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPQuantileTransformer
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             inner = self._fit_quantiles(X)
             assert self.bounds_ is not None
             ends = np.minimum(self.bounds_[0], inner[0]), np.maximum(self.bounds_[1], inner[-1])

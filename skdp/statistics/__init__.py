@@ -12,11 +12,10 @@ from skdp.statistics._histograms import (
     histogram,
     histogram2d,
     histogramdd,
-    median,
-    quantile,
     subset_sums,
 )
 from skdp.statistics._moments import correlation, covariance, std, var
+from skdp.statistics._quantiles import median, quantile
 from skdp.statistics._queries import QuerySession, mst_cost, query_session
 from skdp.statistics._sums import (
     count,

@@ -104,6 +104,10 @@ class Call(CallContext):
                 "n_rows must be 'private' with nan_policy='omit': how many rows have missing cells "
                 "is private"
             )
+        if self.n_rows == "public" and self.counts_users:
+            raise ValueError(
+                "n_rows must be 'private' with groups: how many rows a unit has is private"
+            )
         if self.n_rows == "public" and self.adjacency == "add_or_remove_one":
             raise ValueError(
                 "n_rows must be 'private' for a budget of the relation 'add_or_remove_one', which "

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.base import check_bounds, check_integer, labels_of_bounds, names_of
+from skdp.base import check_bounds, check_integer, labels_of_bounds, names_of, refuse_units
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.statistics import _histograms, _moments, _sums
@@ -118,6 +118,9 @@ def expected_error(
         raise TypeError(f"{function} has no parameter {unknown[0]!r}")
     options |= parameters
     budget = options.pop("budget") or ambient_budget()
+    refuse_units(function, budget)
+    if options.pop("groups") is not None:
+        raise ValueError("groups must be None: the expected error is that of single rows")
     relation = "replace_one" if budget is None else budget.adjacency
     options["random_state"] = None
     named = options.get("bounds")

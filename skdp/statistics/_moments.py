@@ -62,6 +62,8 @@ def var(
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -86,6 +88,12 @@ def var(
     n_rows : {"private", "public"}, default="private"
         ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
         how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget or None, default=None
@@ -121,7 +129,17 @@ def var(
     >>> statistics.var(x, bounds=(-1, 1)).value.round(1)
     np.float64(0.3)
     """
-    call = Call("var", epsilon, delta, budget, random_state, nan_policy, n_rows)
+    call = Call(
+        "var",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
     check_axis(axis)
     variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
     return result(variance, error, privacy, flat=flat, bounds=clipped, asked=bounds)
@@ -135,6 +153,8 @@ def std(
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -159,6 +179,12 @@ def std(
     n_rows : {"private", "public"}, default="private"
         ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
         how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget or None, default=None
@@ -191,7 +217,17 @@ def std(
     >>> statistics.std(x, bounds=(-1, 1), random_state=0).value.round(2)
     np.float64(0.58)
     """
-    call = Call("std", epsilon, delta, budget, random_state, nan_policy, n_rows)
+    call = Call(
+        "std",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
     check_axis(axis)
     variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
     deviation = np.sqrt(variance)
@@ -309,6 +345,8 @@ def covariance(
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -331,6 +369,12 @@ def covariance(
     n_rows : {"private", "public"}, default="private"
         ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
         how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget or None, default=None
@@ -368,7 +412,17 @@ def covariance(
     >>> statistics.covariance(x, bounds=(-1, 1), random_state=0).value.diagonal().round(2)
     array([0.33, 0.33])
     """
-    call = Call("covariance", epsilon, delta, budget, random_state, nan_policy, n_rows)
+    call = Call(
+        "covariance",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
     ddof = check_ddof(ddof)
     found = _moments(call, X, bounds, ddof)
     d = len(found.half)
@@ -409,6 +463,8 @@ def correlation(
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -429,6 +485,12 @@ def correlation(
     n_rows : {"private", "public"}, default="private"
         ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
         how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget or None, default=None
@@ -464,7 +526,17 @@ def correlation(
     >>> statistics.correlation(both, bounds=(-1, 1), random_state=0).value[0, 1].round(1)
     np.float64(-1.0)
     """
-    call = Call("correlation", epsilon, delta, budget, random_state, nan_policy, n_rows)
+    call = Call(
+        "correlation",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
     found = _moments(call, X, bounds, 0)
     coefficients, errors = coefficients_of(found)
     np.fill_diagonal(coefficients, 1.0)

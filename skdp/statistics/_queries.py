@@ -151,6 +151,8 @@ def query_session(
     n_queries: int = 10,
     nan_policy: str = "raise",
     n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -169,6 +171,12 @@ def query_session(
     n_rows : {"private", "public"}, default="private"
         ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
         how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose: all queries together.
     budget : PrivacyBudget or None, default=None
@@ -212,7 +220,17 @@ def query_session(
     >>> bool(abs(old.value - (ages >= 65).mean()) < 5 * old.std), session.remaining
     (True, 0.0)
     """
-    call = Call("query_session", epsilon, delta, budget, random_state, nan_policy, n_rows)
+    call = Call(
+        "query_session",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
     parts = check_integer(n_queries, "n_queries", low=1, high=2**53)
     allowance = Allowance(float(epsilon), gdp_mu(float(epsilon), float(delta)) if delta else None)
     if allowance.part(Fraction(1, parts)).level / call.steps < SMALLEST_LEVEL:
@@ -300,6 +318,10 @@ def mst_cost(
     if call.adjacency != "replace_one":
         raise ValueError(
             f"budget must be of the relation 'replace_one' for mst_cost, got {call.adjacency!r}"
+        )
+    if call.counts_users:
+        raise ValueError(
+            "budget must have no unit for mst_cost, which protects the weight of one edge"
         )
     call = dataclasses.replace(call, n_rows="public")  # of the edges, which are
     n = check_integer(n_vertices, "n_vertices", low=2)

@@ -22,6 +22,8 @@ def count(
     *,
     nan_policy: str = "raise",
     n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -38,6 +40,12 @@ def count(
     n_rows : {"private", "public"}, default="private"
         ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
         how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget or None, default=None
@@ -68,7 +76,17 @@ def count(
     >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
     Released(value=array(2.), std=array(6.42051965e-05))
     """
-    call = Call("count", epsilon, delta, budget, random_state, nan_policy, n_rows)
+    call = Call(
+        "count",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
     rows, _ = call.table(X)
     if call.n_rows == "public":
         # Said to be: no noise is drawn, so nothing is charged.
@@ -88,6 +106,8 @@ def count_nonzero(
     axis: int | None = 0,
     nan_policy: str = "raise",
     n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -106,6 +126,12 @@ def count_nonzero(
     n_rows : {"private", "public"}, default="private"
         ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
         how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget or None, default=None
@@ -138,7 +164,17 @@ def count_nonzero(
     >>> statistics.count_nonzero(late, random_state=0).value.round(-2)
     np.float64(500000.0)
     """
-    call = Call("count_nonzero", epsilon, delta, budget, random_state, nan_policy, n_rows)
+    call = Call(
+        "count_nonzero",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
     with call.opened(rows, (across,)) as session:
@@ -189,6 +225,8 @@ def sum(  # noqa: A001  as numpy's
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -211,6 +249,12 @@ def sum(  # noqa: A001  as numpy's
     n_rows : {"private", "public"}, default="private"
         ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
         how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget or None, default=None
@@ -245,7 +289,17 @@ def sum(  # noqa: A001  as numpy's
     >>> bool(abs(total.value - minutes.sum()) < 20 * total.std)
     True
     """
-    call = Call("sum", epsilon, delta, budget, random_state, nan_policy, n_rows)
+    call = Call(
+        "sum",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
@@ -264,6 +318,8 @@ def mean(
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
     epsilon: float = 1.0,
     delta: float = 0.0,
     budget: PrivacyBudget | None = None,
@@ -286,6 +342,12 @@ def mean(
     n_rows : {"private", "public"}, default="private"
         ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
         how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
     budget : PrivacyBudget or None, default=None
@@ -321,7 +383,17 @@ def mean(
     >>> bool(abs(answer.value - ages.mean()) < 4 * answer.std)
     True
     """
-    call = Call("mean", epsilon, delta, budget, random_state, nan_policy, n_rows)
+    call = Call(
+        "mean",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
     across = check_axis(axis, whole=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):

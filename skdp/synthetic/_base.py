@@ -3,7 +3,7 @@
 Nothing is released here. A releaser inherits `ReleaserMixin` and follows one shape::
 
     def fit(self, X, y=None):
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             work = ...                              # parameters checked, nothing charged
             rows = self._open_coded(X)              # sets domain_; charges nothing
             with self._session(rows) as session:    # charged here
@@ -26,7 +26,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
-from skdp.base import PrivateMixin, check_integer
+from skdp.base import PrivateMixin, check_integer, refuse_units
 from skdp.queries import marginals
 from skdp.synthetic._kinds import Functions, Queries
 from skdp.synthetic._queries import as_queries
@@ -113,6 +113,7 @@ class ReleaserMixin(PrivateMixin):
             If ``domain`` is none, or its columns are not as many as ``n_features``.
         """
         self._check_parameters()
+        refuse_units(type(self).__name__, self._context().budget)
         d = None if n_features is None else check_integer(n_features, "n_features", low=1)
         if _is_complete(self.domain):
             stated = check_domain(self.domain, 1)

@@ -277,6 +277,9 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     delta : float, default=0.0
         In [0, 1). Zero: discrete Laplace noise. Above zero: rounded Gaussian noise, whose losses
         add up less quickly over the many tables.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -295,6 +298,8 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         The domain of all columns.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -373,6 +378,7 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         max_cells: int = 2**16,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -381,12 +387,13 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         self.max_cells = max_cells
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {"max_cells": Integers(8, MAX_WORK)}
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget, release tables and fit a distribution to them.
 
         Parameters
@@ -394,12 +401,15 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of any types that the domain tells.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : DPMarginalSynthesizer
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
             max_cells = int(self.max_cells)
             candidates = _candidates(_asked(self.queries, domain), domain.sizes, max_cells)

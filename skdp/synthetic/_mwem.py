@@ -124,6 +124,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     delta : float, default=0.0
         In [0, 1). Above zero, measurements have Gaussian noise, and the losses of the rounds add
         up less quickly.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -143,6 +146,8 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         The domain of all columns.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which price.
 
@@ -215,6 +220,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         measure: str = AUTO,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -224,6 +230,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         self.measure = measure
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -232,7 +239,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         "measure": (AUTO, TABLES, QUERIES),
     }
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget, choose and measure in rounds, and fit the weights.
 
         Parameters
@@ -240,12 +247,15 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of any types that the domain tells.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : MWEMReleaser
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
             work = self._workload(domain)
             self._plan(work, 1.0)  # raises what it has to before the charge

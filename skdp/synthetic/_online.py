@@ -119,6 +119,9 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     delta : float, default=0.0
         In [0, 1). Above zero, answers have Gaussian noise; comparisons, which need most of the
         allowance, stay pure and get less of it: 0 leaves more updates.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -140,6 +143,8 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         The domain of all columns.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
         What was released so far, by which mechanism, at which price.
 
@@ -210,6 +215,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         n_updates: Any = AUTO,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -218,12 +224,13 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         self.n_updates = n_updates
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
     _parameter_table: ClassVar[Table] = {"alpha": FRACTION, "n_updates": (AUTO, Integers(1))}
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget and open the session; an earlier one is closed.
 
         Parameters
@@ -231,12 +238,15 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of any types that the domain tells.
         y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : PrivateMultiplicativeWeights
         """
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
             plan = self._plan(domain)
             rows = self._open_coded(X)

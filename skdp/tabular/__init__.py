@@ -23,6 +23,7 @@ from skdp.tabular.rows import (
     check_table,
     opaque_rows,
 )
+from skdp.tabular.units import Units, check_units, name_of_ids
 from skdp.tabular.values import array_of_rows, is_missing
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Domain",
     "Rows",
     "Schema",
+    "Units",
     "about",
     "array_of_rows",
     "as_table",
@@ -42,10 +44,12 @@ __all__ = [
     "check_rows",
     "check_samples",
     "check_table",
+    "check_units",
     "check_with_target",
     "decoded",
     "is_missing",
     "label_codes",
+    "name_of_ids",
     "opaque_rows",
     "public_codes",
     "split_by_key",

@@ -99,7 +99,7 @@ def take(X: Any, positions: NDArray[np.intp]) -> Any:
 
 def _gather(X: Any, positions: NDArray[np.intp]) -> Any:
     """Return a copy of the rows at some positions, in a container of the same kind."""
-    if is_frame(X):
+    if hasattr(X, "iloc"):  # a pandas column, too, whose index says nothing of places
         return X.iloc[positions]
     if hasattr(X, "to_pandas") and not hasattr(X, "to_numpy"):
         return X.take(positions)  # pyarrow

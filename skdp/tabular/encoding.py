@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -56,6 +56,12 @@ class CodedRows(Rows):
         self.sizes = sizes
         # What a query has counted, for its next release; as private as the rows.
         self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def keep(self, positions: NDArray[np.intp]) -> Self:
+        """Return the rows at ascending positions, of which nothing has been counted yet."""
+        twin = super().keep(positions)
+        twin.kept = WeakKeyDictionary()
+        return twin
 
     def codes(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the codes of rows start to stop, shape (stop - start, n_columns)."""

@@ -5,14 +5,18 @@ type, NaN, infinity) once, before any charge, with fixed texts that quote no cel
 no reader of the rows can fail. A ``Rows`` hands out blocks, so a memory-mapped array larger
 than memory works and no second copy of the data is held. It is the seam for other engines:
 whatever yields the same blocks gets the same statistics, because those are exact integers.
+
+A privacy unit is one row, or all rows of one id: ``Rows`` with `units` know whose each row is, and
+the core keeps so many rows of each unit (`skdp.core.units`).
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import joblib
 import numpy as np
@@ -33,6 +37,7 @@ from skdp.tabular.containers import (
     take,
     to_float,
 )
+from skdp.tabular.units import Units, check_units
 from skdp.tabular.values import object_rows, rows_of_numbers
 
 __all__ = [
@@ -191,11 +196,34 @@ class Rows:
         else:
             self._n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         self.n_features = int(X.shape[1]) if hasattr(X, "shape") and len(X.shape) > 1 else 1
+        # Of the whole table, from which positions are: units have one entry for each row of it.
+        self._length = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        self.units: Units | None = None
         # Of the columns of a table, which are public; None for an array.
         self.names = column_names(X) if is_frame(X) or is_sliced_table(X) else None
 
     def __repr__(self) -> str:
         return f"Rows(n_features={self.n_features})"
+
+    def of_units(self, groups: Any, estimator: str) -> Self:
+        """Return these rows with whose they are, by an id for each row of the caller's table."""
+        twin = copy.copy(self)
+        twin.units = check_units(groups, self._length, estimator=estimator)
+        return twin
+
+    def unit_rows(self) -> Units:
+        """Return whose each of these rows is."""
+        assert self.units is not None
+        if self._positions is None:
+            return self.units
+        return Units(self.units.codes[self._positions], self.units.words)
+
+    def keep(self, positions: NDArray[np.intp]) -> Self:
+        """Return the rows at ascending positions among these."""
+        twin = copy.copy(self)
+        twin._positions = positions if self._positions is None else self._positions[positions]
+        twin._n = int(positions.size)
+        return twin
 
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
         """Return the (start, stop) of blocks that cover all rows.

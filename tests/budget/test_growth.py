@@ -158,7 +158,7 @@ def test_a_ledger_of_0_1_is_brought_up_to_date(tmp_path):
     with sqlite3.connect(path) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.close()
-    assert version == 3  # 0.1 refuses all but 1
+    assert version == 4  # 0.1 refuses all but 1
     kept, counted = rows(path)
     assert kept == counted
 

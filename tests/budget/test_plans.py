@@ -297,11 +297,12 @@ def test_an_older_skdp_refuses_the_file_and_an_older_file_is_upgraded(tmp_path):
     path = tmp_path / "a.budget"
     PrivacyBudget(1.0, ledger=path).charge(PURE, estimator="A")
     with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == schema.FORMAT == 3
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == schema.FORMAT == 4
         # As 0.2.0.dev0 wrote it before there were plans.
         for table in ("plans", "items", "draws"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE ledger DROP COLUMN plans")
+        connection.execute("ALTER TABLE ledger DROP COLUMN unit")
         connection.execute("PRAGMA user_version = 2")
     connection.close()
     ledger._CHECKED.clear()
@@ -309,10 +310,10 @@ def test_an_older_skdp_refuses_the_file_and_an_older_file_is_upgraded(tmp_path):
     budget.charge(PURE, estimator="A")
     assert budget.spent.epsilon == 0.2
     with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == 3
-        connection.execute("PRAGMA user_version = 4")
+        assert connection.execute("PRAGMA user_version").fetchone()[0] == 4
+        connection.execute("PRAGMA user_version = 5")
     connection.close()
-    with pytest.raises(LedgerError, match="format 4"):
+    with pytest.raises(LedgerError, match="format 5"):
         budget.charge(PURE, estimator="A")
 
 

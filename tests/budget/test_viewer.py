@@ -69,7 +69,7 @@ def test_an_export_holds_everything_but_tokens(path):
     assert whole["charges"][1]["components"][0]["mu"] == 0.02
     assert whole["charges"][0]["releases"] == [{"name": "mean", "share": 0.5}]
     assert [one["open"] for one in whole["reservations"]] == [False, True]
-    assert whole["ledger"]["format"] == 3
+    assert whole["ledger"]["format"] == 4
     assert "token" not in json.dumps(whole)
     page = ledger.export_html(path)
     assert page.startswith("<!DOCTYPE html>")
@@ -150,6 +150,7 @@ def test_a_ledger_of_an_earlier_format_is_shown_as_it_is(tmp_path):
     for table in ("plans", "items", "draws"):
         change(path, f"DROP TABLE {table}")
     change(path, "ALTER TABLE ledger DROP COLUMN plans")
+    change(path, "ALTER TABLE ledger DROP COLUMN unit")
     change(path, "PRAGMA user_version = 2")
     before = path.read_bytes()
     sound, text = ledger.verified(path)

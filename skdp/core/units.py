@@ -1,0 +1,221 @@
+"""Privacy units of many rows: a table with at most so many of each, and how many that shall be.
+
+Nothing is released here but the choice of a bound, `RowsPerUnit`. `bound_units` keeps at most
+`most` rows of every unit: those with the smallest *tickets*, words that a keyed generator
+of the unit's own draws for its rows, one after the other. So which rows of a unit are kept depends
+on the rows of this unit alone, each set of them is as likely as any other, and no tie makes it one
+more. What one unit may change is a matter of counting: PROOFS.md, "Units of many rows".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.calibration import pure_part
+from skdp.core.clipping import Floats
+from skdp.core.noise import OSEntropy
+from skdp.core.query import Choice, reviewed
+from skdp.core.table import REPLACE_ONE, PrivateTable, Stability, _block_rows
+
+__all__ = [
+    "CHOICE_SHARE",
+    "PRIVATE_ROWS",
+    "RowsPerUnit",
+    "Unit",
+    "Units",
+    "bound_candidates",
+    "bound_units",
+    "kept_rows",
+    "rows_query",
+    "unit_table",
+]
+
+PRIVATE_ROWS = "private"
+CHOICE_SHARE = Fraction(1, 20)  # of an allowance, for the choice of the rows a unit
+LARGEST_BOUND = 2**20
+_ONE_IN = 100  # units may lose rows
+_STEP = 1.0  # by how much half an octave more must pay, in the exponent of the choice
+
+
+class Units(Protocol):
+    """Whose the rows of a table are; `skdp.tabular.units` makes them of ids."""
+
+    codes: NDArray[np.int64]  # of the unit of each row, from 0
+    words: NDArray[np.uint64]  # of each unit: of its id alone
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a privacy unit of a session is, beside whose the rows are.
+
+    Attributes
+    ----------
+    name : str
+        Of the ids.
+    most : int or "private"
+        The rows of one unit that count.
+    """
+
+    name: str
+    most: int | str
+
+
+# --- which rows are kept --------------------------------------------------------------------------
+
+
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble 64-bit words, one by one: the finaliser of SplitMix64 (Steele et al. 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _keys(key: bytes | None) -> NDArray[np.uint64]:
+    """Return two words: of a key, or of the operating system's entropy."""
+    if key is None:
+        return np.asarray(OSEntropy().words(2), dtype=np.uint64)
+    return np.frombuffer(hashlib.blake2b(key, digest_size=16).digest(), dtype=np.uint64)
+
+
+def kept_rows(units: Units, most: int, key: bytes | None) -> NDArray[np.intp]:
+    """Return the positions, ascending, of at most `most` rows of each unit, at random.
+
+    Guarantee: which rows of a unit are kept depends on `key`, its word and the number of its rows
+    alone; never more than `most`.
+
+    Parameters
+    ----------
+    key : bytes or None
+        None draws one from the operating system.
+    """
+    codes = units.codes
+    order = np.argsort(codes, kind="stable")
+    grouped = codes[order]
+    starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]]) if codes.size else order
+    counts = np.diff(np.r_[starts, codes.size])
+    if counts.size == 0 or counts.max() <= most:
+        return np.arange(codes.size, dtype=np.intp)
+    place = np.arange(codes.size) - np.repeat(starts, counts)  # of a row in its unit
+    first, second = _keys(key)
+    streams = _mix(_mix(units.words ^ first) + second)
+    tickets = _mix(streams[grouped] + (place.astype(np.uint64) + np.uint64(1)) * _GAMMA)
+    # By unit, then by ticket; equal tickets by place, so that a tie keeps no row more.
+    drawn = np.lexsort((place, tickets, grouped))
+    return np.sort(order[drawn][place < most])
+
+
+def bound_units(
+    table: PrivateTable, units: Units, most: int, relation: str, key: bytes | None
+) -> PrivateTable:
+    """Return the table of at most `most` rows of each unit.
+
+    Guarantee: one unit replaces at most `most` rows ("replace_one": as many as are on both sides,
+    and the others enter or leave), or adds or removes as many ("add_or_remove_one"). The number
+    of rows is private under both.
+    """
+    kept = table.rows.keep(kept_rows(units, most, key))
+    replaced = most if relation == REPLACE_ONE else 0
+    return PrivateTable(kept, Stability(replaced, most))
+
+
+# --- how many rows ------------------------------------------------------------------------------
+
+
+class UnitRows:
+    """One row a unit: the number of its rows in the caller's table."""
+
+    n_features = 1
+    filtered = False
+
+    def __init__(self, counts: NDArray[np.int64]) -> None:
+        self.counts, self._n = counts, int(counts.size)
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        """Return the (start, stop) of blocks that cover all rows."""
+        step = _block_rows(width, least)
+        return [(i, min(i + step, self._n)) for i in range(0, self._n, step)]
+
+    def block(self, start: int, stop: int) -> Floats:
+        """Return rows start to stop as float64, shape (stop - start, 1)."""
+        return self.counts[start:stop].astype(np.float64).reshape(-1, 1)
+
+    def digest(self) -> bytes:
+        """Return a hash of the content; it keys the noise of seeded fits and nothing else."""
+        return hashlib.blake2b(np.sort(self.counts).tobytes(), digest_size=32).digest()
+
+
+def unit_table(units: Units, relation: str) -> PrivateTable:
+    """Return the table of one row a unit, which changes by one row with one unit.
+
+    Under "replace_one" a unit may have no row before, or after: then a row enters, or leaves.
+    """
+    counts = np.unique(units.codes, return_counts=True)[1].astype(np.int64)
+    replaces = relation == REPLACE_ONE
+    return PrivateTable(UnitRows(counts), Stability(int(replaces), 1))
+
+
+def bound_candidates(largest: int = LARGEST_BOUND) -> tuple[int, ...]:
+    """Return 1, 2, 3, 4, 6, 8, 12, ...: the rows a unit that a choice may come to."""
+    powers = [2**i for i in range(largest.bit_length())]
+    found = sorted({*powers, *(3 * p // 2 for p in powers if p > 1)})
+    return tuple(one for one in found if one <= largest)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class RowsPerUnit(Choice):
+    """The least number of rows a unit that leaves about 99 units in 100 whole.
+
+    Among `candidates`, k has the score max(100 F(k) - U, 0) + penalty * (place of k), F(k) the
+    number of units with more than k rows, U that of all.
+
+    Guarantee: a unit more moves 100 F - U by 99 or -1, another one by 100 at most; the maximum
+    with 0 moves no further, and the penalty is public. So 99 (A), 100 (R).
+
+    Attributes
+    ----------
+    candidates : tuple of int
+        Ascending.
+    penalty : int
+        What a step costs, so that noise does not climb where no unit has more rows.
+    """
+
+    name: ClassVar[str] = "rows per unit"
+    candidates: tuple[int, ...]
+    penalty: int
+
+    def scores(self, table: PrivateTable) -> NDArray:
+        counts = np.sort(table.rows.counts)
+        above = counts.size - np.searchsorted(counts, self.candidates, side="right")
+        excess = np.maximum(_ONE_IN * above.astype(np.int64) - counts.size, 0)
+        return (excess + self.penalty * np.arange(len(self.candidates)))[None, :]
+
+    def sensitivity(self, relation: str) -> int:
+        return _ONE_IN if relation == REPLACE_ONE else _ONE_IN - 1
+
+    def decoded(self, chosen: NDArray) -> int:
+        return self.candidates[int(chosen[0])]
+
+
+def rows_query(level: float, *, pure: bool, smallest: float) -> RowsPerUnit:
+    """Return the choice for an allowance, whose part for it has this level (epsilon, or mu).
+
+    Parameters
+    ----------
+    smallest : float
+        1 over the most rows that the allowance carries.
+    """
+    each = level if pure else 2 * pure_part(level, 1)  # as `exponential_mechanism` spends it
+    penalty = math.ceil(_STEP * 2 * _ONE_IN / each)
+    largest = min(LARGEST_BOUND, max(1, int(1 / smallest)))
+    return RowsPerUnit(bound_candidates(largest), penalty)

@@ -1,0 +1,214 @@
+"""Private quantiles of columns.
+
+Released are choices of the exponential mechanism; the proofs are in quantiles.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdp._parameters import STEP, check_parameter
+from skdp.budget import PrivacyBudget
+from skdp.core import Box
+from skdp.queries import Quantiles, check_levels
+from skdp.statistics._call import Call, Floats, Released, check_axis, result
+
+
+def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any) -> Released:
+    """Return quantiles, one row a level."""
+    levels = check_levels(q)
+    step = check_parameter(step, "step", *STEP)
+    rows, flat = call.table(X)
+    public = ([str(level) for level in levels], step)
+    with call.bounded(rows, bounds, public, audit=False) as opened:
+        session, low, high, _ = opened
+        view = Box(low, high, per_feature=True)
+        release = session.answer(Quantiles(view, q, step=step))
+        privacy = session.certificate()
+    value: Floats = release.value.T
+    value = value[0] if np.ndim(q) == 0 else value
+    return result(value, np.nan, privacy, flat=flat, bounds=(low, high))
+
+
+def quantile(
+    X: ArrayLike,
+    q: float | Sequence[float],
+    *,
+    axis: int = 0,
+    step: float | None = None,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return quantiles of each column.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    q : float or sequence of float
+        Levels in [0, 1], strictly increasing.
+    axis : {0}, default=0
+        Of each column.
+    step : float, default=None
+        Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+
+    Returns
+    -------
+    released : Released
+        The standard error is NaN: it depends on the rows around the quantile, and is private.
+        `skdp.quantile.DPQuantile.expected_error` says how many ranks quantiles are off on average,
+        on public rows that resemble the private ones; its `error_bound` bounds the error for any
+        rows, as a part of the rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated, and one candidate a column and level.
+    *Sensitivity*: ranks, at most 1. *Mechanism*: the exponential mechanism, recursively for many
+    levels. *Charged*: (epsilon, delta), once, as "quantile".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> answer = statistics.quantile(ages, [0.25, 0.75], step=1, bounds=(0, 120))
+    >>> bool(np.all(np.abs(answer.value - [36, 72]) <= 3))
+    True
+    """
+    call = Call(
+        "quantile",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
+    check_axis(axis)
+    return _quantiles(call, X, q, bounds, step)
+
+
+def median(
+    X: ArrayLike,
+    *,
+    axis: int = 0,
+    step: float | None = None,
+    bounds: Any = "private",
+    nan_policy: str = "raise",
+    n_rows: str = "private",
+    groups: Any = None,
+    max_rows_per_unit: Any = "private",
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return the median of each column.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    axis : {0}, default=0
+        Of each column.
+    step : float, default=None
+        Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: leave out rows with missing cells.
+    n_rows : {"private", "public"}, default="private"
+        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
+        how many rows it has; less noise. Private under "add_or_remove_one".
+    groups : array-like of shape (n_samples,), default=None
+        Ids of whose each row is: all rows of one id are protected together. A budget with a
+        `unit` needs them, one without refuses them.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+
+    Returns
+    -------
+    released : Released
+        The standard error is NaN: it depends on the rows around the median, and is private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** As `quantile` at level 1/2. *Released*, *sensitivity*, *mechanism*: as there.
+    *Charged*: (epsilon, delta), once, as "median".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> float(statistics.median(ages, step=1, bounds=(0, 120), random_state=0)), np.median(ages)
+    (54.0, np.float64(54.0))
+    """
+    call = Call(
+        "median",
+        epsilon,
+        delta,
+        budget,
+        random_state,
+        nan_policy,
+        n_rows,
+        groups=groups,
+        max_rows_per_unit=max_rows_per_unit,
+    )
+    check_axis(axis)
+    return _quantiles(call, X, 0.5, bounds, step)
