@@ -93,11 +93,9 @@ class PrivacyBudget(BudgetReader):
         Which tables count as neighbours: one row replaced (the number of rows is public), or one
         row added or removed (it is private).
     unit : str or None, default=None
-        What is protected as a whole: None for one row, or the name of the ids that say whose a
-        row is ("user_id"), for everything that one of them contributed. A fit needs ``groups=``
-        then, and a budget without a unit refuses them: a total of both would mean nothing. One
-        unit is replaced by another, or added or removed, as `adjacency` says; the number of rows
-        is private under both.
+        What is protected as a whole: None for one row, or the name of ids ("user_id") for all rows
+        of one of them. A fit needs ``groups=`` then, and a budget without a unit refuses them. The
+        number of rows is private then under both relations.
     delta_apart : float, default=0.0
         Under "gdp", "gdp_residue" and "zcdp", the separate delta: the part of `delta` for charges
         that are (epsilon, delta)-private without being Gaussian. It is fixed in advance because
@@ -553,11 +551,9 @@ class PrivacyBudget(BudgetReader):
             releases=(),
             note=f"disjoint parts: {', '.join(names)}",
         )
+        own: dict[str, Any] = {"adjacency": "add_or_remove_one", "unit": self.unit}
         return {
-            name: PrivacyBudget(
-                epsilon, delta, ledger=paths.get(name), adjacency="add_or_remove_one"
-            )
-            for name in names
+            name: PrivacyBudget(epsilon, delta, ledger=paths.get(name), **own) for name in names
         }
 
     def backup(self, path: str | os.PathLike[str]) -> None:

@@ -386,8 +386,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         y : array-like of shape (n_samples,)
             Their labels or targets, private too.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Ids of whose each row is, protected together; a budget with a `unit` needs them.
 
         Returns
         -------

@@ -43,8 +43,8 @@ def fit_parts(
     Raises
     ------
     TypeError, ValueError
-        If `parts` holds anything but different budgets with the relation "add_or_remove_one", or
-        `by` has another length than X; nothing is fitted then.
+        If `parts` holds anything but different budgets with the relation "add_or_remove_one" and
+        rows as their unit, or `by` has another length than X; nothing is fitted then.
 
     Notes
     -----
@@ -66,6 +66,12 @@ def _check_parts(parts: Any) -> None:
     for name, budget in parts.items():
         if not isinstance(name, str) or not isinstance(budget, PrivacyBudget):
             raise TypeError("parts must be a dict of names and budgets.")
+        if budget.unit is not None:
+            raise ValueError(
+                f"the budget of a part protects one {budget.unit!r}, whose rows may have several "
+                "keys: such parts are not disjoint. Split by something that each unit has once, "
+                "and fit each part with groups= and its own budget."
+            )
         if budget.adjacency != "add_or_remove_one":
             raise ValueError(
                 'the budget of a part must have adjacency="add_or_remove_one": the number of its '

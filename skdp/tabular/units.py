@@ -118,7 +118,9 @@ def _column(groups: Any) -> tuple[Any, str]:
     if is_listed(groups):
         return list(groups), ""
     if isinstance(groups, np.ma.MaskedArray):
-        groups = np.ma.filled(groups.astype(object), None)
+        mask = np.ma.getmaskarray(groups)
+        groups = np.array(groups.data, dtype=object)
+        groups[mask] = None
     if isinstance(groups, np.ndarray):
         array = np.asarray(groups)
         return array, "" if array.ndim == 1 else _NOT_FLAT

@@ -60,17 +60,19 @@ class Toy(TransformerMixin, PrivateMixin, BaseEstimator):
         bounds: Any = (-1.0, 1.0),
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
         self.bounds = bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Toy:
-        with self._all_or_nothing():
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Toy:
+        with self._all_or_nothing(groups):
             rows = self._open(X)
             low, high = check_bounds(self.bounds, rows.n_features)
             with self._session(rows) as session:
@@ -94,12 +96,14 @@ class ToyRatio(PrivateMixin, BaseEstimator):
         bounds: Any = (-1.0, 1.0),
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
         self.bounds = bounds
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -108,8 +112,8 @@ class ToyRatio(PrivateMixin, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> ToyRatio:
-        with self._all_or_nothing():
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> ToyRatio:
+        with self._all_or_nothing(groups):
             self._check_privacy_parameters()
             rows, public = check_samples(
                 X, y, estimator=type(self).__name__, allow_empty=self._allow_empty
@@ -381,8 +385,8 @@ def _small_db(name: str, queries: Any, **parameters: Any) -> Case:
 class AskedOnline(PrivateMultiplicativeWeights):
     """Asks in its fit whether each column is in its upper half, until its updates are used up."""
 
-    def fit(self, X: Any, y: Any = None) -> Any:
-        super().fit(X)
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Any:
+        super().fit(X, groups=groups)
         self.answers_ = []
         try:
             for j in 2 * list(range(self.n_features_in_)):
@@ -607,6 +611,7 @@ class Called(PrivateMixin, BaseEstimator):
         *,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -614,12 +619,15 @@ class Called(PrivateMixin, BaseEstimator):
         self.options = options
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Called:
-        with self._all_or_nothing():
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Called:
+        with self._all_or_nothing(groups):
             privacy = {name: getattr(self, name) for name in ("epsilon", "delta", "budget")}
+            if groups is not None:
+                privacy |= {"groups": groups, "max_rows_per_unit": self.max_rows_per_unit}
             self.released_ = self.function(
                 X, random_state=self.random_state, **privacy, **(self.options or {})
             )
@@ -702,22 +710,29 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
 }
 
 
-def make(case: Case, delta: float, relation: str = "replace_one", epsilon: float = 1.0) -> Any:
+def make(
+    case: Case,
+    delta: float,
+    relation: str = "replace_one",
+    epsilon: float = 1.0,
+    unit: str | None = None,
+) -> Any:
     """Return an unfitted estimator; under replace-one it has no budget, as most users' have."""
     budget = None
-    if relation != "replace_one":
-        budget = _budget(relation)
+    if relation != "replace_one" or unit is not None:
+        budget = _budget(relation, unit)
     return case.make(epsilon=epsilon, delta=delta, budget=budget, random_state=None)
 
 
-_BUDGETS: dict[str, PrivacyBudget] = {}
+_BUDGETS: dict[tuple[str, str | None], PrivacyBudget] = {}
 
 
-def _budget(relation: str) -> PrivacyBudget:
+def _budget(relation: str, unit: str | None = None) -> PrivacyBudget:
     """Return one budget a relation; audits replace it by a stand-in, so nothing is charged."""
-    if relation not in _BUDGETS:
-        _BUDGETS[relation] = PrivacyBudget(1.0, 1e-3, adjacency=relation)
-    return _BUDGETS[relation]
+    key = relation, unit
+    if key not in _BUDGETS:
+        _BUDGETS[key] = PrivacyBudget(1.0, 1e-3, adjacency=relation, unit=unit)
+    return _BUDGETS[key]
 
 
 def rows(n: int, d: int, seed: int) -> np.ndarray:
@@ -740,19 +755,24 @@ class OneRelease(PrivateMixin, BaseEstimator):
         *,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
         self.ask = ask
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
     def _session(self, rows: Rows) -> Session:
         # Without the mixin's digest of parameters, which cannot read a lambda.
+        context = self._context()
+        unit = context.unit()
         return open_session(
-            rows,
+            rows if unit is None else rows.of_units(context.groups, context.name),
+            unit=unit,
             estimator="OneRelease",
             epsilon=self.epsilon,
             delta=self.delta,
@@ -760,8 +780,8 @@ class OneRelease(PrivateMixin, BaseEstimator):
             random_state=self.random_state,
         )
 
-    def fit(self, X: Any, y: Any = None) -> OneRelease:
-        with self._all_or_nothing():
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> OneRelease:
+        with self._all_or_nothing(groups):
             rows = self._open(X)
             with self._session(rows) as session:
                 self.answer_ = self.ask(session)

@@ -598,6 +598,7 @@ ELSEWHERE = {
     "LogisticMinimiser": "queries/test_logistic.py",
     "NoisySample": "queries/test_samples.py",
     "PublishedRows": "queries/test_samples.py",
+    "RowsPerUnit": "core/test_units.py",
 }
 
 
