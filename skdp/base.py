@@ -129,7 +129,7 @@ class CallContext:
     @property
     def counts_users(self) -> bool:
         """Whether the privacy unit is not a row: the number of rows is private then."""
-        return self.groups is not None or (self.budget is not None and self.budget.unit is not None)
+        return self.groups is not None or _unit_of(self.budget) is not None
 
     @property
     def allows_empty(self) -> bool:
@@ -144,7 +144,7 @@ class CallContext:
         ValueError
             With the way out; nothing has been charged.
         """
-        promised = None if self.budget is None else self.budget.unit
+        promised = _unit_of(self.budget)
         if self.groups is None:
             if promised is not None:
                 raise ValueError(_NO_GROUPS.format(name=self.name, unit=promised))
@@ -207,6 +207,11 @@ class CallContext:
             charged=False,
             releases=(),
         )
+
+
+def _unit_of(budget: PrivacyBudget | None) -> str | None:
+    """Return a budget's unit; None for what is no budget of ours, which the session refuses."""
+    return getattr(budget, "unit", None)
 
 
 def became_text(array: NDArray, labels: Iterable[Any]) -> bool:
@@ -304,7 +309,7 @@ class PrivateMixin(AmbientBudgetMixin):
     def _adjacency(self) -> str:
         """The relation of the table of a fit: units of many rows leave it a private number."""
         budget = ambient_budget() if self.budget is None else self.budget
-        if vars(self).get(_GROUPS) is not None or (budget is not None and budget.unit is not None):
+        if vars(self).get(_GROUPS) is not None or _unit_of(budget) is not None:
             return "add_or_remove_one"
         return "replace_one" if budget is None else budget.adjacency
 
