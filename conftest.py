@@ -10,11 +10,13 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 import skdp
 from skdp.budget import ambient
+from skdp.core.noise import SeededEntropy, entropy
 
 os.environ["MPLBACKEND"] = "Agg"
 
@@ -43,6 +45,23 @@ def _seeded_noise() -> Iterator[None]:
     """Let ``random_state`` seed noise in tests, doctests, audits and scikit-learn's checks."""
     with skdp.config_context(noise="seeded"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _the_same_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what has no ``random_state`` draw the same bits in every run of a test.
+
+    So a test of a random statement passes always or never. Processes that a test starts draw from
+    the operating system, and so does a test with ``system_noise``.
+    """
+    if "system_noise" in request.fixturenames:
+        return
+    stream, process = SeededEntropy(0, request.node.nodeid.encode()), os.getpid()
+
+    def urandom(n: int) -> bytes:
+        return stream.bytes(n) if os.getpid() == process else os.urandom(n)
+
+    monkeypatch.setattr(entropy, "os", SimpleNamespace(urandom=urandom))
 
 
 @pytest.fixture
