@@ -17,6 +17,18 @@ _NEEDS = {
     "yellowbrick.cluster": "the labels of private rows, and distances to them",
     _IMPORTANCES: "feature_importances_ or coef_",
 }
+# Splitters whose folds the users of a table decide together: what one user moves among the others.
+GROUP_SPLITTERS = {
+    "GroupKFold": "balances its folds by the sizes of all users, so that one user moves others",
+    "GroupShuffleSplit": "draws a number of users that follows from how many there are, by their "
+    "places among the others",
+    "LeaveOneGroupOut": "fits once a user, so that the ledger tells how many there are",
+    "LeavePGroupsOut": "fits once a user or more, so that the ledger tells how many there are",
+    "StratifiedGroupKFold": "balances its folds by the sizes and labels of all users, so that one "
+    "user moves others",
+}
+_SEARCHES = ("sklearn.model_selection._search", "sklearn.model_selection._validation")
+
 # Modules whose frames pass a fit on.
 _BETWEEN = ("skdp", "sklearn", "contextlib", "mlflow", "joblib", "yellowbrick.base")
 
@@ -30,6 +42,32 @@ def _caller() -> str:
             return name
         frame = frame.f_back
     return ""
+
+
+def check_folds_of_caller(estimator: Any, unit: str) -> None:
+    """Raise if this fit is one of a search whose folds the users of the table decide together.
+
+    Seen where the search runs its fits in this thread; `search_cost` and `check_pipeline` see it
+    always.
+
+    Raises
+    ------
+    ValueError
+        With the way out; nothing has been charged.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "") in _SEARCHES:
+            for name in ("cv", "cv_orig"):
+                kind = type(frame.f_locals.get(name)).__name__
+                if kind in GROUP_SPLITTERS:
+                    raise ValueError(
+                        f"{type(estimator).__name__}: {kind} {GROUP_SPLITTERS[kind]}; the budget "
+                        f"protects one {unit!r}, so the sum of the charges would be no guarantee "
+                        "for the search. Use PerRecordKFold, which draws the fold of each user "
+                        "alone. Nothing was charged."
+                    )
+        frame = frame.f_back
 
 
 def check_caller(estimator: Any) -> None:

@@ -34,7 +34,7 @@ from skdp._bounds import (
     labels_of_bounds,
     names_of,
 )
-from skdp._clients import check_caller
+from skdp._clients import check_caller, check_folds_of_caller
 from skdp._config import noise_is_seeded
 from skdp._parameters import Integers, Table, check_integer, check_parameter, check_parameters
 from skdp._public_key import public_key
@@ -341,7 +341,9 @@ class PrivateMixin(AmbientBudgetMixin):
         if groups is not None:
             setattr(self, _GROUPS, groups)
         try:
-            self._context().unit()
+            unit = self._context().unit()
+            if unit is not None:
+                check_folds_of_caller(self, unit.name)
             with untracked():
                 yield
         except BaseException:

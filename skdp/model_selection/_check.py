@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier
@@ -41,6 +42,7 @@ from skdp.model_selection._splits import (
     check_halving,
     check_splits,
     fold_notes,
+    relation_of,
     splitter_of,
 )
 
@@ -395,12 +397,12 @@ class _Walk:
                 mine = [w for w, one in charging if one is budget]
                 self.add(HIGH, ", ".join(mine), what, "a budget whose ledger is there")
         if len(stated) > 1:
-            relations = {one.adjacency for one in stated}
+            relations = {(one.adjacency, one.unit) for one in stated}
             where = ", ".join(
                 dict.fromkeys(where for where, budget in charging if budget is not None)
             )
             if len(relations) > 1:
-                what = "steps under two neighbouring relations have no guarantee together"
+                what = "steps under two neighbouring relations or units have no guarantee together"
                 self.add(HIGH, where, what, "one budget= for all steps")
             else:
                 self.add(
@@ -487,6 +489,7 @@ class _Walk:
         parts = [part for _, part in self.parts[before:]]
         self.in_searches |= {id(part) for part in parts}
         self.splits(search, where, parts)
+        self.groups_of(parts, where)
         if self.depth or not candidates or not parts:
             return
         try:
@@ -497,13 +500,25 @@ class _Walk:
         else:
             self.searches.append((where, search))
 
+    def groups_of(self, parts: Sequence[Any], where: str) -> None:
+        """Look for parts of a search that are not handed the ids that their budget needs."""
+        routes = bool(get_config()["enable_metadata_routing"])
+        for part in dict.fromkeys(parts):
+            budget = _budget_of(part)
+            if budget is None or budget.unit is None or (routes and _asks_for_groups(part)):
+                continue
+            self.add(
+                HIGH,
+                where,
+                f"{type(part).__name__} inside it gets no groups, and its budget protects one "
+                f"{budget.unit!r}: each fit is refused",
+                "sklearn.set_config(enable_metadata_routing=True), and "
+                f".set_{'score' if hasattr(part, 'metric') else 'fit'}_request(groups=True) on it",
+            )
+
     def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
         """Look at the splitter of a search, under the relations of what it fits."""
-        relations = {
-            getattr(_budget_of(part), "adjacency", "replace_one")
-            for part in parts
-            if _releases(part)
-        }
+        relations = {relation_of(_budget_of(part)) for part in parts if _releases(part)}
         classifier = is_classifier(search.estimator)
         try:
             splitter = splitter_of(search.cv)
@@ -514,9 +529,16 @@ class _Walk:
             what, _, way_out = str(error).partition(WAY_OUT)
             self.add(HIGH, where, what, way_out or "another cv=")
             return
-        relation = "PerRecordKFold" if "add_or_remove_one" in relations else "KFold"
+        relation = "KFold" if relations <= {"replace_one"} else "PerRecordKFold"
         for note in notes:
             self.add(MEDIUM, where, note, f"cv={relation}(...)")
+
+
+def _asks_for_groups(part: Any) -> bool:
+    """Say whether scikit-learn's metadata routing hands groups to a part."""
+    request = part.get_metadata_routing()
+    found = [getattr(request, method).requests.get("groups") for method in ("fit", "score")]
+    return any(one is True or isinstance(one, str) for one in found)
 
 
 # --- parameters that mean something else here ---------------------------------------------------

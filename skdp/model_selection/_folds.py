@@ -21,7 +21,7 @@ import datetime
 import hashlib
 import numbers
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator
 
 from skdp.core import public_generator, quiet
-from skdp.tabular import is_missing
+from skdp.tabular import check_units, is_missing
 
 Words = NDArray[np.uint64]
 
@@ -279,7 +279,9 @@ class PerRecordKFold(BaseCrossValidator):
     other. Under "replace_one", where the number of rows of every fold would have to be public,
     use `KFold`.
 
-    `groups` are not supported yet.
+    With `groups`, the fold of a user is a keyed hash of the id alone: all rows of one user are in
+    one fold, and folds of two tables that differ in one user differ in that user only. It is the
+    splitter for a budget with a `unit`, under both relations.
 
     References
     ----------
@@ -329,6 +331,19 @@ class PerRecordKFold(BaseCrossValidator):
         """
         return self.n_splits
 
+    # scikit-learn's metadata routing hands them to `split`, where there are any.
+    __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}
+
+    def _user_words(self, X: Any, groups: Any) -> Words:
+        """Return one keyed hash of its id for each row."""
+        n = int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        units = check_units(groups, n, estimator=type(self).__name__)
+        first, second = (
+            np.uint64(_digest(name, self._key)) for name in (b"user", b"fold of a user")
+        )
+        words = _mix(_mix(units.words ^ first) + second)
+        return np.asarray(words[units.codes])
+
     def split(
         self, X: Any, y: Any = None, groups: Any = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
@@ -340,8 +355,8 @@ class PerRecordKFold(BaseCrossValidator):
             The records; numbers, text, times, missing values, and rows of different lengths.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Their targets, which belong to the record.
-        groups : None
-            Not supported yet.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is, as ``fit`` takes them; X and y decide nothing then.
 
         Yields
         ------
@@ -351,14 +366,13 @@ class PerRecordKFold(BaseCrossValidator):
         Raises
         ------
         ValueError
-            If X and y have different numbers of rows or are complex, or `groups` are given.
+            If X and y have different numbers of rows or are complex, or an id is missing.
         TypeError
             If a cell is an object without a text of its own.
         """
-        if groups is not None:
-            raise ValueError("groups are not supported by PerRecordKFold yet: pass None")
+        words = record_words(X, y, self._key) if groups is None else self._user_words(X, groups)
         # The upper half of the hash times n_splits: each fold has probability 1/n_splits to 2**-32.
-        upper = record_words(X, y, self._key) >> np.uint64(32)
+        upper = words >> np.uint64(32)
         fold = (upper * np.uint64(self.n_splits)) >> np.uint64(32)
         for k in range(self.n_splits):
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)

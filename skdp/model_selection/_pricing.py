@@ -32,6 +32,7 @@ from skdp.model_selection._splits import (
     check_splits,
     fold_notes,
     number_of_splits,
+    relation_of,
     splitter_of,
 )
 
@@ -105,7 +106,7 @@ def _budget_of(part: Any) -> Any:
 
 def _adjacency(part: Any) -> str:
     """Return the neighbouring relation that a part's charges are made under."""
-    return getattr(_budget_of(part), "adjacency", "replace_one")
+    return relation_of(_budget_of(part))
 
 
 def _scorer_lists(

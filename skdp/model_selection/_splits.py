@@ -32,8 +32,13 @@ from sklearn.model_selection import (
     check_cv,
 )
 
+from skdp._clients import GROUP_SPLITTERS
 from skdp.model_selection._folds import PerRecordKFold
 from skdp.model_selection._searches import is_halving
+
+# The relations under which folds are looked at; of a budget whose unit has many rows, both count as
+# the last: the number of rows is private, and a user is all of one fold or in none of it.
+REPLACE, ADD, USERS = "replace_one", "add_or_remove_one", "users"
 
 WAY_OUT = ". Use "  # between what is refused and what to do instead
 
@@ -45,6 +50,15 @@ _INDEX_NOTE = (
     "under adjacency='add_or_remove_one' only PerRecordKFold gives neighbouring folds: with "
     "{name} one record moves others between folds, an error tells of too few rows, and the sum of "
     "the charges is not a guarantee for the search"
+)
+_USERS_NOTE = (
+    "where one user has many rows only PerRecordKFold gives neighbouring folds: with {name} a user "
+    "more moves the rows of others between folds, and the sum of the charges is not a guarantee "
+    "for the search"
+)
+_STATED_USERS_NOTE = (
+    "where one user has many rows, stated splits give neighbouring folds only if the fold of each "
+    "user was stated by looking at that user alone"
 )
 _STATED_NOTE = (
     "under adjacency='add_or_remove_one' only PerRecordKFold gives neighbouring folds: stated "
@@ -112,6 +126,13 @@ def number_of_splits(splitter: Any, n_samples: int | None, groups: Any) -> int:
     return int(splitter.get_n_splits(stand_in, None, groups))
 
 
+def relation_of(budget: Any) -> str:
+    """Return the relation under which folds are looked at, of a budget or None."""
+    if getattr(budget, "unit", None) is not None:
+        return USERS
+    return str(getattr(budget, "adjacency", REPLACE))
+
+
 def _is_stated(cv: Any) -> bool:
     """Say whether the splits themselves are given."""
     return not hasattr(cv, "split") and not (cv is None or isinstance(cv, numbers.Integral))
@@ -122,6 +143,9 @@ def fold_notes(cv: Any, splitter: Any, classifier: bool, adjacencies: set[str]) 
     kind = type(splitter)
     per_record = isinstance(splitter, PerRecordKFold)
     notes = []
+    if USERS in adjacencies and not per_record:
+        stated = _is_stated(cv) or kind is PredefinedSplit
+        notes.append(_STATED_USERS_NOTE if stated else _USERS_NOTE.format(name=kind.__name__))
     if "add_or_remove_one" in adjacencies and not per_record:
         stated = _is_stated(cv) or kind is PredefinedSplit
         notes.append(_STATED_NOTE if stated else _INDEX_NOTE.format(name=kind.__name__))
@@ -146,6 +170,17 @@ def check_splits(cv: Any, splitter: Any, adjacencies: set[str], n_samples: int |
     ValueError
         With the way out.
     """
+    kind = type(splitter).__name__
+    if USERS in adjacencies and kind in GROUP_SPLITTERS:
+        raise ValueError(
+            f"cv: {kind} {GROUP_SPLITTERS[kind]}; how many rows a user has is private{WAY_OUT}"
+            "PerRecordKFold, which draws the fold of each user alone"
+        )
+    if USERS in adjacencies and isinstance(splitter, LeaveOneOut | LeavePOut):
+        raise ValueError(
+            f"cv: {kind} fits once a row or more, so the ledger would tell the number of rows, "
+            f"which is private where a user has many{WAY_OUT}PerRecordKFold"
+        )
     if "add_or_remove_one" in adjacencies and isinstance(splitter, LeaveOneOut | LeavePOut):
         raise ValueError(
             f"cv: {type(splitter).__name__} fits once a row or more, so the ledger would tell the "
@@ -179,6 +214,13 @@ def check_halving(search: Any, classifier: bool, adjacencies: set[str]) -> list[
     """
     if not is_halving(search) or search.resource != "n_samples":
         return []
+    if USERS in adjacencies:
+        raise ValueError(
+            f"{type(search).__name__} with resource='n_samples' is refused where a user has many "
+            "rows: its rounds follow from the number of rows, which is private, and its rows are "
+            f"drawn by position, so that folds are not neighbouring{WAY_OUT}GridSearchCV or "
+            "RandomizedSearchCV with PerRecordKFold, or another resource="
+        )
     if "add_or_remove_one" in adjacencies:
         raise ValueError(
             f"{type(search).__name__} with resource='n_samples' is refused under "

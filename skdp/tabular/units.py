@@ -9,6 +9,7 @@ one, which protects both. Error texts are fixed and quote no id.
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import fractions
 import functools
@@ -144,11 +145,11 @@ def _of_array(cells: NDArray) -> tuple[Units | None, str]:
     elif cells.dtype.kind in "Mm" and np.isnat(cells).any():
         return None, _MISSING
     known, codes = np.unique(cells, return_inverse=True)
-    if cells.dtype.kind in "US":
-        words = np.array([_word(one) for one in known.tolist()], dtype=np.uint64)
+    if cells.dtype.kind in "biu":
+        words = known.astype(np.uint64)
     else:
-        # Numbers and dates have words of their own: those of one column are of one type.
-        words = known.astype(np.float64 if cells.dtype.kind == "f" else np.int64).view(np.uint64)
+        keys = [plain(one) for one in known] if cells.dtype.kind in "Mm" else known.tolist()
+        words = np.array([_word(one) for one in keys], dtype=np.uint64)
     return Units(codes.reshape(-1).astype(np.int64), words), ""
 
 
@@ -194,7 +195,14 @@ def _key(cell: Any) -> Any:
 
 
 def _word(key: Any) -> int:
-    """Return a 64-bit hash of what an id is compared by; equal ids have the same."""
+    """Return a 64-bit hash of what an id is compared by; equal ids have the same.
+
+    A whole number is its own, so that columns of them need no loop.
+    """
+    if isinstance(key, int | float | decimal.Decimal | fractions.Fraction):
+        with contextlib.suppress(OverflowError, ValueError):  # an infinity has no whole number
+            if (whole := int(key)) == key and -(2**63) <= whole < 2**64:
+                return whole % 2**64
     if isinstance(key, str):
         content = b"t" + key.encode("utf-8", "surrogatepass")
     elif isinstance(key, bytes):

