@@ -46,7 +46,7 @@ class DPGaussianNB(LabelledClassifier):
         In [0, 1). Zero: pure epsilon-DP. Above: Gaussian noise, which is smaller where there are
         several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
@@ -237,7 +237,7 @@ class DPCategoricalNB(LabelledClassifier):
         In [0, 1). Zero: pure epsilon-DP. Above: Gaussian noise, which is smaller where there are
         several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.

@@ -67,7 +67,7 @@ class DPStandardScaler(Scaler):
         In [0, 1). Zero: pure epsilon-DP by K-norm noise. Above: Gaussian noise, which is smaller
         where there are several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
@@ -349,7 +349,7 @@ class DPMinMaxScaler(Scaler):
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.

@@ -132,7 +132,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, and many more queries can be answered.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
@@ -180,7 +180,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
     **Privacy.** *Released*: for each query the difference of the votes for two classes; for more
     classes all counts (delta > 0) or the winner; the mean over blocks of scores in a few
     directions; that of predictions or parameters, or their median. Under ``"add_or_remove_one"``
-    with ``n_blocks="auto"`` or ``n_queries="auto"`` also the number of rows, for 5% of the
+    with ``n_blocks="auto"`` or ``n_queries="auto"`` also the number of rows, for 10% of the
     allowance. *Sensitivity*: a row is in one block and changes its model in any way, under both
     relations; so one vote a query is changed into another (L2 2 sqrt(n_queries) for differences,
     sqrt(2 n_queries) for counts, 1 for one count), or one of n_blocks vectors within its bounds

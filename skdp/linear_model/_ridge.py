@@ -341,7 +341,7 @@ class DPRidge(_LeastSquares):
         In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise, which
         is much smaller where there are several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
@@ -485,7 +485,7 @@ class DPLinearRegression(_LeastSquares):
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.

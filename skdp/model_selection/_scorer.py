@@ -147,7 +147,7 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     bounds : float, (float, float) or None
         Of a row's score.
     max_rows_per_unit : int or "private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
@@ -321,7 +321,7 @@ def private_scorer(
         knowledge: for "neg_inertia" on rows in the unit box of d features, d is never exceeded.
         A tighter bound means less noise and more clipping. None for "accuracy".
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.

@@ -77,7 +77,7 @@ class DPHistogramDensity(BoxDensity):
         In [0, 1). Above zero, noise is Gaussian: larger than Laplace noise here, unless bounds are
         learned of many features.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.

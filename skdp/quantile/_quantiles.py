@@ -143,7 +143,7 @@ class DPMedian(_SmoothFit):
         In [0, 1). Above zero, the losses of the columns add up less quickly, and the exponential
         mechanism's count half; ``noise="laplace"`` spends all of it.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
@@ -325,7 +325,7 @@ class DPQuantile(_SmoothFit):
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly, and the
         exponential mechanism's count half.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.

@@ -92,7 +92,7 @@ def var(
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
@@ -183,7 +183,7 @@ def std(
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
@@ -373,7 +373,7 @@ def covariance(
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
@@ -489,7 +489,7 @@ def correlation(
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.

@@ -44,7 +44,7 @@ def count(
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
@@ -130,7 +130,7 @@ def count_nonzero(
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
@@ -253,7 +253,7 @@ def sum(  # noqa: A001  as numpy's
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.
@@ -346,7 +346,7 @@ def mean(
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 5% of the
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
         allowance, so that about 99 in 100 units keep all of theirs.
     epsilon, delta : float, default=1.0, 0.0
         What the call may lose.

@@ -154,7 +154,7 @@ def test_the_choice_is_charged_within_the_allowance():
         assert (certificate.unit, certificate.epsilon) == ("u", 2.0)
         assert certificate.max_rows_per_unit == session.max_rows_per_unit
         shares = [one.share for one in certificate.releases]
-        assert shares == pytest.approx([0.05, 0.25 * 0.95, 0.75 * 0.95])
+        assert shares == pytest.approx([0.1, 0.25 * 0.9, 0.75 * 0.9])
         if delta:
             spent = math.hypot(*(one.mu for one in certificate.releases))
             assert spent <= certificate.mu
@@ -191,3 +191,14 @@ def test_without_groups_nothing_is_another():
         plain = session.certificate().to_dict()
     assert plain["unit"] == "row"
     assert "max_rows_per_unit" not in plain
+
+
+def test_orders_of_short_and_long_keys_are_one(monkeypatch):
+    """Both ways of sorting keep the same rows but for ties of tickets, of which there are none."""
+    rng = np.random.default_rng(0)
+    for ids in (rng.integers(0, 40, 2000), np.zeros(500, dtype=int), np.arange(30).repeat(3)):
+        fast = units.kept_rows(of(ids), 5, b"key")
+        with monkeypatch.context() as patched:
+            patched.setattr(units, "_LEAST_BITS", 65)
+            patched.setattr(units, "_by_unit", lambda codes: np.argsort(codes, kind="stable"))
+            assert np.array_equal(units.kept_rows(of(ids), 5, b"key"), fast)

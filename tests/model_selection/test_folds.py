@@ -361,7 +361,7 @@ def test_empty_folds_and_training_parts_are_charged_like_any_other():
         (lambda: PerRecordKFold(True), TypeError, "n_splits"),
         (lambda: PerRecordKFold(None), TypeError, "n_splits"),
         (lambda: PerRecordKFold(random_state=0.5), TypeError, "random_state must be an integer"),
-        (lambda: list(PerRecordKFold().split(X, groups=Y)), ValueError, "groups"),
+        (lambda: list(PerRecordKFold().split(X, groups=Y[:-1])), ValueError, "groups"),
         (lambda: list(PerRecordKFold().split(X, Y[:-1])), ValueError, "same number of rows"),
     ],
 )
