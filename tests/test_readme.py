@@ -98,6 +98,14 @@ def test_accountants(capsys):
     assert names["budget"].accountant == "gdp_residue"
 
 
+def test_choose_epsilon(capsys):
+    run("doc/choose_epsilon.md", 2, {})
+    page = (ROOT / "doc/choose_epsilon.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| right with"))
+    for line in capsys.readouterr().out.splitlines()[:6]:  # the page shows what its code prints
+        assert f" {line.split()[1]} " in row
+
+
 def test_predict():
     names = run("doc/predict.md", 3, {})
     assert names["budget"].spent.epsilon == 2.0

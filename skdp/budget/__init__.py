@@ -12,6 +12,7 @@ from skdp.budget.amounts import exact
 from skdp.budget.budget import PrivacyBudget
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.comparison import Conversion, compare_accountants
+from skdp.budget.conversions import guessing_chance
 from skdp.budget.parallel import parallel_cost
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "exact",
     "gdp_delta",
     "gdp_mu",
+    "guessing_chance",
     "parallel_cost",
     "plan_epsilon",
     "pure_mu",

@@ -10,6 +10,8 @@ References
 .. [2] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
 .. [3] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy",
    NeurIPS 2020, Proposition 12.
+.. [4] P. Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy",
+   ICML 2015, Theorem 2.1 (the region of tests).
 """
 
 from __future__ import annotations
@@ -20,7 +22,17 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import erfcx, erfinv, ndtr, ndtri_exp
 
-__all__ = ["down", "gdp_delta", "gdp_mu", "largest", "pure_mu", "smallest", "up", "zcdp_delta"]
+__all__ = [
+    "down",
+    "gdp_delta",
+    "gdp_mu",
+    "guessing_chance",
+    "largest",
+    "pure_mu",
+    "smallest",
+    "up",
+    "zcdp_delta",
+]
 
 # Relative error granted to one call of erfcx, erfinv, ndtr or ndtri_exp and the arithmetic round
 # it. Their authors state 1e-13 or better; the tests compare them with 50-digit arithmetic.
@@ -191,3 +203,48 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
             grid = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, 128)], 129)
     exponent = min(float(values[best]), 1.0)  # above 0 the bound is 1 anyway
     return min(1.0, math.exp(exponent) * (1 + _REL) + math.ulp(0.0))  # upwards
+
+
+def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> float:
+    """Return how often the best attacker guesses right which of two neighbouring tables it was.
+
+    The attacker knows both tables, one of which has the row and one has not (or has another one),
+    knows how likely each was beforehand, and sees everything that was released.
+
+    Parameters
+    ----------
+    epsilon : float
+        Finite, at least 0.
+    delta : float, default=0.0
+        In [0, 1].
+    prior : float, default=0.5
+        The probability of the first table before anything was released, in [0, 1].
+
+    Returns
+    -------
+    chance : float
+        The largest probability of a right guess that (epsilon, delta) leaves, rounded up.
+
+    Notes
+    -----
+    A guess is a test with false positives x and a power of at most min(1, exp(epsilon) x + delta),
+    and as much the other way round [4]_. Its chance is linear in both, so it is largest at a corner
+    of that region: always the likelier table, or the corner ((1 - delta) / (1 + exp(epsilon)),
+    (exp(epsilon) + delta) / (1 + exp(epsilon))), or (0, delta), or (1 - delta, 1).
+
+    Examples
+    --------
+    >>> from skdp.budget import guessing_chance
+    >>> [round(guessing_chance(epsilon), 2) for epsilon in (0.1, 1.0, 4.0)]
+    [0.52, 0.73, 0.98]
+    """
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise ValueError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
+    if not 0 <= delta <= 1:
+        raise ValueError(f"delta must be in [0, 1], got {delta!r}")
+    if not 0 <= prior <= 1:
+        raise ValueError(f"prior must be in [0, 1], got {prior!r}")
+    wrong = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+    corners = [(0.0, delta), (wrong, 1 - wrong), (1 - delta, 1.0)]
+    chance = max(prior * power + (1 - prior) * (1 - x) for x, power in corners)
+    return min(chance * (1 + _REL), 1.0)  # rounded up: more than the error of the arithmetic

@@ -7,11 +7,13 @@ could have chosen (names, notes, paths) is escaped. Colours come from the notebo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from html import escape
 
-from skdp.budget.charge import Charge
+from skdp.budget.charge import Charge, PrivacyLoss
+from skdp.budget.conversions import guessing_chance
 from skdp.budget.schema import Terms
 from skdp.budget.statement import Statement
 
@@ -106,6 +108,24 @@ def _table(charges: Sequence[Charge]) -> str:
     )
 
 
+def _meaning(terms: Terms, spent: PrivacyLoss) -> str:
+    """Say what a loss lets an attacker do; nothing where nothing was spent."""
+    if not spent.epsilon and not spent.delta:
+        return ""
+    known = math.isfinite(spent.epsilon)
+    chance = guessing_chance(spent.epsilon, min(spent.delta, 1.0)) if known else 1.0
+    unit = "row" if terms.unit is None else terms.unit
+    guess = (
+        f"between two contents of one {unit}"
+        if terms.adjacency == "replace_one"
+        else f"whether one {unit} is in the table"
+    )
+    return (
+        f"Whoever knows all the rest and guesses {guess}, with even chances beforehand, is right "
+        f"with a probability of at most {math.ceil(1000 * chance) / 10:g}%."
+    )
+
+
 def budget_html(
     terms: Terms, found: Statement | str, dataset: str | None, ledger: str | None
 ) -> str:
@@ -148,6 +168,7 @@ def _body(terms: Terms, found: Statement) -> str:
     words = (
         f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
         f"remaining: epsilon={left.epsilon!r}, delta={left.delta!r}</div>"
+        f"<div>{escape(_meaning(terms, spent))}</div>"
     )
     notes = dict.fromkeys(one.note for one in found.contents.reservations if one.note)
     remarks = "".join(f"<div>Reservation: {escape(note)}</div>" for note in notes)

@@ -6,6 +6,7 @@ shows that a slightly larger value would be.
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from skdp import PrivacyBudget
-from skdp.budget import Cost, exact, gdp_delta, gdp_mu, pure_mu, zcdp_delta
+from skdp.budget import Cost, exact, gdp_delta, gdp_mu, guessing_chance, pure_mu, zcdp_delta
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.amounts import Amount
 
@@ -282,3 +283,34 @@ def test_a_zcdp_budget_of_huge_epsilon_warns_of_nothing():
     """Warnings of numpy are errors here; the curve was once evaluated where exp overflows."""
     assert zcdp_delta(1.0, 1e6) == 1.0
     assert 0.99e8 < PrivacyBudget(1e8, 1e-6, accountant="zcdp").remaining.epsilon <= 1e8
+
+
+def test_the_chance_of_a_guess_is_that_of_the_best_test():
+    """Against all tests of the worst pair of distributions that (epsilon, delta) allows."""
+    cases = itertools.product((0.0, 0.1, 1.0, 3.0), (0.0, 0.05, 0.5), (0.5, 0.1))
+    for epsilon, delta, prior in cases:
+        (0.0, 0.1, 1.0, 3.0), (0.0, 0.05, 0.5), (0.5, 0.1)
+    ):
+        both = (1 - delta) / (1 + math.exp(epsilon))
+        # Outcomes: only of the first, more of the first, more of the second, only of the second.
+        first = [delta, (1 - delta) - both, both, 0.0]
+        second = first[::-1]
+        best = sum(max(prior * a, (1 - prior) * b) for a, b in zip(first, second, strict=True))
+        found = guessing_chance(epsilon, delta, prior)
+        assert best <= found <= best * (1 + 1e-11)
+    assert guessing_chance(1e6) == 1.0
+    for bad in ((-1,), (math.inf,), (math.nan,), (1, -0.1), (1, 2), (1, 0, 1.5)):
+        with pytest.raises(ValueError, match="must be"):
+            guessing_chance(*bad)
+
+
+def test_a_budget_says_what_its_loss_means():
+    for adjacency, text in (
+        ("replace_one", "between two contents of one row"),
+        ("add_or_remove_one", "whether one row is in the table"),
+    ):
+        budget = PrivacyBudget(2.0, adjacency=adjacency)
+        assert "Whoever" not in budget._repr_html_()
+        budget.charge(Cost(1.0), estimator="x")
+        assert text in budget._repr_html_()
+        assert "at most 73.2%" in budget._repr_html_()
