@@ -282,9 +282,14 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         """Check privacy parameters, rows and labels; record the public schema. Charges nothing."""
         self._check_privacy_parameters()
         rows = check_labelled(
-            X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty
+            X,
+            y,
+            estimator=type(self).__name__,
+            classes=classes,
+            allow_empty=self._allow_empty,
+            one_place=self._one_place(),
         )
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
         return rows
 

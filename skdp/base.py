@@ -50,7 +50,7 @@ from skdp.core import (
     untracked,
 )
 from skdp.planning import Allowance
-from skdp.tabular import Rows, check_public_array, check_rows, name_of_ids
+from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows, name_of_ids
 
 __all__ = [
     "PRIVATE",
@@ -249,6 +249,9 @@ class PrivateMixin(AmbientBudgetMixin):
     budget: PrivacyBudget | None
     random_state: Any
 
+    # Whether its queries read rows by `fold` and `gathered` only, so that they may be in parts.
+    _in_parts: ClassVar[bool] = False
+
     # What each parameter of its own may be; those of every estimator are checked without it.
     _parameter_table: ClassVar[Table] = {}
 
@@ -280,6 +283,10 @@ class PrivateMixin(AmbientBudgetMixin):
         self._check_parameters()
         if self._may_learn_bounds:
             self._check_bounds_without_rows()
+
+    def _one_place(self) -> str:
+        """Return why a fit needs all rows in one place, and what to use; "" where parts do."""
+        return "" if self._in_parts else ONE_PLACE
 
     @property
     def _may_learn_bounds(self) -> bool:
@@ -358,8 +365,10 @@ class PrivateMixin(AmbientBudgetMixin):
         """Check parameters and rows; record the public schema. Charges nothing."""
         self._check_parameters()
         name = type(self).__name__
-        rows = check_rows(X, estimator=name, allow_empty=self._allow_empty)
-        validate_data(self, X, reset=reset, skip_check_array=True)
+        rows = check_rows(
+            X, estimator=name, allow_empty=self._allow_empty, one_place=self._one_place()
+        )
+        validate_data(self, getattr(rows, "head", X), reset=reset, skip_check_array=True)
         return rows
 
     def _session(

@@ -186,6 +186,8 @@ class DPKMeans(
     True
     """
 
+    _in_parts = True
+
     def __init__(
         self,
         n_clusters: int = 8,

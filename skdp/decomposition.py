@@ -211,6 +211,8 @@ class DPPCA(
     0.039
     """
 
+    _in_parts = True
+
     def __init__(
         self,
         n_components: int | None = None,

@@ -130,6 +130,8 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     True
     """
 
+    _in_parts = True
+
     def __init__(
         self,
         *,

@@ -14,6 +14,7 @@ __all__ = [
     "PublishedRowsWarning",
     "SealedBudgetError",
     "SeededNoiseWarning",
+    "SourceError",
     "UncountedFitWarning",
 ]
 
@@ -45,6 +46,14 @@ class PrivacyLeakError(RuntimeError):
 
     Examples are the number of rows where the neighbouring relation makes it private, or a
     release beyond the session's allowance. It marks a bug in the caller; nothing was released.
+    """
+
+
+class SourceError(RuntimeError):
+    """A table in parts cannot be read, or no longer as it was when it was checked.
+
+    Files may vanish or grow, and engines fail, where a table in memory cannot. The text is fixed
+    and quotes neither a cell nor the part. Nothing is released; what was charged stays charged.
     """
 
 

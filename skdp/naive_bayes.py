@@ -111,6 +111,8 @@ class DPGaussianNB(LabelledClassifier):
     True
     """
 
+    _in_parts = True
+
     def __init__(
         self,
         *,
@@ -301,6 +303,8 @@ class DPCategoricalNB(LabelledClassifier):
     >>> model.score(X, y) > 0.95
     True
     """
+
+    _in_parts = True
 
     def __init__(
         self,

@@ -164,6 +164,8 @@ class DPStandardScaler(Scaler):
     0.0017
     """
 
+    _in_parts = True
+
     mean_: Floats | None
     var_: Floats | None
     scale_: Floats | None
@@ -432,6 +434,8 @@ class DPMinMaxScaler(Scaler):
     >>> scaler.privacy_cost() is None, scaler.privacy_.epsilon
     (True, 0.0)
     """
+
+    _in_parts = True
 
     q_: float | None
 

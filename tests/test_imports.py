@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "skdp"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # Trusted: they see rows, or draw noise. Everybody else imports from their pages only.
-TRUSTED = ("core", "tabular", "user_code", "queries")
+TRUSTED = ("core", "engines", "tabular", "user_code", "queries")
 # A module may import modules of a lower layer, and of its own layer.
 LAYERS = {
     "_version": 0,
@@ -29,6 +29,7 @@ LAYERS = {
     "_parameters": 0,
     "budget": 1,
     "core": 2,
+    "engines": 3,
     "tabular": 3,
     "user_code": 4,
     "queries": 5,

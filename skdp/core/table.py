@@ -7,7 +7,7 @@ integer totals do not depend on their order, or through the readers of `skdp.tab
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,10 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from skdp.exceptions import PrivacyLeakError
+
 if TYPE_CHECKING:
     from skdp.core.clipping import Floats
 
-__all__ = ["ADD_OR_REMOVE_ONE", "REPLACE_ONE", "PrivateTable", "Stability", "fold", "stability_of"]
+__all__ = [
+    "ADD_OR_REMOVE_ONE",
+    "REPLACE_ONE",
+    "PrivateTable",
+    "Stability",
+    "added",
+    "fold",
+    "fold_span",
+    "gathered",
+    "stability_of",
+]
 
 
 REPLACE_ONE, ADD_OR_REMOVE_ONE = "replace_one", "add_or_remove_one"
@@ -114,6 +126,9 @@ class PrivateTable:
     def __repr__(self) -> str:
         return f"PrivateTable(n_features={self.n_features}, stability={self.stability})"
 
+    def __reduce__(self) -> Any:
+        raise PrivacyLeakError("a private table does not travel; its parts do, with what adds up")
+
     @property
     def n(self) -> int:
         """The exact number of rows; private unless `n_is_public`."""
@@ -136,14 +151,20 @@ class PrivateTable:
 
     def fold(
         self,
-        add: Callable[[Floats, list[NDArray]], None],
+        add: Callable[[Any, list[NDArray]], None],
         fresh: Callable[[], list[NDArray]],
         *,
         width: int = 1,
         least: int = 256,
+        read: str = "block",
     ) -> list[NDArray]:
         """Add up what `add` makes of every block of rows; see `fold`."""
-        return fold(self.rows, add, fresh, width=width, least=least)
+        return fold(self.rows, add, fresh, width=width, least=least, read=read)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether rows are read by `fold` only: they are in parts, each where it lies."""
+        return hasattr(self.rows, "fold")
 
 
 # Passes over fewer values than this are not worth a second thread.
@@ -170,48 +191,122 @@ def usable_cores() -> int:
 
 def fold(
     rows: Rows,
-    add: Callable[[Floats, list[NDArray]], None],
+    add: Callable[[Any, list[NDArray]], None],
     fresh: Callable[[], list[NDArray]],
     *,
     width: int = 1,
     least: int = 256,
+    read: str = "block",
 ) -> list[NDArray]:
     """Add up what `add` makes of every block, in threads, and return the totals.
 
     Guarantee: the totals are exact integers, so neither the number of threads nor the order in
     which blocks are added changes a bit. Overflow warnings are off: they would depend on rows.
     While there are several threads, each has one thread of BLAS: a block is too small for more.
+    Rows in parts bring a fold of their own, which may run `add` and `fresh` in other processes:
+    they hold public values only.
 
     Parameters
     ----------
     add : callable
-        Adds a block's part to the totals, in place.
+        Adds a block's part to the totals, in place. A total of unsigned integers may wrap around.
     fresh : callable
         Makes totals of zero; each thread has its own.
     width, least : int
         As in `Rows.spans`.
+    read : {"block", "labelled", "codes"}
+        The method of the rows that returns what `add` is handed of (start, stop).
     """
+    if hasattr(rows, "fold"):
+        parts: list[NDArray] = rows.fold(add, fresh, width=width, least=least, read=read)
+        return parts
     spans = rows.spans(width=width, least=least)
     parallel = rows._n * max(rows.n_features, width) >= _PARALLEL_VALUES
     threads = min(usable_cores(), _MAX_THREADS, len(spans)) if parallel else 1
 
     def work(first: int) -> list[NDArray]:
         totals = fresh()
-        with np.errstate(all="ignore"):
-            for start, stop in spans[first::threads]:
-                add(rows.block(start, stop), totals)
+        for span in spans[first::threads]:
+            fold_span(rows, span, add, totals, read)
         return totals
 
     if threads == 1:
         return work(0)
-    with _blas().limit(limits=1), ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(work, range(threads)))
-    return [sum(columns[1:], start=columns[0]) for columns in zip(*parts, strict=True)]
+    with one_thread_of_blas(), ThreadPoolExecutor(threads) as pool:
+        several = list(pool.map(work, range(threads)))
+    return [sum(columns[1:], start=columns[0]) for columns in zip(*several, strict=True)]
+
+
+def fold_span(
+    rows: Any,
+    span: tuple[int, int],
+    add: Callable[[Any, list[NDArray]], None],
+    totals: list[NDArray],
+    read: str,
+) -> None:
+    """Add one chunk of rows to the totals."""
+    with np.errstate(all="ignore"):
+        add(getattr(rows, read)(*span), totals)
+
+
+def gathered(
+    rows: Any,
+    take: Callable[[Any], NDArray],
+    draw: Callable[[int], NDArray[np.intp]] | None = None,
+) -> Iterator[NDArray]:
+    """Yield what `take` makes of the rows of each chunk, in order; private.
+
+    For what no sum can say, such as ranks: as many numbers as rows come together in this process.
+
+    Parameters
+    ----------
+    take : callable
+        Maps a chunk to an array with a row for each of its rows, which depends on that row only.
+    draw : callable, default=None
+        Returns the ascending positions that are taken of so many rows; None for all.
+    """
+    if not hasattr(rows, "fold"):
+        for start, stop in rows.spans():
+            block = rows.block(start, stop)
+            yield take(block if draw is None else block[draw(stop - start)])
+        return
+    wanted = None
+    if draw is not None:
+        # The same draws as of the same rows in memory.
+        drawn = [start + draw(stop - start) for start, stop in rows.chunks()]
+        wanted = np.concatenate([np.zeros(0, dtype=np.int64), *drawn])
+    yield from rows.gather(take, wanted=wanted)
+
+
+def one_thread_of_blas() -> Any:
+    """Return a context in which BLAS has one thread, for who has several of his own."""
+    return _blas().limit(limits=1)
 
 
 def total_dtype(rows: Rows, largest: int) -> type:
-    """Return int64 where n * largest cannot overflow it, else object (Python integers)."""
-    return np.int64 if rows._n * largest < 2**62 else object
+    """Return int64 where n * largest cannot overflow it, else object (Python integers).
+
+    Rows in parts are added up so many at a time; `added` widens their totals.
+    """
+    n = min(rows._n, getattr(rows, "at_a_time", rows._n))
+    return np.int64 if n * largest < 2**62 else object
+
+
+def added(one: list[NDArray], other: list[NDArray]) -> list[NDArray]:
+    """Add up totals of two sets of rows, exactly; those that could overflow become objects.
+
+    Unsigned totals wrap around, as they do within a part.
+    """
+    return [_added(a, b) for a, b in zip(one, other, strict=True)]
+
+
+def _added(a: NDArray, b: NDArray) -> NDArray:
+    if a.dtype.kind == "i" and b.dtype.kind == "i" and a.size:
+        # Python integers: the absolute value of the least int64 is none of its own.
+        ends = [max(-int(x.min()), int(x.max())) for x in (a, b)]
+        if sum(ends) >= 2 ** (8 * min(a.itemsize, b.itemsize) - 2):
+            a = a.astype(object)
+    return np.asarray(a + b)
 
 
 def as_total(part: NDArray, dtype: type) -> NDArray:

@@ -209,6 +209,8 @@ class DPLogisticRegression(LabelledClassifier):
     True
     """
 
+    _in_parts = True
+
     def __init__(
         self,
         *,

@@ -181,8 +181,14 @@ class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
     def _open_with_target(self, X: Any, y: Any) -> Rows:
         """Check privacy parameters, rows and targets; record the public schema. Charges nothing."""
         self._check_privacy_parameters()
-        rows = check_with_target(X, y, estimator=type(self).__name__, allow_empty=self._allow_empty)
-        validate_data(self, X, skip_check_array=True)
+        rows = check_with_target(
+            X,
+            y,
+            estimator=type(self).__name__,
+            allow_empty=self._allow_empty,
+            one_place=self._one_place(),
+        )
+        validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
         return rows
 
@@ -437,6 +443,8 @@ class DPRidge(_LeastSquares):
     array([10.])
     """
 
+    _in_parts = True
+
     def __init__(
         self,
         alpha: float = 1.0,
@@ -532,6 +540,8 @@ class DPLinearRegression(_LeastSquares):
     >>> bool(abs(model.coef_[0] - 3) < 5 * model.coef_population_std_error_[0])
     True
     """
+
+    _in_parts = True
 
     def __init__(
         self,

@@ -124,6 +124,8 @@ class DPNearestCentroid(LabelledClassifier):
     True
     """
 
+    _in_parts = True
+
     def __init__(
         self,
         *,

@@ -150,6 +150,8 @@ class DPHistogramDensity(BoxDensity):
     (3, 1)
     """
 
+    _in_parts = True
+
     edges_: tuple[Floats, ...]
     probabilities_: Floats
     noise_std_: float

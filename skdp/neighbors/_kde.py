@@ -193,6 +193,8 @@ class DPKernelDensity(BoxDensity):
     (3, 1)
     """
 
+    _in_parts = True
+
     bandwidth_: float
     centers_: Floats
     coef_: Floats

@@ -25,6 +25,8 @@ from skdp.tabular import Rows
 class _SmoothFit(QuantileFit):
     """A fit that may add noise at the smooth sensitivity, for estimators with `noise`."""
 
+    _in_parts = True
+
     mechanism: str
     noise: str
 
@@ -60,6 +62,11 @@ class _SmoothFit(QuantileFit):
                 "noise='laplace' scaled to smooth sensitivity serves one level: delta pays for it "
                 "once; 'cauchy' and 'student' serve several"
             )
+
+    def _one_place(self) -> str:
+        if self.mechanism == "smooth":
+            return "smooth sensitivity reads whole sorted columns; mechanism='exponential' does not"
+        return super()._one_place()
 
     def _is_laplace(self) -> bool:
         """Say whether delta is all spent by Laplace noise at the smooth sensitivity."""

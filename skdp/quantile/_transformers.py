@@ -136,6 +136,8 @@ class DPRobustScaler(QuantileFit):
     array([ True,  True])
     """
 
+    _in_parts = True
+
     center_: Floats | None
     scale_: Floats | None
 
@@ -337,6 +339,8 @@ class DPQuantileTransformer(QuantileFit):
     >>> np.abs(np.quantile(ranks, [0.1, 0.5, 0.9]) - [0.1, 0.5, 0.9]).max() < 0.02
     np.True_
     """
+
+    _in_parts = True
 
     quantiles_: Floats
     references_: Floats

@@ -116,15 +116,15 @@ def label_sums(rows: Rows, view: View, n_labels: int) -> NDArray:
     """Sum the mapped rows of each label code 0 .. n_labels - 1, exactly; others are left out."""
     d = view.n_dims
     dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
-    total: NDArray = np.zeros((n_labels, d), dtype=dtype)
-    with np.errstate(all="ignore"):
-        for start, stop in rows.spans():
-            codes = np.asarray(rows._part(rows._y, start, stop))
-            q = view.map(rows.block(start, stop))
-            known = codes >= 0
-            for j in range(d):
-                part = np.bincount(codes[known], weights=q[known, j], minlength=n_labels)
-                total[:, j] += as_total(part, dtype)
+
+    def add(block: tuple[Floats, Ints], totals: list[NDArray]) -> None:
+        q, codes = view.map(block[0]), block[1]
+        known = codes >= 0
+        for j in range(d):
+            part = np.bincount(codes[known], weights=q[known, j], minlength=n_labels)
+            totals[0][:, j] += as_total(part, dtype)
+
+    (total,) = fold(rows, add, lambda: [np.zeros((n_labels, d), dtype=dtype)], read="labelled")
     return total
 
 

@@ -67,7 +67,7 @@ from skdp.core.clipping import (
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Independent, Noisy, Query, Spherical, Terms, reviewed
 from skdp.core.sums import histogram_sensitivity, sum_sensitivity
-from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
+from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
 from skdp.queries.histograms import label_sums
 from skdp.tabular.rows import Rows
 
@@ -226,20 +226,23 @@ class LogisticGradient(Query):
         rows, view, d = table.rows, self.view, self.view.n_dims
         n_logits = len(self.theta)
         dtype = total_dtype(rows, 2**36)
-        total: NDArray = np.zeros((n_logits, d + 1), dtype=dtype)
-        with np.errstate(all="ignore"):
-            for start, stop in rows.spans(width=max(d, n_logits)):
-                codes = np.asarray(rows._part(rows._y, start, stop))
-                q = view.map(rows.block(start, stop))
-                residual = softmax(self.logits(q))
-                if n_logits == 1:
-                    residual[:, 0] -= codes == 1
-                else:
-                    residual -= codes[:, None] == np.arange(n_logits)
-                residual[codes < 0] = 0.0
-                r = clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, self._bound)
-                total[:, :d] += as_total(r.T @ q, dtype)
-                total[:, d] += as_total(r.sum(axis=0) * self._last, dtype)
+
+        def add(block: tuple[Floats, NDArray[np.int64]], totals: list[NDArray]) -> None:
+            q, codes = view.map(block[0]), block[1]
+            residual = softmax(self.logits(q))
+            if n_logits == 1:
+                residual[:, 0] -= codes == 1
+            else:
+                residual -= codes[:, None] == np.arange(n_logits)
+            residual[codes < 0] = 0.0
+            r = clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, self._bound)
+            totals[0][:, :d] += as_total(r.T @ q, dtype)
+            totals[0][:, d] += as_total(r.sum(axis=0) * self._last, dtype)
+
+        def fresh() -> list[NDArray]:
+            return [np.zeros((n_logits, d + 1), dtype=dtype)]
+
+        (total,) = table.fold(add, fresh, width=max(d, n_logits), read="labelled")
         return total
 
     def sensitivity(self, relation: str) -> Spherical:
@@ -257,14 +260,16 @@ class LogisticGradient(Query):
 def _by_label(
     rows: Rows,
     add: Callable[[Floats, NDArray[np.int64], NDArray], None],
-    total: NDArray,
+    shape: int | tuple[int, int],
+    dtype: type = np.int64,
 ) -> NDArray:
     """Add up what `add` makes of the rows of each block that have a label, exactly."""
-    with np.errstate(all="ignore"):
-        for start, stop in rows.spans():
-            codes = np.asarray(rows._part(rows._y, start, stop), dtype=np.int64)
-            known = codes >= 0
-            add(rows.block(start, stop)[known], codes[known], total)
+
+    def add_known(block: tuple[Floats, NDArray[np.int64]], totals: list[NDArray]) -> None:
+        known = block[1] >= 0
+        add(block[0][known], block[1][known], totals[0])
+
+    (total,) = fold(rows, add_known, lambda: [np.zeros(shape, dtype=dtype)], read="labelled")
     return total
 
 
@@ -283,7 +288,7 @@ class LabelCounts(Query):
         def add(block: Floats, codes: NDArray[np.int64], total: NDArray) -> None:
             total += np.bincount(codes, minlength=self.n_labels)
 
-        return _by_label(table.rows, add, np.zeros(self.n_labels, dtype=np.int64))
+        return _by_label(table.rows, add, self.n_labels)
 
     def sensitivity(self, relation: str) -> Independent:
         size = histogram_sensitivity(1, relation)
@@ -333,7 +338,7 @@ class LabelMoments(Query):
                 part = np.bincount(codes, weights=column, minlength=self.n_labels)
                 total[:, j] += as_total(part, dtype)
 
-        return _by_label(table.rows, add, np.zeros((self.n_labels, 2 * d), dtype=dtype))
+        return _by_label(table.rows, add, (self.n_labels, 2 * d), dtype)
 
     def sensitivity(self, relation: str) -> Independent:
         view = self._view
@@ -412,9 +417,7 @@ class LabelCategories(Query):
                 flat = codes[found] * width + start + place[found]
                 total += np.bincount(flat, minlength=total.size).reshape(total.shape)
 
-        return _by_label(
-            table.rows, add, np.zeros((self.n_labels, int(starts[-1])), dtype=np.int64)
-        )
+        return _by_label(table.rows, add, (self.n_labels, int(starts[-1])))
 
     def sensitivity(self, relation: str) -> Independent:
         size = histogram_sensitivity(len(self.categories), relation)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
+from skdp.core.table import gathered
 
 if TYPE_CHECKING:
     from skdp.core.clipping import Floats
@@ -306,10 +307,13 @@ def _gathered(
             held[i] = fresh, counts
 
     limit = max(_GATHERED, 1)
-    for start, stop in table.rows.spans():
-        block = table.rows.block(start, stop)
-        for parts, j in zip(waiting, features, strict=True):
-            parts.append(lattices[j].number(block[:, j]))
+
+    def take(block: Floats) -> Ints:
+        return np.column_stack([lattices[j].number(block[:, j]) for j in features])
+
+    for numbers in gathered(table.rows, take):
+        for parts, column in zip(waiting, numbers.T, strict=True):
+            parts.append(column)
         if sum(part.size for part in waiting[0]) >= limit:
             limit = max(_GATHERED, held[0][0].size)  # merging costs what is held
             merge()

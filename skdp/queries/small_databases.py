@@ -445,12 +445,13 @@ class ThresholdTable(Measurement):
     def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Ints:
         grid, size = self.grid, self.size
         check_threshold_tables(grid.size, size)
-        counts = np.zeros(grid.size, dtype=np.int64)
-        for start, stop in table.rows.spans():
+
+        def add(block: Floats, totals: list[NDArray]) -> None:
             # Comparisons only: a value's cell is that value's own concern.
-            values = table.rows.block(start, stop)[:, self.column]
-            cell = np.searchsorted(grid, values, side="left")
-            counts += np.bincount(np.minimum(cell, grid.size - 1), minlength=grid.size)
+            cell = np.searchsorted(grid, block[:, self.column], side="left")
+            totals[0] += np.bincount(np.minimum(cell, grid.size - 1), minlength=grid.size)
+
+        (counts,) = table.fold(add, lambda: [np.zeros(grid.size, dtype=np.int64)])
 
         def draw(eta: Fraction) -> Ints:
             return threshold_table(counts, size, eta, entropy=meter.entropy)

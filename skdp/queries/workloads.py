@@ -25,9 +25,9 @@ from skdp.core import calibration
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Choice, Independent, Noisy, Query, reviewed
 from skdp.core.sums import histogram_sensitivity
-from skdp.core.table import PrivateTable
+from skdp.core.table import PrivateTable, fold
 from skdp.exceptions import PrivacyLeakError
-from skdp.tabular.encoding import CodedRows
+from skdp.tabular.coding import CodedRows
 
 __all__ = [
     "MAX_TABLE",
@@ -277,12 +277,16 @@ def exact_marginals(
     if len(wanted) > 1 and math.prod(sizes) <= MAX_TABLE:
         whole = exact_marginals(rows, [tuple(range(len(sizes)))])
         return marginals(whole[tuple(range(len(sizes)))].reshape(sizes), wanted)
-    counts = {s: np.zeros(math.prod(sizes[a] for a in s), dtype=np.int64) for s in wanted}
-    for start, stop in rows.spans(least=2**16):
-        codes = rows.codes(start, stop)
-        for s in wanted:
-            counts[s] += np.bincount(flat_codes(codes, sizes, s), minlength=counts[s].size)
-    return counts
+    widths = [math.prod(sizes[a] for a in s) for s in wanted]
+
+    def add(codes: NDArray[np.int64], totals: list[NDArray]) -> None:
+        for s, counts in zip(wanted, totals, strict=True):
+            counts += np.bincount(flat_codes(codes, sizes, s), minlength=counts.size)
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros(width, dtype=np.int64) for width in widths]
+
+    return dict(zip(wanted, fold(rows, add, fresh, least=2**16, read="codes"), strict=True))
 
 
 # --- the workload -------------------------------------------------------------------------------
@@ -392,7 +396,7 @@ class _Exact:
 def coded_rows(table: PrivateTable, sizes: Sizes) -> CodedRows:
     """Return the rows of a table, if they are coded by a domain of these sizes."""
     rows = table.rows
-    if not isinstance(rows, CodedRows) or rows.sizes != tuple(sizes):
+    if getattr(rows, "sizes", None) != tuple(sizes):
         raise PrivacyLeakError("the session's rows are not coded by this domain")
     return rows
 

@@ -21,12 +21,17 @@ from skdp.base import CallContext, check_bounds, check_integer
 from skdp.core import PrivacyCertificate, Session
 from skdp.planning import bounds_in
 from skdp.queries import LearnedBox
-from skdp.tabular import Rows, check_table
+from skdp.tabular import ONE_PLACE, Rows, check_table
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 
 _NOT_LEARNED = "std is NaN where bounds could not be learned well enough; state bounds="
+# Functions whose queries read rows by `fold` and `gathered` only, so that they may be in parts.
+IN_PARTS = frozenset(
+    {"correlation", "count", "count_nonzero", "covariance", "histogram", "histogram2d"}
+    | {"histogramdd", "mean", "median", "quantile", "std", "subset_sums", "sum", "var"}
+)
 LARGEST_BOUND = 1e100  # so that sums and squares of bounded values are finite
 
 
@@ -142,6 +147,7 @@ class Call(CallContext):
             "allow_empty": self.allows_empty,
             "omit": self.omits,
             "filtered": self.n_rows == "private",
+            "one_place": "" if self.name in IN_PARTS else ONE_PLACE,
         }
 
     def opened(self, rows: Rows, public: Any, *, delta_apart: float = 0.0) -> Session:

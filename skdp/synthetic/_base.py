@@ -158,9 +158,15 @@ class ReleaserMixin(PrivateMixin):
         Sets ``domain_``, ``n_features_in_`` and ``feature_names_in_``.
         """
         X, domain = self._open_domain(X)
-        rows = check_coded(X, domain, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        rows = check_coded(
+            X,
+            domain,
+            estimator=type(self).__name__,
+            allow_empty=self._allow_empty,
+            one_place=self._one_place(),
+        )
         self._table(np.zeros((0, domain.n_columns), dtype=np.int64))  # raises now, or never
-        validate_data(self, X, skip_check_array=True)
+        validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         return rows
 
     # --- what a releaser tells ------------------------------------------------------------------

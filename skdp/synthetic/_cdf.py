@@ -213,6 +213,8 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     0.046
     """
 
+    _in_parts = True
+
     database_: Floats
     grid_: Floats
     size_: int

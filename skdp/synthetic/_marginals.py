@@ -365,6 +365,8 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     True
     """
 
+    _in_parts = True
+
     database_: Any
     n_samples_: int
     measured_: list[Clique]

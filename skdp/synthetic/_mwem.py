@@ -205,6 +205,8 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     True
     """
 
+    _in_parts = True
+
     weights_: NDArray[np.float64]
     measured_: list[tuple[int, ...]]
     n_rounds_: int

@@ -200,6 +200,8 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     (True, 9)
     """
 
+    _in_parts = True
+
     weights_: NDArray[np.float64]
     n_answers_: int
     n_updates_: int

@@ -225,6 +225,8 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     0.033
     """
 
+    _in_parts = True
+
     database_: Any
     privacy_: PrivacyCertificate
 

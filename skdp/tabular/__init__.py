@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from skdp.tabular.coding import CodedRows, check_coded, public_codes
 from skdp.tabular.containers import as_table
 from skdp.tabular.domain import Bins, Domain, about
-from skdp.tabular.encoding import (
-    CodedRows,
-    Schema,
-    check_coded,
-    decoded,
-    public_codes,
-    table_schema,
-)
+from skdp.tabular.encoding import Schema, decoded, table_schema
 from skdp.tabular.keys import split_by_key
 from skdp.tabular.labels import check_labelled, check_labelled_table, check_with_target, label_codes
+from skdp.tabular.parts import ONE_PLACE, is_parts
 from skdp.tabular.rows import (
     Rows,
     check_marks,
@@ -27,6 +22,7 @@ from skdp.tabular.units import Units, check_units, name_of_ids
 from skdp.tabular.values import array_of_rows, is_missing
 
 __all__ = [
+    "ONE_PLACE",
     "Bins",
     "CodedRows",
     "Domain",
@@ -48,6 +44,7 @@ __all__ = [
     "check_with_target",
     "decoded",
     "is_missing",
+    "is_parts",
     "label_codes",
     "name_of_ids",
     "opaque_rows",

@@ -3,7 +3,7 @@
 Nothing is released here, and no data decides. A `Domain` is stated from public knowledge: the
 categories of a column, or the edges that part a numeric one. It says which code a cell of a column
 has, a function of that cell only, and which value a code stands for. Tables are coded by it in
-`skdp.tabular.encoding`.
+`skdp.tabular.coding`.
 """
 
 from __future__ import annotations

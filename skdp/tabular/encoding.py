@@ -1,11 +1,6 @@
-"""Private tables of cells of any types: coded by a public domain, and decoded after the release.
+"""Tables of cells of any types: what is public about them, and codes decoded after the release.
 
-Nothing is released here. `check_coded` codes a private table by a `Domain`, once, before any
-charge; after that no reader of the rows can fail. A row's codes depend on that row only, and are in
-range. Proofs: workloads.md.
-
-Cells outside of the domain are moved to a declared value, or the table is refused, as the domain
-says; refusing tells that there is such a cell, and nothing else.
+Nothing is released here. Private tables are coded by `skdp.tabular.coding`.
 """
 
 from __future__ import annotations
@@ -13,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Self
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +16,14 @@ from numpy.typing import NDArray
 from skdp.core.isolation import attempt, interruptible, no_restart, quiet
 from skdp.tabular.canonical import INSTANT, as_list, plain
 from skdp.tabular.containers import column_names, is_frame, is_listed, is_sliced_table, reading
-from skdp.tabular.domain import REFUSE, Bins, Domain
-from skdp.tabular.rows import _NO_ROWS, _RAGGED, Rows, _container
+from skdp.tabular.domain import Bins, Domain
+from skdp.tabular.parts import heads_of, is_parts
+from skdp.tabular.rows import _RAGGED, _container
 from skdp.tabular.values import object_rows
 
 __all__ = [
-    "CodedRows",
     "Schema",
-    "check_coded",
     "decoded",
-    "public_codes",
     "table_schema",
 ]
 
@@ -41,31 +33,6 @@ _PANDAS = ("Int", "UInt", "Float", "Boolean", "String", "DatetimeTZ", "Period")
 _ARROW = (
     "TimestampType", "DurationType", "Time32Type", "Time64Type", "FixedSizeBinaryType",
 )  # fmt: skip
-
-_OUTSIDE = (
-    "X has values outside of the stated domain, which refuses them; with outside='clip' they are "
-    "moved to a declared value."
-)
-
-
-class CodedRows(Rows):
-    """Private rows as codes of a public domain; each is in range of the column's size."""
-
-    def __init__(self, codes: NDArray, sizes: tuple[int, ...]) -> None:
-        super().__init__(codes)
-        self.sizes = sizes
-        # What a query has counted, for its next release; as private as the rows.
-        self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-
-    def keep(self, positions: NDArray[np.intp]) -> Self:
-        """Return the rows at ascending positions, of which nothing has been counted yet."""
-        twin = super().keep(positions)
-        twin.kept = WeakKeyDictionary()
-        return twin
-
-    def codes(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the codes of rows start to stop, shape (stop - start, n_columns)."""
-        return np.asarray(self._part(self._X, start, stop), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -98,6 +65,8 @@ def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
         With a fixed text, if X is sparse, complex or not two-dimensional, or has no column or two
         of the same name.
     """
+    if is_parts(X):  # the first part has the types
+        return X, table_schema(heads_of(X)[1][0], estimator=estimator)[1]
     if is_listed(X):
         # Objects: one row of text would turn the numbers of all others to text.
         with reading():
@@ -163,70 +132,6 @@ def _kind_of(dtype: Any, container: str) -> str:
     return {"U": "text", "S": "text", "M": "temporal", "m": "temporal"}.get(
         getattr(dtype, "kind", ""), ""
     )
-
-
-def check_coded(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False) -> CodedRows:
-    """Code a private table of any types by a public domain, once.
-
-    Guarantee: a row's codes depend on that row only; after it returns reading cannot fail. Error
-    texts are fixed and quote no cell.
-
-    Parameters
-    ----------
-    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_columns)
-    domain : Domain
-    estimator : str
-        Name for error messages.
-    allow_empty : bool, default=False
-
-    Returns
-    -------
-    rows : CodedRows
-
-    Raises
-    ------
-    TypeError, ValueError
-        If X is no table of the domain's columns, or (``outside="refuse"``) has a cell outside.
-    """
-    codes = public_codes(X, domain, estimator=estimator, allow_empty=allow_empty)
-    return CodedRows(codes, domain.sizes)
-
-
-def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False) -> NDArray:
-    """Return the codes of the caller's own table, shape (n_rows, n_columns); as `check_coded`."""
-    X, schema = table_schema(X, estimator=estimator)
-    if schema.n_columns != domain.n_columns:
-        raise ValueError(
-            f"X has {schema.n_columns} features, but the domain of {estimator} has "
-            f"{domain.n_columns} columns"
-        )
-    if None not in (schema.names, domain.names) and schema.names != domain.names:
-        raise ValueError(
-            f"X must have the columns of the domain, in its order: {list(domain.names or ())}"
-        )
-    labels = domain.names or schema.names or range(domain.n_columns)
-    domain._check_kinds(
-        [_kind_of(one, schema.container) for one in schema.types],
-        list(labels),
-        table=schema.container != "numpy",
-    )
-    n = X.shape[0]
-    if n == 0 and not allow_empty:
-        raise ValueError(_NO_ROWS)
-    largest = max(domain.sizes)
-    coded = np.zeros((n, domain.n_columns), dtype=np.uint8 if largest <= 2**8 else np.uint16)
-    step = 2**16
-    strange = False
-    with quiet(), interruptible():  # a cell's own conversion may warn, or raise
-        for j in range(domain.n_columns):
-            for start in range(0, n, step):
-                cells = _column_part(X, j, start, min(start + step, n))
-                codes, outside = domain.codes(j, cells)
-                coded[start : start + step, j] = codes
-                strange |= bool(outside.any())
-    if strange and domain.outside == REFUSE:
-        raise ValueError(_OUTSIDE)
-    return coded
 
 
 def _column_part(X: Any, j: int, start: int, stop: int) -> Any:

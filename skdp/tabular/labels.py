@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,26 @@ from numpy.typing import NDArray
 
 from skdp.core.isolation import attempt, no_restart
 from skdp.tabular.canonical import plain
-from skdp.tabular.containers import is_frame, is_listed, reading, to_float
-from skdp.tabular.rows import Rows, check_rows, check_table
+from skdp.tabular.containers import is_frame, is_listed, reading, refused_type, to_float
+from skdp.tabular.parts import (
+    ONE_PLACE,
+    Pair,
+    PartsRows,
+    checked_parts,
+    chosen,
+    heads_of,
+    is_parts,
+    joined,
+    refuse_parts,
+)
+from skdp.tabular.rows import (
+    NumericForm,
+    Rows,
+    _flat_head,
+    _numeric_container,
+    check_rows,
+    check_table,
+)
 from skdp.tabular.values import object_rows
 
 __all__ = [
@@ -38,6 +57,11 @@ _NOT_REAL = "Input {y} must be real numbers."
 
 class LabelledRows(Rows):
     """Rows with a number each: a code (-1 for a label that is none of the classes), or a target."""
+
+    def labelled(self, start: int, stop: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return rows start to stop with their codes."""
+        codes = np.asarray(self._part(self._y, start, stop), dtype=np.int64)
+        return self.block(start, stop), codes
 
     def digest(self) -> bytes:
         """Return a hash of rows and labels; it keys the noise of seeded fits and nothing else."""
@@ -155,7 +179,8 @@ def check_labelled(
     estimator: str,
     classes: NDArray | None = None,
     allow_empty: bool = False,
-) -> Rows:
+    one_place: str = ONE_PLACE,
+) -> Any:
     """Validate private rows with their private labels or targets.
 
     Guarantee: as `check_rows`, for X and y.
@@ -170,6 +195,8 @@ def check_labelled(
     classes : ndarray of shape (n_classes,), default=None
         Public, sorted. Other labels are allowed; their rows are in no fit.
     allow_empty : bool, default=False
+    one_place : str
+        As of `check_rows`. Of X in parts, y is the name of a column or another table in parts.
 
     Returns
     -------
@@ -182,6 +209,9 @@ def check_labelled(
         As `check_rows`; if y is None, has another length, is not one-dimensional or has entries
         that are missing or (without `classes`) no finite numbers. The texts are fixed.
     """
+    if is_parts(X) or is_parts(y):
+        options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": classes}
+        return _labelled_parts(X, y, estimator=estimator, **options)
     rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
     numbers, _ = check_labels(y, rows._n, estimator=estimator, classes=classes)
     return LabelledRows(rows._X, numbers)
@@ -208,6 +238,16 @@ def check_labels(
         Of the parameter, for error messages.
     """
     labels, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y)
+    numbers, missing, problem = _numbers_of(labels, problem, n_rows, classes, omit=omit)
+    if problem:
+        raise ValueError(problem.format(estimator=estimator, y=name))
+    return numbers, missing
+
+
+def _numbers_of(
+    labels: NDArray, problem: str, n_rows: int, classes: NDArray | None, *, omit: bool
+) -> tuple[NDArray, NDArray[np.bool_], str]:
+    """Return codes or targets of labels, which are missing, and a text if they are refused."""
     if not problem and len(labels) != n_rows:
         problem = _OTHER_LENGTH
     numbers: NDArray = np.empty(0)
@@ -226,9 +266,157 @@ def check_labels(
             numbers, missing = found, ~np.isfinite(found)
     if not (problem or omit) and missing.any():
         problem = _NOT_FINITE
-    if problem:
-        raise ValueError(problem.format(estimator=estimator, y=name))
-    return numbers, missing
+    return numbers, missing, problem
+
+
+@dataclass(frozen=True)
+class LabelForm(NumericForm):
+    """Batches as rows with labels or, without `classes`, with targets.
+
+    Attributes
+    ----------
+    y : object
+        The column of the target; of a `Pair`, its columns.
+    classes : ndarray or None
+    estimator, name : str
+        For error messages.
+    """
+
+    y: Any = None
+    classes: NDArray | None = None
+    estimator: str = ""
+    name: str = "y"
+
+    @property
+    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
+        """Those of X, then those of y."""
+        texts = [text.format(estimator=self.estimator, y=self.name) for text in _Y_PROBLEMS]
+        return (*super().problems, *((ValueError, text) for text in texts))
+
+    @property
+    def read(self) -> str:
+        """The method of the rows that returns all that is private about them."""
+        return "block" if self.classes is None else "labelled"
+
+    @property
+    def targets(self) -> int:
+        """How many columns a block has beside those of X."""
+        return int(self.classes is None)
+
+    @property
+    def reads(self) -> tuple[Any, ...] | None:
+        """Names of the columns that are read, those of the target included; None for all."""
+        return None if self.columns is None else (*self.columns, self.y)
+
+    def rows(self, batch: Any) -> Rows:
+        """Return the rows of a batch."""
+        X, y = self._sides(batch)
+        values, _ = to_float(self.chosen(X))
+        assert values is not None
+        numbers, missing, problem = self._numbers(y, len(values))
+        assert problem not in _Y_PROBLEMS[:3]
+        return self._with(values, numbers, missing)
+
+    def _with(self, values: NDArray, numbers: NDArray, missing: NDArray[np.bool_]) -> Rows:
+        rows = self._rows(values)
+        if self.classes is None:
+            return TargetRows(rows._X, numbers)
+        left = rows._positions
+        left = None if left is None else left[~missing[left]]
+        return LabelledRows(rows._X, numbers, positions=left, filtered=rows.filtered)
+
+    def check(self, batch: Any) -> tuple[Rows | None, set[int]]:
+        """Return the rows of a batch, and which problems it has."""
+        X, y = self._sides(batch)
+        if y is None:
+            return None, {len(super().problems) + _Y_PROBLEMS.index(_OTHER_LENGTH)}
+        values, problem = to_float(self.chosen(X))
+        if values is None:
+            return None, {0}
+        _, found = super().check(values)
+        found |= {0} if problem else set()
+        numbers, missing, text = self._numbers(y, len(values))
+        if text:
+            return None, found | {len(super().problems) + _Y_PROBLEMS.index(text)}
+        return self._with(values, numbers, missing), found
+
+    def _sides(self, batch: Any) -> tuple[Any, Any]:
+        if isinstance(batch, Pair):
+            return batch.X, chosen(batch.y, self.y)
+        batch = chosen(batch, None)
+        return batch, chosen(batch, (self.y,))
+
+    def _numbers(self, y: Any, n: int) -> tuple[NDArray, NDArray[np.bool_], str]:
+        none = np.zeros(0)
+        if self.classes is None:  # of numbers there is a faster way
+            found, problem = to_float(y)
+            if found is None or problem:
+                return none, none.astype(bool), _NOT_REAL
+            if found.size != len(found):
+                return none, none.astype(bool), _NOT_FLAT
+            numbers: NDArray = found.reshape(-1)
+            missing = ~np.isfinite(numbers)
+            return numbers, missing, _NOT_FINITE if missing.any() else ""
+        labels, problem = _flat(_plain_labels(y))
+        return _numbers_of(labels, problem, n, self.classes, omit=self.omit)
+
+
+_Y_PROBLEMS = (_OTHER_LENGTH, _NOT_FLAT, _NOT_REAL, _NOT_FINITE)
+
+
+def _plain_labels(y: Any) -> Any:
+    """Return a column of Arrow without missing numbers as numpy's, which is read at once."""
+    if not hasattr(y, "column_names") or len(y.columns) != 1:
+        return y
+    (column,) = y.columns
+    name = str(column.type)
+    if column.null_count == 0 and name.startswith(("int", "uint", "float", "double", "bool")):
+        return np.asarray(column)
+    return y
+
+
+def _labelled_parts(
+    X: Any,
+    y: Any,
+    *,
+    estimator: str,
+    classes: NDArray | None,
+    allow_empty: bool,
+    one_place: str,
+    omit: bool = False,
+    filtered: bool = False,
+    name: str = "y",
+) -> PartsRows:
+    """Return a table in parts with its labels or targets as rows; errors as `check_labelled`."""
+    for side, what in ((X, "X"), (y, name)):
+        refuse_parts(side, estimator, one_place, name=what)
+    if y is None:
+        raise ValueError(_NO_LABELS.format(estimator=estimator, y=name))
+    if not is_parts(X):
+        raise TypeError(f"{name} is in parts, so X must be in parts, too")
+    columns: Any
+    if is_parts(y):
+        columns, heads = heads_of(X)
+        target, target_heads = heads_of(y)
+        if any(len(head.shape) > 1 and head.shape[1] != 1 for head in target_heads):
+            raise ValueError(_NOT_FLAT.format(y=name))
+        source = joined(X, y)
+    elif hasattr(y, "__len__") and not isinstance(y, str | bytes | tuple):
+        raise TypeError(
+            f"{name} must be the name of a column of X or a table in parts, as X is in parts"
+        )
+    else:
+        columns, heads = heads_of(X, without=y)
+        target, source = y, X
+        if classes is None:
+            for head in (chosen(one, (y,)) for one in X.heads):
+                if refused_type(head)[0]:
+                    raise ValueError(_NOT_REAL.format(y=name))
+    for head in heads:
+        _numeric_container(_flat_head(head), estimator)
+    head = _flat_head(heads[0])
+    form = LabelForm(columns, int(head.shape[1]), omit, target, classes, estimator, name)
+    return checked_parts(source, form, head, allow_empty=allow_empty, filtered=filtered or omit)
 
 
 def check_labelled_table(
@@ -240,7 +428,8 @@ def check_labelled_table(
     allow_empty: bool = False,
     omit: bool = False,
     filtered: bool = False,
-) -> tuple[Rows, bool]:
+    one_place: str = ONE_PLACE,
+) -> tuple[Any, bool]:
     """Validate private rows, as `check_table`, with a private label each, and say if X is flat.
 
     A label that is none of the classes is allowed, and one that is missing where `omit` is true:
@@ -251,6 +440,19 @@ def check_labelled_table(
     classes : ndarray
         Public, sorted.
     """
+    if is_parts(X) or is_parts(labels):
+        rows = _labelled_parts(
+            X,
+            labels,
+            estimator=estimator,
+            classes=classes,
+            allow_empty=allow_empty,
+            one_place=one_place,
+            omit=omit,
+            filtered=filtered,
+            name="labels",
+        )
+        return rows, getattr(X.heads[0], "ndim", 2) == 1
     rows, flat = check_table(
         X, estimator=estimator, allow_empty=allow_empty, omit=omit, filtered=filtered
     )
@@ -263,11 +465,16 @@ def check_labelled_table(
     return LabelledRows(rows._X, codes, positions=positions, filtered=rows.filtered), flat
 
 
-def check_with_target(X: Any, y: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
+def check_with_target(
+    X: Any, y: Any, *, estimator: str, allow_empty: bool = False, one_place: str = ONE_PLACE
+) -> Any:
     """Validate private rows with a private number each, which becomes their last column.
 
     Guarantee: as `check_labelled`.
     """
+    if is_parts(X) or is_parts(y):
+        options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": None}
+        return _labelled_parts(X, y, estimator=estimator, **options)
     rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
     numbers, _ = check_labels(y, rows._n, estimator=estimator)
     return TargetRows(rows._X, numbers)

@@ -16,6 +16,7 @@ import copy
 import hashlib
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import joblib
@@ -36,6 +37,15 @@ from skdp.tabular.containers import (
     refused_type,
     take,
     to_float,
+)
+from skdp.tabular.parts import (
+    ONE_PLACE,
+    Form,
+    PartsRows,
+    checked_parts,
+    heads_of,
+    is_parts,
+    refuse_parts,
 )
 from skdp.tabular.units import Units, check_units
 from skdp.tabular.values import object_rows, rows_of_numbers
@@ -284,7 +294,72 @@ class Rows:
         return h.digest()
 
 
-def check_rows(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
+@dataclass(frozen=True)
+class NumericForm(Form):
+    """Batches as rows of numbers.
+
+    Attributes
+    ----------
+    omit : bool
+        Leave out rows with a missing cell.
+    """
+
+    omit: bool = False
+
+    @property
+    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
+        """Those of `check_rows`, and that of infinity where NaN is left out."""
+        return (TypeError, _NOT_A_NUMBER), (ValueError, _INFINITE if self.omit else _NOT_FINITE)
+
+    def rows(self, batch: Any) -> Rows:
+        """Return the rows of a batch."""
+        values, _ = to_float(self.chosen(batch))
+        assert values is not None
+        return self._rows(values)
+
+    def _rows(self, values: NDArray[np.float64]) -> Rows:
+        if not self.omit:
+            return Rows(_as_table(values))
+        left = np.flatnonzero(~np.isnan(_as_table(values)).any(axis=1))
+        return Rows(_as_table(values), positions=left, filtered=True)
+
+    def check(self, batch: Any) -> tuple[Rows | None, set[int]]:
+        """Return the rows of a batch, and which problems it has."""
+        values, problem = to_float(self.chosen(batch))
+        if values is None:
+            return None, {0}
+        bad = np.isinf(values).any() if self.omit else not np.isfinite(values).all()
+        return self._rows(values), {0} if problem else {1} if bad else set()
+
+
+def _as_table(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return values.reshape(-1, 1) if values.ndim == 1 else values
+
+
+def _numeric_parts(
+    X: Any, *, estimator: str, allow_empty: bool, omit: bool = False, filtered: bool = False
+) -> PartsRows:
+    """Return a table in parts as rows; errors as `check_rows`."""
+    columns, heads = heads_of(X)
+    for head in heads:
+        _numeric_container(_flat_head(head), estimator)
+    return checked_parts(
+        X,
+        NumericForm(columns, int(_flat_head(heads[0]).shape[1]), omit),
+        _flat_head(heads[0]),
+        allow_empty=allow_empty,
+        filtered=filtered or omit,
+    )
+
+
+def _flat_head(head: Any) -> Any:
+    """Return an array of one dimension as one column."""
+    return head.reshape(-1, 1) if isinstance(head, np.ndarray) and head.ndim == 1 else head
+
+
+def check_rows(
+    X: Any, *, estimator: str, allow_empty: bool = False, one_place: str = ONE_PLACE
+) -> Any:
     """Validate a private table once and return the handle through which trusted code reads it.
 
     Guarantee: after it returns, reading any block cannot fail. Every error text is fixed and
@@ -300,10 +375,12 @@ def check_rows(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
     allow_empty : bool, default=False
         Accept no rows. Where the number of rows is private, whether there is one is too: a fold
         of a private search may be empty.
+    one_place : str
+        Why rows in parts (`skdp.engines`) are refused; "" where they are not.
 
     Returns
     -------
-    rows : Rows
+    rows : Rows, or PartsRows if X is in parts
 
     Raises
     ------
@@ -313,6 +390,9 @@ def check_rows(X: Any, *, estimator: str, allow_empty: bool = False) -> Rows:
         If X is not two-dimensional, has no row, no feature or two columns of the same name, is
         complex, or is not finite.
     """
+    if is_parts(X):
+        refuse_parts(X, estimator, one_place)
+        return _numeric_parts(X, estimator=estimator, allow_empty=allow_empty)
     X = _numeric_container(X, estimator)
     if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
@@ -397,6 +477,7 @@ def check_samples(
     ValueError
         As `check_rows`; if y has other values, another length, or marks one sample only.
     """
+    refuse_parts(X, estimator, ONE_PLACE)
     X = _numeric_container(X, estimator)
     n_rows = len(X) if not hasattr(X, "shape") else X.shape[0]
     private = check_marks(y, n_rows, estimator=estimator, allow_empty=allow_empty)
@@ -414,6 +495,7 @@ def check_public_array(X: Any, *, estimator: str, allow_empty: bool = False) -> 
 
     The same texts as `check_rows`, because the argument may be private to the caller too.
     """
+    refuse_parts(X, estimator, "what is computed of its rows would be as many rows in memory")
     X = _numeric_container(X, estimator)
     if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)
@@ -430,6 +512,7 @@ def opaque_rows(X: Any, y: Any = None) -> Rows:
 
     Nothing is read here. Used by private scorers, whose estimator knows what the columns are.
     """
+    refuse_parts(X, "a private scorer", ONE_PLACE)
     tables = []
     for one, name in ((X, "X"), (y, "y")):
         table = one
@@ -456,7 +539,8 @@ def check_table(
     allow_empty: bool = False,
     omit: bool = False,
     filtered: bool = False,
-) -> tuple[Rows, bool]:
+    one_place: str = ONE_PLACE,
+) -> tuple[Any, bool]:
     """Validate private rows, one column of them given as a flat sequence included.
 
     Guarantee: as `check_rows`. With `omit`, rows with a missing cell (NaN, None, NA) are left out:
@@ -469,6 +553,12 @@ def check_table(
     flat : bool
         Whether X has one dimension.
     """
+    if is_parts(X):
+        refuse_parts(X, estimator, one_place)
+        options = {"allow_empty": allow_empty, "omit": omit, "filtered": filtered}
+        return _numeric_parts(X, estimator=estimator, **options), getattr(
+            X.heads[0], "ndim", 2
+        ) == 1
     table, flat = _as_columns(X)
     if not omit:
         rows = check_rows(table, estimator=estimator, allow_empty=allow_empty)

@@ -33,7 +33,7 @@ from skdp.queries import (
 from skdp.queries import workloads as workload
 from skdp.synthetic import Domain
 from skdp.tabular import check_coded, check_rows
-from skdp.tabular.encoding import CodedRows
+from skdp.tabular.coding import CodedRows
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 SIZES = (3, 2, 4)

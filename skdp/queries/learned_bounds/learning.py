@@ -29,7 +29,7 @@ from skdp.core.mechanisms import independent_noise
 from skdp.core.privacy_filter import Share
 from skdp.core.query import Measurement, reviewed
 from skdp.core.sums import histogram_sensitivity
-from skdp.core.table import REPLACE_ONE, fold
+from skdp.core.table import REPLACE_ONE, fold, gathered
 from skdp.core.transcript import current_transcript
 from skdp.queries.learned_bounds.decoding import (
     End,
@@ -418,13 +418,18 @@ def _numbers(
 ) -> list[Ints]:
     """Return the numbers of the candidates of some columns, of a random part of the rows."""
     found: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in features]
+
+    def take(block: Floats) -> Ints:
+        mapped = image(block)
+        return np.column_stack([lattice.number(mapped[:, j]) for j in features])
+
+    def draw(n: int) -> NDArray[np.int64]:
+        return draw_poisson(n, part, meter.entropy)
+
     with np.errstate(all="ignore"):
-        for start, stop in table.rows.spans():
-            block = image(table.rows.block(start, stop))
-            if part < 1:
-                block = block[draw_poisson(len(block), part, meter.entropy)]
-            for numbers, j in zip(found, features, strict=True):
-                numbers.append(lattice.number(block[:, j]))
+        for block in gathered(table.rows, take, draw if part < 1 else None):
+            for numbers, column in zip(found, block.T, strict=True):
+                numbers.append(column)
     return [np.concatenate(numbers) for numbers in found]
 
 

@@ -1,0 +1,172 @@
+"""Private tables of cells of any types, coded by a public domain.
+
+Nothing is released here. `check_coded` codes a private table by a `Domain`, once, before any
+charge; after that no reader of the rows can fail. A row's codes depend on that row only, and are in
+range. Proofs: workloads.md.
+
+Cells outside of the domain are moved to a declared value, or the table is refused, as the domain
+says; refusing tells that there is such a cell, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.isolation import interruptible, quiet
+from skdp.tabular.domain import REFUSE, Domain
+from skdp.tabular.encoding import Schema, _column_part, _kind_of, table_schema
+from skdp.tabular.parts import (
+    ONE_PLACE,
+    Form,
+    checked_parts,
+    heads_of,
+    is_parts,
+    refuse_parts,
+)
+from skdp.tabular.rows import _NO_ROWS, Rows
+
+__all__ = ["CodedRows", "check_coded", "public_codes"]
+
+_OUTSIDE = (
+    "X has values outside of the stated domain, which refuses them; with outside='clip' they are "
+    "moved to a declared value."
+)
+
+
+class CodedRows(Rows):
+    """Private rows as codes of a public domain; each is in range of the column's size."""
+
+    def __init__(self, codes: NDArray, sizes: tuple[int, ...]) -> None:
+        super().__init__(codes)
+        self.sizes = sizes
+        # What a query has counted, for its next release; as private as the rows.
+        self.kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def keep(self, positions: NDArray[np.intp]) -> Self:
+        """Return the rows at ascending positions, of which nothing has been counted yet."""
+        twin = super().keep(positions)
+        twin.kept = WeakKeyDictionary()
+        return twin
+
+    def codes(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the codes of rows start to stop, shape (stop - start, n_columns)."""
+        return np.asarray(self._part(self._X, start, stop), dtype=np.int64)
+
+
+def check_coded(
+    X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False, one_place: str = ONE_PLACE
+) -> Any:
+    """Code a private table of any types by a public domain, once.
+
+    Guarantee: a row's codes depend on that row only; after it returns reading cannot fail. Error
+    texts are fixed and quote no cell.
+
+    Parameters
+    ----------
+    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_columns)
+    domain : Domain
+    estimator : str
+        Name for error messages.
+    allow_empty : bool, default=False
+    one_place : str
+        As of `check_rows`.
+
+    Returns
+    -------
+    rows : CodedRows
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is no table of the domain's columns, or (``outside="refuse"``) has a cell outside.
+    """
+    if is_parts(X):
+        refuse_parts(X, estimator, one_place)
+        columns, heads = heads_of(X)
+        for head in heads:
+            _check_schema(table_schema(head, estimator=estimator)[1], domain, estimator)
+        form, sizes = CodedForm(columns, domain.n_columns, domain), tuple(domain.sizes)
+        return checked_parts(X, form, heads[0], allow_empty=allow_empty, sizes=sizes)
+    codes = public_codes(X, domain, estimator=estimator, allow_empty=allow_empty)
+    return CodedRows(codes, domain.sizes)
+
+
+def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False) -> NDArray:
+    """Return the codes of the caller's own table, shape (n_rows, n_columns); as `check_coded`."""
+    refuse_parts(X, estimator, ONE_PLACE)
+    X, schema = table_schema(X, estimator=estimator)
+    _check_schema(schema, domain, estimator)
+    if X.shape[0] == 0 and not allow_empty:
+        raise ValueError(_NO_ROWS)
+    coded, strange = _coded(X, domain)
+    if strange and domain.outside == REFUSE:
+        raise ValueError(_OUTSIDE)
+    return coded
+
+
+def _check_schema(schema: Schema, domain: Domain, estimator: str) -> None:
+    """Raise if a table has other columns than the domain."""
+    if schema.n_columns != domain.n_columns:
+        raise ValueError(
+            f"X has {schema.n_columns} features, but the domain of {estimator} has "
+            f"{domain.n_columns} columns"
+        )
+    if None not in (schema.names, domain.names) and schema.names != domain.names:
+        raise ValueError(
+            f"X must have the columns of the domain, in its order: {list(domain.names or ())}"
+        )
+    labels = domain.names or schema.names or range(domain.n_columns)
+    domain._check_kinds(
+        [_kind_of(one, schema.container) for one in schema.types],
+        list(labels),
+        table=schema.container != "numpy",
+    )
+
+
+def _coded(X: Any, domain: Domain) -> tuple[NDArray, bool]:
+    """Return the codes of a table, and whether a cell is outside of the domain."""
+    n = X.shape[0]
+    largest = max(domain.sizes)
+    coded = np.zeros((n, domain.n_columns), dtype=np.uint8 if largest <= 2**8 else np.uint16)
+    step = 2**16
+    strange = False
+    with quiet(), interruptible():  # a cell's own conversion may warn, or raise
+        for j in range(domain.n_columns):
+            for start in range(0, n, step):
+                cells = _column_part(X, j, start, min(start + step, n))
+                codes, outside = domain.codes(j, cells)
+                coded[start : start + step, j] = codes
+                strange |= bool(outside.any())
+    return coded, strange
+
+
+@dataclass(frozen=True)
+class CodedForm(Form):
+    """Batches as rows of codes of a domain."""
+
+    domain: Domain
+
+    @property
+    def problems(self) -> tuple[tuple[type[Exception], str], ...]:
+        """That of a cell outside of a domain that refuses it."""
+        return ((ValueError, _OUTSIDE),)
+
+    @property
+    def read(self) -> str:
+        """The method of the rows that returns all that is private about them."""
+        return "codes"
+
+    def rows(self, batch: Any) -> CodedRows:
+        """Return the rows of a batch."""
+        return self.check(batch)[0]
+
+    def check(self, batch: Any) -> tuple[CodedRows, set[int]]:
+        """Return the rows of a batch, and whether a cell is refused."""
+        codes, strange = _coded(self.chosen(batch), self.domain)
+        refused = strange and self.domain.outside == REFUSE
+        return CodedRows(codes, self.domain.sizes), {0} if refused else set()
