@@ -67,7 +67,7 @@ def test_parquet(files):
     by_pattern = read_parquet(str(files / "*.parquet"), columns=["a", "b", "c", "label"])
     assert len(by_pattern.handles) >= 3 + 1 + 3
     agrees(by_pattern, cases=PLAIN[:1])
-    with pytest.raises(ValueError, match="one has no 'more'"):
+    with pytest.raises(ValueError, match="'more' is missing in one"):
         DPStandardScaler().fit(read_parquet(files, columns=["a", "more"]))
 
 
