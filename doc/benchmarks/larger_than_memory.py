@@ -32,7 +32,8 @@ def write(folder, n):
     import pyarrow.parquet as pq
 
     each = n // FILES
-    array = np.lib.format.open_memmap(folder / "rows.npy", "w+", np.float64, (each * FILES, COLUMNS))
+    shape = each * FILES, COLUMNS
+    array = np.lib.format.open_memmap(folder / "rows.npy", "w+", np.float64, shape)
     for k in range(FILES):
         part = block(k, each)
         array[k * each : (k + 1) * each] = part
