@@ -289,8 +289,6 @@ def test_the_chance_of_a_guess_is_that_of_the_best_test():
     """Against all tests of the worst pair of distributions that (epsilon, delta) allows."""
     cases = itertools.product((0.0, 0.1, 1.0, 3.0), (0.0, 0.05, 0.5), (0.5, 0.1))
     for epsilon, delta, prior in cases:
-        (0.0, 0.1, 1.0, 3.0), (0.0, 0.05, 0.5), (0.5, 0.1)
-    ):
         both = (1 - delta) / (1 + math.exp(epsilon))
         # Outcomes: only of the first, more of the first, more of the second, only of the second.
         first = [delta, (1 - delta) - both, both, 0.0]
