@@ -18,7 +18,7 @@ from skdp.exceptions import (
     UncountedFitWarning,
 )
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
-from skdp.model_selection import check_pipeline
+from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, check_pipeline
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
@@ -42,6 +42,7 @@ __all__ = [
     "Bins",
     "BudgetExceededError",
     "DPEmpiricalCDF",
+    "DPGridSearchCV",
     "DPHistogramDensity",
     "DPKMeans",
     "DPKernelDensity",
@@ -53,6 +54,7 @@ __all__ = [
     "DPMinMaxScaler",
     "DPQuantile",
     "DPQuantileTransformer",
+    "DPRandomizedSearchCV",
     "DPRidge",
     "DPRobustScaler",
     "DPStandardScaler",

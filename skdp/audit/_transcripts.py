@@ -55,7 +55,8 @@ def _check_sessions(
 
     An estimator without a budget has nobody who pays: then its stated price has to cover them all.
     """
-    used = [session for session in transcript.sessions if session.releases]
+    # What a private search fits is paid for by the search, which checks what its runs claim.
+    used = [one for one in transcript.sessions if one.releases and not one.inner]
     if subject.budgets:
         own = list(subject.budgets.values())
         for session in used:

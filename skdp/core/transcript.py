@@ -27,6 +27,7 @@ __all__ = [
     "Opened",
     "Transcript",
     "current_transcript",
+    "inner_sessions",
     "record",
     "replay",
 ]
@@ -68,12 +69,15 @@ class Opened:
         That the cost was charged to; None if nobody counts it.
     releases : int
         How many it has made so far; one that makes none costs nothing.
+    inner : bool
+        Whether another session has paid for it: what is fitted inside of a measurement.
     """
 
     estimator: str
     cost: Cost
     budget: PrivacyBudget | None
     releases: int = 0
+    inner: bool = field(default_factory=lambda: _INNER.get())
 
 
 @dataclass
@@ -103,12 +107,23 @@ class Transcript:
         return entry.released
 
 
+_INNER: ContextVar[bool] = ContextVar("skdp_inner_sessions", default=False)
 _ACTIVE: ContextVar[Transcript | None] = ContextVar("skdp_transcript", default=None)
 
 
 def current_transcript() -> Transcript | None:
     """Return the active transcript, if any."""
     return _ACTIVE.get()
+
+
+@contextmanager
+def inner_sessions() -> Iterator[None]:
+    """Mark the sessions that are opened in the block as paid for by the one that is open."""
+    token = _INNER.set(True)
+    try:
+        yield
+    finally:
+        _INNER.reset(token)
 
 
 @contextmanager

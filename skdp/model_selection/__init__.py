@@ -9,6 +9,8 @@ What is released here, under which guarantee:
 - `check_pipeline` releases nothing: it reads parameters and names what no ledger can see.
 - `private_scorer` releases one noisy mean of clipped per-row scores a call, ε-DP.
 - `fit_parts` fits a clone on each of some disjoint parts, each charged to its part's budget.
+- `DPGridSearchCV` and `DPRandomizedSearchCV` release the best of a secret number of runs, one
+  charge for the whole search.
 - `PerRecordKFold` releases nothing: it assigns each record to a fold by a keyed hash of its
   content, so that the folds of neighbouring tables are neighbouring tables.
 
@@ -23,9 +25,12 @@ from skdp.model_selection._cost import SearchCost, cross_val_cost, search_cost
 from skdp.model_selection._findings import Finding, PipelineCheck
 from skdp.model_selection._folds import PerRecordKFold
 from skdp.model_selection._parts import fit_parts
+from skdp.model_selection._private_search import DPGridSearchCV, DPRandomizedSearchCV
 from skdp.model_selection._scorer import PrivateScorer, private_scorer
 
 __all__ = [
+    "DPGridSearchCV",
+    "DPRandomizedSearchCV",
     "Finding",
     "PerRecordKFold",
     "PipelineCheck",

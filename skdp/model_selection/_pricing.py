@@ -71,7 +71,7 @@ def _is_private(name: str, value: Any) -> bool:
     return name.rpartition("__")[2] == "budget" and value is None
 
 
-def _priced_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
+def private_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
     """Return the estimators and searches that one fit of `estimator` fits, each once, by name."""
     if isinstance(estimator, FrozenEstimator):
         return []  # never fitted again; it passes on the attributes of what it holds
@@ -84,7 +84,7 @@ def _priced_parts(estimator: Any, path: str = "") -> list[tuple[str, Any]]:
         return [
             part
             for name, step, _ in steps
-            for part in _priced_parts(step, f"{path}__{name}" if path else name)
+            for part in private_parts(step, f"{path}__{name}" if path else name)
         ]
     inside = estimator.get_params(deep=True)
     if any(_is_private(name, value) for name, value in inside.items()):
@@ -176,7 +176,7 @@ class Pricer:
     def one_fit(self, estimator: Any) -> Cost | None:
         """Return the price of one fit of `estimator`; None if it charges nothing."""
         costs: list[Cost] = []
-        for path, part in _priced_parts(estimator):
+        for path, part in private_parts(estimator):
             if is_search(part):
                 bill = self.search(part)
                 self.notes += bill.notes
@@ -189,7 +189,7 @@ class Pricer:
     def leaves(self, estimator: Any) -> list[Any]:
         """Return the private estimators that a fit of `estimator` reaches, in any depth."""
         found = []
-        for path, part in _priced_parts(estimator):
+        for path, part in private_parts(estimator):
             if is_search(part):
                 found += self.leaves(part.estimator)
             elif self.price(path, part) is not None:

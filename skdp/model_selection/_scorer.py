@@ -133,6 +133,56 @@ def _exact_blocks(metric: str, estimator: Any) -> bool:
     return metric == "neg_inertia" and elementwise
 
 
+def check_scored(metric: str, estimator: Any) -> None:
+    """Raise if a fitted estimator lacks what a metric needs."""
+    attribute = _METRICS[metric][2]
+    last = _steps(estimator)[-1]
+    if not hasattr(last, attribute):
+        raise TypeError(
+            f"metric={metric!r} needs a fitted estimator with {attribute}, which "
+            f"{type(last).__name__} has not"
+        )
+
+
+def needs_targets(metric: str) -> bool:
+    """Say whether a metric compares predictions with y."""
+    return _METRICS[metric][1]
+
+
+def score_in(
+    context: CallContext,
+    metric: str,
+    bounds: tuple[float, float],
+    estimator: Any,
+    X: Any,
+    y: Any,
+) -> float:
+    """Charge a call and release the mean score of rows."""
+    per_row, needs_y, _, _ = _METRICS[metric]
+    low, high = bounds
+    if needs_y and y is None:
+        raise TypeError(f"y must be given for metric={metric!r}")
+    check_scored(metric, estimator)
+    if needs_y and _n_rows(X) != _n_rows(y):
+        raise ValueError("X and y must have the same number of rows")
+    context.unit()
+    if not context.allows_empty and _n_rows(X) == 0:
+        raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
+    rows = opaque_rows(X, y if needs_y else None)
+
+    def score(X_part: Any, y_part: Any) -> Floats:
+        return per_row(estimator, X_part, y_part)
+
+    def key() -> str:
+        # Seeded scores that differ in nothing but the bounds must not share noise either.
+        return f"{(low, high)!r} {public_key(estimator, fitted=True)}"
+
+    with context.open(rows, key) as session:
+        mean = ScoreMean(UserFunction(score), low, high, _exact_blocks(metric, estimator))
+        release = session.answer(mean, name=metric)
+    return float(release.value)
+
+
 class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     """A scorer that releases a noisy mean of clipped per-row scores; see `private_scorer`.
 
@@ -265,35 +315,9 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         TypeError
             If the estimator lacks what the metric needs, or `y` is missing.
         """
-        metric, (low, high) = self.check_parameters()
-        per_row, needs_y, attribute, _ = _METRICS[metric]
-        if needs_y and y is None:
-            raise TypeError(f"y must be given for metric={metric!r}")
-        last = _steps(estimator)[-1]
-        if not hasattr(last, attribute):
-            raise TypeError(
-                f"metric={metric!r} needs a fitted estimator with {attribute}, which "
-                f"{type(last).__name__} has not"
-            )
-        if needs_y and _n_rows(X) != _n_rows(y):
-            raise ValueError("X and y must have the same number of rows")
+        metric, bounds = self.check_parameters()
         context = self._context(groups)
-        context.unit()
-        if not context.allows_empty and _n_rows(X) == 0:
-            raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
-        rows = opaque_rows(X, y if needs_y else None)
-
-        def score(X_part: Any, y_part: Any) -> Floats:
-            return per_row(estimator, X_part, y_part)
-
-        def key() -> str:
-            # Seeded scores that differ in nothing but the bounds must not share noise either.
-            return f"{(low, high)!r} {public_key(estimator, fitted=True)}"
-
-        with context.open(rows, key) as session:
-            mean = ScoreMean(UserFunction(score), low, high, _exact_blocks(metric, estimator))
-            release = session.answer(mean, name=metric)
-        return float(release.value)
+        return score_in(context, metric, bounds, estimator, X, y)
 
 
 def private_scorer(

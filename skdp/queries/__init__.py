@@ -5,6 +5,7 @@ Each file stands beside its proof. Estimators import from this page only.
 
 from __future__ import annotations
 
+from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
 from skdp.queries.blocks import BlockVotes, OfBlocks
 from skdp.queries.column_sums import sum_view
 from skdp.queries.grouped_sums import (
@@ -96,7 +97,10 @@ __all__ = [
     "SPREAD_BITS",
     "AboveThreshold",
     "AssignedSums",
+    "BaseRun",
     "BasisMean",
+    "BestOfRuns",
+    "BestRun",
     "BlockVotes",
     "BoxTree",
     "CellQuantile",
@@ -130,6 +134,7 @@ __all__ = [
     "Prefixes",
     "PublishedRows",
     "Quantiles",
+    "Repeats",
     "ScoreMean",
     "SmallTable",
     "SmoothMedian",
@@ -146,6 +151,7 @@ __all__ = [
     "WorstMarginal",
     "WorstQuery",
     "allowances",
+    "base_level",
     "cauchy_kappa",
     "cells_noise",
     "check_graph",

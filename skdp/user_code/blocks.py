@@ -46,6 +46,7 @@ __all__ = [
     "BlockAnswers",
     "OnBlocks",
     "block_outputs",
+    "silent",
 ]
 
 Task = Callable[[Any, NDArray, int], Any]  # (X, y, seed) of a block -> numbers
@@ -85,7 +86,7 @@ class _Muffled(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def _silent(heard: set[threading.Thread] | None = None) -> Iterator[None]:
+def silent(heard: set[threading.Thread] | None = None) -> Iterator[None]:
     """Drop warnings and what is printed: both may quote rows. `heard`: threads that may print."""
     with quiet():
         allowed = set() if heard is None else heard
@@ -123,7 +124,7 @@ def _work(task: Task, X: Any, y: NDArray, seed: int, width: int, pid: int) -> Fl
     """Run `_answer`, silenced where the caller's silence does not reach: in another process."""
     if os.getpid() == pid:
         return _answer(task, X, y, seed, width)
-    with _silent(), interruptible():
+    with silent(), interruptible():
         return _answer(task, X, y, seed, width)
 
 
@@ -285,7 +286,7 @@ def block_outputs(
     heard = set(threading.enumerate()) if progress else set()
     heard.discard(here)
     answers = np.full((int(n_blocks), width), np.nan)
-    with meter.foreign_code(), _silent(heard):
+    with meter.foreign_code(), silent(heard):
         for k, answer in _in_parallel(calls, n_jobs, one_by_one=progress is not None):
             answers[k] = answer
             if progress is not None and k == told:  # a block that is run again is not news

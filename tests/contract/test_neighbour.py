@@ -593,6 +593,7 @@ TESTS = Path(__file__).parents[1]
 # Queries whose neighbour tests need rows of their own: where they are.
 ELSEWHERE = {
     "BasisMean": "queries/test_kernel_means.py",
+    "BestOfRuns": "queries/test_best_of_runs.py",
     "FeatureMeans": "queries/test_kernel_means.py",
     "KernelMean": "queries/test_kernel_means.py",
     "LogisticMinimiser": "queries/test_logistic.py",

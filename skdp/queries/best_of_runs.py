@@ -1,0 +1,347 @@
+"""The best of a secret number of runs: a private search over fits and their private scores.
+
+Released: of K runs the one with the highest score: which candidate it was, its fitted model and its
+score. K is secret; nothing is released of any other run. Guarantee: (epsilon, delta)-DP, if what
+one run's sessions claim holds: best_of_runs.md has the proof, and this file checks the claims.
+
+References
+----------
+N. Papernot, T. Steinke (2022), "Hyperparameter tuning with Renyi differential privacy", ICLR,
+Lemma 7 and Corollary 3; J. Liu, K. Talwar (2019), "Private selection from private candidates",
+STOC; A. Koskela, R. Redberg, Y.-X. Wang (2024), "Privacy profiles for private selection", ICML.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from joblib import parallel_config
+from numpy.typing import NDArray
+
+from skdp.budget import Cost, exact, pure_mu
+from skdp.budget.amounts import round_down
+from skdp.budget.conversions import gdp_delta, largest, smallest
+from skdp.budget.stand_in import StandInBudget
+from skdp.core import noise as samplers
+from skdp.core.isolation import attempt
+from skdp.core.query import Measurement, UserFunction, reviewed
+from skdp.core.transcript import inner_sessions
+from skdp.exceptions import PrivacyLeakError
+from skdp.tabular.containers import alone, take
+from skdp.user_code.blocks import silent
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter, Share
+    from skdp.core.table import PrivateTable
+    from skdp.tabular.rows import Rows
+
+__all__ = [
+    "BaseRun",
+    "BestOfRuns",
+    "BestRun",
+    "Repeats",
+    "base_level",
+]
+
+Positions = NDArray[np.intp]
+_WORD = Fraction(2**64)
+
+
+# --- how often --------------------------------------------------------------------------------
+
+
+@reviewed
+@dataclass(frozen=True)
+class Repeats:
+    """The distribution of the number of runs: truncated negative binomial.
+
+    Attributes
+    ----------
+    eta : int
+        Its shape: 1 geometric, 0 logarithmic.
+    stop : Fraction
+        Gamma, in (0, 1).
+    """
+
+    eta: int
+    stop: Fraction
+
+    def __post_init__(self) -> None:
+        if self.eta not in (0, 1) or not 0 < self.stop < 1:
+            raise ValueError("eta must be 0 or 1, and stop in (0, 1)")
+
+    @classmethod
+    def of_mean(cls, mean: int, *, logarithmic: bool = False) -> Repeats:
+        """Return the distribution with (about, if logarithmic) this mean, above 1."""
+        if not logarithmic:
+            return cls(1, Fraction(1, mean))
+        odds = largest(lambda x: x / math.log1p(x) <= mean, 1.0)  # 1/gamma - 1
+        return cls(0, Fraction(1, max(round(odds), 1) + 1))
+
+    @property
+    def mean(self) -> float:
+        """The expected number of runs, rounded up."""
+        inverse = 1 / self.stop
+        if self.eta == 1:
+            return math.nextafter(float(inverse), math.inf)
+        return float(inverse - 1) / math.log(float(inverse)) * (1 + 1e-12)
+
+    def draw(self, entropy: samplers.Entropy | None) -> int:
+        """Return a number of runs, exactly distributed."""
+        while True:
+            k = 1
+            while not _happens(self.stop, entropy):
+                k += 1
+            if self.eta == 1 or _happens(Fraction(1, k), entropy):
+                return k
+
+
+def _happens(probability: Fraction, entropy: samplers.Entropy | None) -> bool:
+    below = samplers.uniform_below(probability.denominator, entropy=entropy)
+    return below < probability.numerator
+
+
+# --- what a run may lose ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BaseRun:
+    """What a fit may lose in one run, and what its score may lose on other rows.
+
+    Attributes
+    ----------
+    epsilon : float or None
+        Of pure noise; None where noise may be Gaussian.
+    mu : float or None
+        The Gaussian level then.
+    """
+
+    epsilon: float | None
+    mu: float | None
+
+    def covers(self, costs: Sequence[Cost]) -> bool:
+        """Say whether releases of these prices together lose no more than this."""
+        if self.epsilon is not None:
+            total = sum((exact(cost.epsilon) for cost in costs), start=Fraction(0))
+            return total <= exact(self.epsilon) and all(cost.delta == 0 for cost in costs)
+        squares = 0.0
+        for cost in costs:
+            for single, times in cost.components:
+                if single.delta_apart or (single.delta and single.mu is None):
+                    return False
+                mu = pure_mu(single.epsilon) if single.mu is None else single.mu
+                squares += times * mu**2
+        return squares * (1 + 1e-12) <= (self.mu or 0.0) ** 2
+
+
+@lru_cache(maxsize=256)
+def base_level(epsilon: float, delta: float, repeats: Repeats) -> BaseRun:
+    """Return the largest base run for which the best of them is (epsilon, delta)-DP.
+
+    Proof: best_of_runs.md.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of the best run; delta = 0 for pure base runs.
+    repeats : Repeats
+
+    Returns
+    -------
+    base : BaseRun
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> base_level(3.0, 0.0, Repeats(1, Fraction(1, 40)))
+    BaseRun(epsilon=1.0, mu=None)
+    """
+    if delta == 0:
+        return BaseRun(round_down(exact(epsilon) / (repeats.eta + 2)), None)
+    mu = largest(lambda mu: _epsilon_of(mu, delta, repeats) <= epsilon, epsilon / 8)
+    return BaseRun(None, mu * (1 - 1e-9))
+
+
+def _epsilon_of(mu: float, delta: float, repeats: Repeats) -> float:
+    """Return the epsilon of the best of runs that are mu-GDP, at this delta."""
+    odds = float(repeats.stop / (1 - repeats.stop)) * (1 - 1e-12)
+    share = delta / repeats.mean * (1 - 1e-12)
+    first = smallest(lambda e: gdp_delta(e, mu) <= math.expm1(min(e, 700.0)) * odds, mu)
+    second = smallest(lambda e: gdp_delta(e, mu) <= share, mu)
+    return (second + (repeats.eta + 1) * first) * (1 + 1e-12)
+
+
+# --- the runs ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BestRun:
+    """The run that won.
+
+    Attributes
+    ----------
+    candidate : int
+    model : object
+        Fitted; None if no run had a model.
+    score : float
+        The highest of all runs' noisy scores, which is why it is too high as a rule.
+    """
+
+    candidate: int
+    model: Any
+    score: float
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class BestOfRuns(Measurement):
+    """The best of a secret number of runs of candidates, each drawn at random.
+
+    Attributes
+    ----------
+    fit : UserFunction
+        ``fit(candidate, X, y, budget, seed)`` returns a private model; `seed` is None unless noise
+        is seeded.
+    score : UserFunction
+        ``score(model, X, y, budget, seed)`` returns a private number.
+    n_candidates : int
+    repeats : Repeats
+    test_size : float
+        Part of the rows that are scored on.
+    """
+
+    name: ClassVar[str] = "best run"
+    fit: UserFunction
+    score: UserFunction
+    n_candidates: int
+    repeats: Repeats
+    test_size: float
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> BestRun:
+        if not meter.pure:
+            raise TypeError("a search needs a session whose delta is apart")
+        fraction, epsilon = meter.take(share, name)
+        delta = meter.separate_delta
+        if delta > 0:
+            meter.take_separate_delta(exact(delta), name)
+        base = base_level(round_down(epsilon), delta, self.repeats)
+        what = "geometric" if self.repeats.eta == 1 else "logarithmic"
+        each = f"epsilon {base.epsilon:g}" if base.mu is None else f"mu {base.mu:g}"
+        mechanism = f"best of a {what} number of runs, {self.repeats.mean:.4g} on average, {each}"
+        meter.record(name, mechanism, "run", math.nan, math.nan, fraction, delta=delta)
+        best = BestRun(0, None, -math.inf)
+        budget = StandInBudget(meter.relation)
+        # No worker processes: in these nobody would see what sessions claim.
+        with inner_sessions(), meter.foreign_code(), silent(), parallel_config("sequential"):
+            for candidate, train, test, seed in self._drawn(table, meter):
+                run = self._run(table.rows, candidate, train, test, budget, seed, base)
+                if run is not None and run.score > best.score:  # of equal ones the first
+                    best = run
+        return best
+
+    def _drawn(
+        self, table: PrivateTable, meter: PrivacyFilter
+    ) -> Iterator[tuple[int, Positions, Positions, int | None]]:
+        """Yield the candidate and the parts of every run; a transcript has the draws."""
+
+        def draw(what: str, make: Callable[[], int]) -> int:
+            nothing = np.zeros(1, dtype=np.int64)
+            made = meter.release(
+                what, nothing, 0, _distance, lambda: np.array([make()], np.int64), (1,)
+            )
+            return int(made[0])
+
+        for _ in range(draw("number of runs", lambda: self.repeats.draw(meter.entropy))):
+            candidate = draw(
+                "candidate",
+                lambda: samplers.uniform_below(self.n_candidates, entropy=meter.entropy),
+            )
+            seed = None
+            if meter.noise_seed is not None:
+                key = repr(meter.noise_seed).encode() + meter.history()
+                seed = int.from_bytes(hashlib.blake2b(key, digest_size=4).digest(), "little") // 2
+            yield candidate, *_parts(table, meter, self.test_size), seed
+
+    def _run(
+        self,
+        rows: Rows,
+        candidate: int,
+        train: Positions,
+        test: Positions,
+        budget: StandInBudget,
+        seed: int | None,
+        base: BaseRun,
+    ) -> BestRun | None:
+        """Make one run; None if it fails."""
+        with samplers.lent_generators() as restart:
+            budget.asked.clear()
+            X, y = _part(rows, train)
+            model = attempt(lambda: self.fit.call(candidate, X, y, budget, seed), None, restart)
+            _check_claims(budget, base)
+            if model is None:
+                return None
+            budget.asked.clear()
+            X, y = _part(rows, test)
+            score = attempt(
+                lambda: float(self.score.call(model, X, y, budget, seed)), math.nan, restart
+            )
+            _check_claims(budget, base)
+        return BestRun(candidate, model, score) if math.isfinite(score) else None
+
+
+def _distance(a: NDArray, b: NDArray) -> float:
+    return float(np.abs(a - b).max(initial=0))
+
+
+def _check_claims(budget: StandInBudget, base: BaseRun) -> None:
+    """Stop where a part of a run claims to lose more than it may; claims are public."""
+    costs = [entry[0] for entry in budget.asked if isinstance(entry, tuple)]
+    if not base.covers(costs):
+        raise PrivacyLeakError("a run of the search asked for more than it may lose")
+
+
+def _parts(
+    table: PrivateTable, meter: PrivacyFilter, test_size: float
+) -> tuple[Positions, Positions]:
+    """Deal the rows to a part to fit on and one to score on; best_of_runs.md."""
+    n = table.n
+    entropy = meter.entropy or samplers.OSEntropy()
+    if table.n_is_public:
+        order = np.argsort(entropy.words(n), kind="stable")
+        n_test = min(max(round(n * test_size), 1), n - 1)
+        return np.sort(order[n_test:]), np.sort(order[:n_test])
+    if meter.noise_seed is None:
+        words = entropy.words(n)
+    else:  # so that the parts of two tables that audits compare differ in one row, too
+        words = _by_content(table.rows, repr(meter.noise_seed).encode() + meter.history())
+    tested = words < np.uint64(min(int(exact(test_size) * _WORD), 2**64 - 1))
+    return np.flatnonzero(~tested), np.flatnonzero(tested)
+
+
+def _by_content(rows: Rows, material: bytes) -> NDArray[np.uint64]:
+    """Return a keyed hash of each row and of how many equal ones came before."""
+    key = hashlib.blake2b(material, digest_size=32).digest()
+    seen: dict[bytes, int] = {}
+    words = np.empty(rows._n, dtype=np.uint64)
+    for i, (X, y) in enumerate(rows.slices(1)):
+        content = repr((np.asarray(X).tolist(), np.asarray(y).tolist())).encode()
+        seen[content] = seen.get(content, -1) + 1
+        whole = content + seen[content].to_bytes(8, "little")
+        digest = hashlib.blake2b(whole, digest_size=8, key=key).digest()
+        words[i] = int.from_bytes(digest, "little")
+    return words
+
+
+def _part(rows: Rows, positions: Positions) -> tuple[Any, Any]:
+    """Return copies of some rows, and of their targets, in the caller's containers."""
+    y = rows._y
+    return alone(take(rows._X, positions)), None if y is None else alone(take(y, positions))
