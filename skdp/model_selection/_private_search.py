@@ -7,373 +7,35 @@ progress, no line in the ledger.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler
-from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._config import noise_is_seeded
-from skdp._parameters import Integers, Reals, Table
-from skdp.base import CallContext, PrivateMixin
-from skdp.budget import Cost, PrivacyBudget
-from skdp.core import UserFunction, public_generator
-from skdp.model_selection._allotment import allot, check_candidate, gaussian_epsilon
-from skdp.model_selection._pricing import private_parts
-from skdp.model_selection._scorer import PrivateScorer, needs_targets, score_in
-from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
-from skdp.tabular import check_rows, opaque_rows
+from skdp._parameters import Integers, Table
+from skdp.budget import PrivacyBudget
+from skdp.core import public_generator
+from skdp.model_selection._search_base import PrivateSearch
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 
-_RUNS_A_CANDIDATE, _FEWEST_RUNS, _MOST_RUNS = 2, 10, 100
-_NO_MODEL = (
-    "every run of the search failed; the search is charged. Fit one candidate by itself on public "
-    "rows that resemble the private ones to see why"
-)
 
-
-def _best_has(method: str) -> Any:
-    def check(self: Any) -> bool:
-        getattr(getattr(self, "best_estimator_", self.estimator), method)
-        return True
-
-    return check
-
-
-class _PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
-    """What both searches share; they differ in their candidates."""
-
-    _parameter_table: Table = {
-        "n_runs": ("auto", Integers(2, 10**6)),
-        "runs": ("geometric", "logarithmic"),
-        "test_size": Reals(0, 1, "()"),
-    }
-
-    estimator: Any
-    scoring: Any
-    n_runs: Any
-    runs: str
-    test_size: float
-
-    @abstractmethod
-    def _candidate_params(self) -> list[Mapping[str, Any]]:
-        """Return the parameters of all candidates; no row decides them."""
-
-    @abstractmethod
-    def _n_candidates(self) -> int:
-        """Return how many candidates there are."""
-
-    # --- what it costs ------------------------------------------------------------------------
-
-    def _repeats(self) -> Repeats:
-        mean = self.n_runs
-        if mean == "auto":
-            wanted = _RUNS_A_CANDIDATE * self._n_candidates()
-            mean = min(max(wanted, _FEWEST_RUNS), _MOST_RUNS)
-        return Repeats.of_mean(int(mean), logarithmic=self.runs == "logarithmic")
-
-    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the price of the whole search, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-            Accepted for symmetry; the price does not depend on them.
-
-        Returns
-        -------
-        cost : skdp.budget.Cost
-            (epsilon, delta), whatever is searched over.
-        """
-        self._context()
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        return Cost(epsilon=epsilon, delta=delta, delta_apart=delta)
-
-    def run_cost(self) -> Cost:
-        """Return what a fit may lose in one run; its score may lose as much of other rows.
-
-        Returns
-        -------
-        cost : skdp.budget.Cost
-            Of all private steps together: they share it in proportion to their own ``epsilon``.
-        """
-        self._check_parameters()
-        return self._cost_of(self._base())
-
-    def _base(self) -> BaseRun:
-        return base_level(float(self.epsilon), float(self.delta), self._repeats())
-
-    def _cost_of(self, base: BaseRun) -> Cost:
-        if base.mu is None:
-            return Cost(float(base.epsilon or 0.0))
-        delta = float(self.delta)
-        return Cost(gaussian_epsilon(base.mu, delta), delta, mu=base.mu)
-
-    # --- what is checked before ----------------------------------------------------------------
-
-    def _scoring(self) -> PrivateScorer:
-        """Return what scores a run; its epsilon is not used."""
-        scoring = self.scoring
-        if scoring is None:
-            if not is_classifier(self.estimator):
-                raise ValueError(
-                    "scoring must be stated unless estimator is a classifier: "
-                    "private_scorer('neg_mean_squared_error', epsilon=1, bounds=...), say; its "
-                    "epsilon is not used"
-                )
-            scoring = "accuracy"
-        scorer = PrivateScorer(scoring) if isinstance(scoring, str) else scoring
-        if not isinstance(scorer, PrivateScorer):
-            raise TypeError(
-                "scoring must be the name of a metric or a private_scorer, got "
-                f"{type(scoring).__name__}"
-            )
-        scorer.check_parameters()
-        return scorer
-
-    def _candidates(
-        self, params: Sequence[Mapping[str, Any]], base: BaseRun, adjacency: str
-    ) -> list[Any]:
-        """Return the candidates, unfitted, each with its parts of a run; raise for a wrong one."""
-        if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
-            raise TypeError(f"estimator must be an estimator, got {type(self.estimator).__name__}")
-        # Of which nothing is asked: each run has its own.
-        roomy = PrivacyBudget(1e15, delta=0.5, adjacency=adjacency)
-        made = []
-        for one in params:
-            candidate = clone(self.estimator).set_params(**clone(dict(one), safe=False))
-            for part in [candidate, *candidate.get_params(deep=True).values()]:
-                if hasattr(part, "set_callbacks") and not isinstance(part, type):
-                    part.set_callbacks()  # they would count the runs
-            _set_all(candidate, "budget", roomy)
-            candidate = allot(candidate, base, float(self.delta))
-            check_candidate(candidate, base)
-            made.append(candidate)
-        return made
-
-    def _check_without_rows(self) -> None:
-        super()._check_without_rows()
-        self._scoring()
-        self._candidates(self._candidate_params(), self._base(), self._adjacency)
-
-    # --- the search ---------------------------------------------------------------------------
-
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Charge the budget, search, and keep the best run.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows.
-        y : array-like of shape (n_samples,), default=None
-            Their private targets, where estimator or metric has them.
-
-        Returns
-        -------
-        self : object
-        """
-        with self._all_or_nothing():
-            self._check_parameters()
-            scorer = self._scoring()
-            metric, bounds = scorer.check_parameters()
-            repeats, base = self._repeats(), self._base()
-            params = self._candidate_params()
-            candidates = self._candidates(params, base, self._adjacency)
-            if needs_targets(metric) and y is None:
-                raise ValueError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None: "
-                    f"metric={metric!r} compares predictions with it"
-                )
-            tags = get_tags(self.estimator).input_tags
-            if not (tags.allow_nan or tags.string or tags.categorical):
-                check_rows(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
-            validate_data(self, X, skip_check_array=True)
-            rows = opaque_rows(X, y)
-            self._check_lengths(X, y)
-            query = BestOfRuns(
-                UserFunction(self._fit_run(candidates)),
-                UserFunction(self._score_run(metric, bounds, base)),
-                len(candidates),
-                repeats,
-                float(self.test_size),
-            )
-            with self._session(rows, delta=0.0, delta_apart=float(self.delta)) as session:
-                best = session.answer(query)
-                certificate = session.certificate()
-            if best.model is None:
-                raise RuntimeError(_NO_MODEL)
-            self.privacy_ = certificate
-            self.best_params_ = dict(params[best.candidate])
-            self.best_estimator_ = self._handed_over(best.model)
-            self.best_score_ = best.score
-            self.scorer_ = metric
-        return self
-
-    def _check_lengths(self, X: Any, y: Any) -> None:
-        n, n_targets = (one.shape[0] if hasattr(one, "shape") else len(one) for one in (X, X))
-        if y is not None:
-            n_targets = y.shape[0] if hasattr(y, "shape") else len(y)
-        if n != n_targets:
-            raise ValueError("X and y must have the same number of rows")
-        if self._adjacency == "replace_one" and n < 2:
-            raise ValueError(
-                f"Found array with {n} sample(s) while a minimum of 2 is required: one part is "
-                "fitted on, another is scored"
-            )
-
-    @staticmethod
-    def _fit_run(candidates: list[Any]) -> Any:
-        def fit(candidate: int, X: Any, y: Any, budget: Any, seed: int | None) -> Any:
-            model = clone(candidates[candidate])
-            _set_all(model, "budget", budget)
-            _set_all(model, "random_state", seed)
-            return model.fit(X) if y is None else model.fit(X, y)
-
-        return fit
-
-    def _score_run(self, metric: str, bounds: tuple[float, float], base: BaseRun) -> Any:
-        cost = self._cost_of(base)
-
-        def score(model: Any, X: Any, y: Any, budget: Any, seed: int | None) -> float:
-            name = f"{type(self).__name__} score"
-            context = CallContext(name, cost.epsilon, cost.delta, budget, seed)
-            return score_in(context, metric, bounds, model, X, y)
-
-        return score
-
-    def _handed_over(self, model: Any) -> Any:
-        """Return the model as the user's: refits charge the user's budget, not the stand-in."""
-        _set_all(model, "budget", self.budget)
-        _set_all(model, "random_state", None)
-        for _, part in private_parts(model):
-            if hasattr(part, "privacy_"):
-                part.privacy_ = self.privacy_  # what the release of this model cost
-        return model
-
-    # --- the best model -------------------------------------------------------------------------
-
-    def _ask(self, method: str, X: Any) -> Any:
-        check_is_fitted(self, "best_estimator_")
-        return getattr(self.best_estimator_, method)(X)
-
-    @property
-    def classes_(self) -> NDArray:
-        """The classes of the best model."""
-        if not hasattr(self, "best_estimator_"):
-            raise AttributeError("classes_")
-        classes: NDArray = self.best_estimator_.classes_
-        return classes
-
-    @available_if(_best_has("predict"))
-    def predict(self, X: ArrayLike) -> NDArray:
-        """Predict by the best model.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            The caller's own rows.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-        """
-        return np.asarray(self._ask("predict", X))
-
-    @available_if(_best_has("predict_proba"))
-    def predict_proba(self, X: ArrayLike) -> NDArray:
-        """Return the probabilities of the classes by the best model.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-        """
-        return np.asarray(self._ask("predict_proba", X))
-
-    @available_if(_best_has("decision_function"))
-    def decision_function(self, X: ArrayLike) -> NDArray:
-        """Return the decision function of the best model.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        values : ndarray of shape (n_samples,) or (n_samples, n_classes)
-        """
-        return np.asarray(self._ask("decision_function", X))
-
-    @available_if(_best_has("transform"))
-    def transform(self, X: ArrayLike) -> Any:
-        """Transform rows by the best model.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-
-        Returns
-        -------
-        X_new : ndarray of shape (n_samples, n_features_out)
-        """
-        return self._ask("transform", X)
-
-    @available_if(_best_has("score"))
-    def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Return the best model's own score on rows of the caller's own, without noise.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        score : float
-            Exact: as private as the rows are.
-        """
-        check_is_fitted(self, "best_estimator_")
-        return float(self.best_estimator_.score(X, y))
-
-    def __sklearn_tags__(self) -> Any:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
-        tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
-        return tags
-
-
-def _set_all(estimator: Any, parameter: str, value: Any) -> None:
-    """Set a parameter of this name wherever an estimator or a part of it has one."""
-    names = [n for n in estimator.get_params(deep=True) if n.rpartition("__")[2] == parameter]
-    estimator.set_params(**dict.fromkeys(names, value))
-
-
-class DPGridSearchCV(_PrivateSearch):
+class DPGridSearchCV(PrivateSearch):
     """Search a grid over a private estimator, for one price whatever its size.
 
-    The private twin of scikit-learn's ``GridSearchCV``. There, a grid of 20 candidates in 5 folds is
-    100 fits, and their sum is the price. Here a secret number of runs is made: each draws a candidate
-    at random, fits it on a random part of the rows and scores it, with noise, on the others. Only
-    the best run comes out. The whole costs what three runs do (less with delta > 0), so a run has a
-    third of epsilon, and not a hundredth.
+    The private twin of scikit-learn's ``GridSearchCV``. There, a grid of 20 candidates in 5 folds
+    is 100 fits, and their sum is the price. Here a secret number of runs is made: each draws a
+    candidate at random, fits it on a random part of the rows and scores it, with noise, on the
+    others. Only the best run comes out. The whole costs what three runs do (less with delta > 0),
+    so a run has a third of epsilon, and not a hundredth.
 
     Parameters
     ----------
     estimator : estimator
         A private estimator of skdp, or a pipeline whose steps are private or learn nothing from
-        rows. Its own ``epsilon``, ``delta`` and ``budget`` are not used, but for this: private steps
-        share a run's allowance in proportion to their ``epsilon``.
+        rows. Its own ``epsilon``, ``delta`` and ``budget`` are not used, but for this: private
+        steps share a run's allowance in proportion to their ``epsilon``.
     param_grid : dict or list of dict
         As for ``GridSearchCV``; public. With ``epsilon`` of steps in it, the search tries ways of
         sharing.
@@ -381,8 +43,8 @@ class DPGridSearchCV(_PrivateSearch):
         What a run is scored by: a mean of bounded scores of rows, see `private_scorer`, whose
         epsilon and budget are not used. None: accuracy, for classifiers.
     n_runs : "auto" or int, default="auto"
-        Expected number of runs, at least 2, public. ``"auto"``: two a candidate, from 10 to 100. More
-        find better candidates and take longer; pure, they cost nothing, and with delta > 0 little.
+        Expected number of runs, at least 2, public. ``"auto"``: two a candidate, from 10 to 100.
+        More find better candidates and take longer; pure, they cost nothing, else little.
     runs : {"geometric", "logarithmic"}, default="geometric"
         Distribution of the number of runs. ``"logarithmic"`` costs two pure runs instead of three,
         but often makes very few.
@@ -404,8 +66,8 @@ class DPGridSearchCV(_PrivateSearch):
     best_params_ : dict
         Its parameters in the grid.
     best_score_ : float
-        The noisy score of the best run: the highest of many, so too high as a rule. For an estimate,
-        score `best_estimator_` with a `private_scorer` on rows that were kept back.
+        The noisy score of the best run: the highest of many, so too high as a rule. For an
+        estimate, score `best_estimator_` with a `private_scorer` on rows that were kept back.
     scorer_ : str
         The metric.
     classes_ : ndarray
@@ -418,8 +80,8 @@ class DPGridSearchCV(_PrivateSearch):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: any candidate with a parameter out of its range, a step
-        that is not private, rows that are no finite numbers.
+        In `fit`, before anything is charged: any candidate with a parameter out of its range, a
+        step that is not private, rows that are no finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
     RuntimeError
@@ -507,7 +169,7 @@ class DPGridSearchCV(_PrivateSearch):
         return len(ParameterGrid(self.param_grid))
 
 
-class DPRandomizedSearchCV(_PrivateSearch):
+class DPRandomizedSearchCV(PrivateSearch):
     """Search candidates drawn from distributions, for one price whatever their number.
 
     As `DPGridSearchCV`, which says what a run is and what it costs. The list of candidates is drawn
@@ -618,7 +280,7 @@ class DPRandomizedSearchCV(_PrivateSearch):
         self.budget = budget
         self.random_state = random_state
 
-    _parameter_table: Table = {"n_iter": Integers(1, 10**5)}
+    _parameter_table: ClassVar[Table] = {"n_iter": Integers(1, 10**5)}
 
     def _candidate_params(self) -> list[Mapping[str, Any]]:
         seed = None

@@ -30,6 +30,7 @@ from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPSubsampleAggregate
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
+from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, private_scorer
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity, DPNearestCentroid
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
@@ -377,6 +378,14 @@ THREES = conjunctions(3)
 HALVES, TENTHS = Bins.regular(-1, 1, 2), Bins.regular(-1, 1, 20)
 
 
+def _search(cls: type, *choices: Any, **privacy: Any) -> Any:
+    budget = privacy.get("budget")
+    inertia = private_scorer("neg_inertia", epsilon=1.0, bounds=12.0, budget=budget)
+    scaler = DPMinMaxScaler(bounds=(-1, 1), budget=budget)
+    estimator = make_pipeline(scaler, DPKMeans(2, bounds=(0, 1), budget=budget))
+    return cls(estimator, *choices, scoring=inertia, n_runs=2, **privacy)
+
+
 def _small_db(name: str, queries: Any, **parameters: Any) -> Case:
     features = {"n_features": 1} if parameters["domain"] is TENTHS else {}
     return Case(name, lambda **p: SmallDBReleaser(queries, **parameters, **p), **features)
@@ -577,6 +586,11 @@ CASES = (
         sklearn=True,
         marked=lambda **p: CheckedDiscriminantAnalysis(epsilon=1e5, **p),
         labels=_two,
+    ),
+    Case("grid_search", partial(_search, DPGridSearchCV, {"dpkmeans__n_clusters": [1, 3]})),
+    Case(
+        "random_search",
+        partial(_search, DPRandomizedSearchCV, {"dpkmeans__epsilon": [0.5]}, n_iter=1),
     ),
     _small_db("small_db", conjunctions(2), size=2, domain=HALVES),
     _small_db("small_db_thresholds", thresholds(), domain=TENTHS),

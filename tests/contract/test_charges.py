@@ -62,7 +62,7 @@ def check_charges(case, delta, relation, n=N):
     X, y = case.table(rows(n, case.n_features, 0))
     with record() as transcript:
         fitted = estimator.fit(X) if y is None else estimator.fit(X, y)
-    used = [session for session in transcript.sessions if session.releases]
+    used = [one for one in transcript.sessions if one.releases and not one.inner]
     assert bool(used) == bool(transcript.entries) == any(price(estimator))
     for session in used:
         assert session.budget is budget, f"{session.estimator}: a session that nobody counts here"

@@ -8,10 +8,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import beta, chisquare
+from sklearn.dummy import DummyRegressor
+from sklearn.model_selection import GridSearchCV
 
 from skdp.budget import Cost, PrivacyBudget, gdp_delta, gdp_mu
-from skdp.core import Box, Mean, UserFunction, open_session
+from skdp.core import Box, Mean, Sum, UserFunction, open_session
 from skdp.core.transcript import record, replay
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
@@ -181,7 +183,7 @@ def test_what_a_run_may_lose():
 
 
 def fit_mean(candidate, X, y, budget, seed):
-    """A run's fit: a mean at all that the run may lose."""
+    """Fit a mean at all that the run may lose."""
     level = fit_mean.level
     with open_session(
         _rows(X), estimator="mean", epsilon=level, budget=budget, random_state=seed
@@ -208,9 +210,7 @@ def search(session, *, level, fit=fit_mean, score=score_mean, mean=4):
 def opened(adjacency="replace_one", epsilon=3.0, n=40):
     budget = PrivacyBudget(epsilon, adjacency=adjacency)
     X = np.linspace(0, 1, n)[:, None]
-    return budget, open_session(
-        opaque_rows(X), estimator="search", epsilon=epsilon, budget=budget
-    )
+    return budget, open_session(opaque_rows(X), estimator="search", epsilon=epsilon, budget=budget)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_or_remove_one"])
@@ -300,3 +300,59 @@ def test_a_replayed_search_is_the_same(adjacency):
     with session, replay(transcript):
         again = search(session, level=1.0)
     assert (again.candidate, again.model, again.score) == (best.candidate, best.model, best.score)
+
+
+# --- an audit of the winner -----------------------------------------------------------------------
+
+# Eight candidates that are all the same, and rows that are all 0 or all 1: a run scores one of
+# them, and so loses 1 between the two tables. The event: the best score is below the upper
+# quartile of the noise around 0. Eight scores are so with a probability of .1; around 1, of 3e-4.
+N_AUDIT, CONFIDENCE, THRESHOLD = 8000, 1 - 1e-6, math.log(2)
+
+
+def score_of_sum(model, X, y, budget, seed):
+    with open_session(_rows(X), estimator="sum", epsilon=1.0, budget=budget) as s:
+        return float(s.answer(Sum(Box([0.0], [1.0]))).value[0])
+
+
+def best_score(value, repeats):
+    query = BestOfRuns(
+        UserFunction(lambda candidate, *_: candidate), UserFunction(score_of_sum), 8, repeats, 0.5
+    )
+    with open_session(
+        opaque_rows(np.full((2, 1), value)), estimator="search", epsilon=3.0
+    ) as session:
+        return session.answer(query).score
+
+
+def best_score_of_grid_search(value, repeats):
+    """scikit-learn's own search: eight fits and scores, of which only the best is looked at."""
+
+    def scoring(estimator, X, y=None):
+        return score_of_sum(None, X, None, None, None)
+
+    rows = np.full((2, 1), value)
+    search = GridSearchCV(
+        DummyRegressor(), {"constant": range(8)}, scoring=scoring, refit=False, cv=[([0], [1])]
+    )
+    return search.fit(rows, rows[:, 0]).best_score_
+
+
+def proven(search, repeats):
+    """Return a lower bound on epsilon, wrong with a probability of at most 1e-6."""
+    low, high = (
+        sum(search(value, repeats) < THRESHOLD for _ in range(N_AUDIT)) for value in (0.0, 1.0)
+    )
+    alpha = (1 - CONFIDENCE) / 2
+    at_least = beta.ppf(alpha, low, N_AUDIT - low + 1)
+    return math.log(at_least / beta.ppf(1 - alpha, high + 1, N_AUDIT - high))
+
+
+@pytest.mark.exhaustive
+def test_an_audit_of_the_winner_that_a_plain_search_fails(monkeypatch):
+    """Each claims 3; what is proven of it at 22 November 2026 stands beside."""
+    eight = Repeats.of_mean(8)
+    assert proven(best_score, eight) <= 3.0
+    assert proven(best_score_of_grid_search, None) > 3.0
+    monkeypatch.setattr(Repeats, "draw", lambda self, entropy: 8)  # planted: no secret
+    assert proven(best_score, eight) > 3.0
