@@ -314,15 +314,18 @@ def _parts(
 ) -> tuple[Positions, Positions]:
     """Deal the rows to a part to fit on and one to score on; best_of_runs.md."""
     n = table.n
-    entropy = meter.entropy or samplers.OSEntropy()
+    entropy: samplers.Entropy = samplers.OSEntropy()
+    material = repr(meter.noise_seed).encode() + meter.history()
+    if meter.noise_seed is not None:  # not of the rows: audits compare the parts of two tables
+        entropy = samplers.SeededEntropy(meter.noise_seed, material)
     if table.n_is_public:
         order = np.argsort(entropy.words(n), kind="stable")
         n_test = min(max(round(n * test_size), 1), n - 1)
         return np.sort(order[n_test:]), np.sort(order[:n_test])
     if meter.noise_seed is None:
         words = entropy.words(n)
-    else:  # so that the parts of two tables that audits compare differ in one row, too
-        words = _by_content(table.rows, repr(meter.noise_seed).encode() + meter.history())
+    else:
+        words = _by_content(table.rows, material)
     tested = words < np.uint64(min(int(exact(test_size) * _WORD), 2**64 - 1))
     return np.flatnonzero(~tested), np.flatnonzero(tested)
 
