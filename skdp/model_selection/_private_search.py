@@ -51,13 +51,14 @@ class DPGridSearchCV(PrivateSearch):
     test_size : float, default=0.25
         Part of the rows that a run is scored on; each row is in it with this probability.
     epsilon : float, default=1.0
-        Privacy loss of the whole search; finite, above 0.
+        Privacy loss of a fit; finite, above 0. Here of the whole search.
     delta : float, default=0.0
-        Of the whole search, in [0, 1). Zero: pure noise in every run. Above: Gaussian noise.
+        In [0, 1). Of the whole search. Zero: pure noise in every run. Above: Gaussian noise.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Used only inside ``skdp.config_context(noise="seeded")``: what the search draws is secret.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. What a
+        search draws is secret, and follows it only there, too.
 
     Attributes
     ----------
@@ -192,13 +193,14 @@ class DPRandomizedSearchCV(PrivateSearch):
     test_size : float, default=0.25
         Part of the rows that a run is scored on.
     epsilon : float, default=1.0
-        Privacy loss of the whole search; finite, above 0.
+        Privacy loss of a fit; finite, above 0. Here of the whole search.
     delta : float, default=0.0
-        Of the whole search, in [0, 1).
+        In [0, 1). Of the whole search.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Used only inside ``skdp.config_context(noise="seeded")``: what the search draws is secret.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. What a
+        search draws is secret, and follows it only there, too.
 
     Attributes
     ----------
@@ -232,9 +234,14 @@ class DPRandomizedSearchCV(PrivateSearch):
 
     Notes
     -----
-    **Privacy.** *Released*, *sensitivity*, *mechanism* and *charge*: those of `DPGridSearchCV`. The
-    candidates are drawn without a look at rows. Time is not protected. Proof:
+    **Privacy.** *Released*: parameters, model and noisy score of the best run. *Sensitivity* and
+    *mechanism*: those of `DPGridSearchCV`; candidates are drawn without a look at rows. *Charged*:
+    (epsilon, delta), once, before any row is read. Time is not protected. Proof:
     ``skdp/queries/best_of_runs.md``.
+
+    References
+    ----------
+    Papernot & Steinke 2022, "Hyperparameter tuning with Renyi differential privacy", Corollary 3.
 
     Examples
     --------

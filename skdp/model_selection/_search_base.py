@@ -178,6 +178,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         -------
         self : object
         """
+        budget = self._context().budget
+        if budget is not None and budget.unit is not None:
+            raise ValueError(
+                f"{type(self).__name__}: no unit of many rows for a private search yet, and the "
+                f"budget protects all rows of one {budget.unit!r}: search with a budget without a "
+                "unit, or fit one candidate with groups=. Nothing was charged."
+            )
         with self._all_or_nothing():
             self._check_parameters()
             scorer = self._scoring()

@@ -381,8 +381,7 @@ HALVES, TENTHS = Bins.regular(-1, 1, 2), Bins.regular(-1, 1, 20)
 def _search(cls: type, *choices: Any, **privacy: Any) -> Any:
     budget = privacy.get("budget")
     inertia = private_scorer("neg_inertia", epsilon=1.0, bounds=12.0, budget=budget)
-    scaler = DPMinMaxScaler(bounds=(-1, 1), budget=budget)
-    estimator = make_pipeline(scaler, DPKMeans(2, bounds=(0, 1), budget=budget))
+    estimator = DPKMeans(2, bounds=(-1, 1), algorithm="lloyd", max_iter=1, budget=budget)
     return cls(estimator, *choices, scoring=inertia, n_runs=2, **privacy)
 
 
@@ -587,10 +586,10 @@ CASES = (
         marked=lambda **p: CheckedDiscriminantAnalysis(epsilon=1e5, **p),
         labels=_two,
     ),
-    Case("grid_search", partial(_search, DPGridSearchCV, {"dpkmeans__n_clusters": [1, 3]})),
+    Case("grid_search", partial(_search, DPGridSearchCV, {"n_clusters": [1, 3]})),
     Case(
         "random_search",
-        partial(_search, DPRandomizedSearchCV, {"dpkmeans__epsilon": [0.5]}, n_iter=1),
+        partial(_search, DPRandomizedSearchCV, {"max_iter": [1]}, n_iter=1),
     ),
     _small_db("small_db", conjunctions(2), size=2, domain=HALVES),
     _small_db("small_db_thresholds", thresholds(), domain=TENTHS),
