@@ -106,6 +106,15 @@ def test_choose_epsilon(capsys):
         assert f" {line.split()[1]} " in row
 
 
+def test_users():
+    names = run("doc/users.md", 5, {})
+    assert names["budget"].spent.epsilon == 5.7  # 3 calls, 7 fits, 6 scores
+    assert names["budget"].unit == "user_id"
+    assert names["stated"].privacy.max_rows_per_unit == 10
+    assert names["kmeans"].max_rows_per_unit_ >= 8
+    assert names["search"].best_estimator_.privacy_.unit == "user_id"
+
+
 def test_predict():
     names = run("doc/predict.md", 3, {})
     assert names["budget"].spent.epsilon == 2.0
