@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,11 +20,12 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import validate_data
 
 from skdp._rehearsal import NOISELESS, mean_error, rehearsal, repeated, unanswered
-from skdp.base import PrivateMixin, check_bounds, check_integer
+from skdp.base import PrivateMixin, check_integer
+from skdp.budget import PrivacyBudget
 from skdp.core import Mean, Moments, ScaledBox, Session
 from skdp.ensemble._tasks import check_classes
-from skdp.planning import LEARNING_SHARE
-from skdp.queries import LabelCounts, LearnedBounds, LearnedBox, softmax
+from skdp.planning import Allowance, bounds_in
+from skdp.queries import LabelCounts, LearnedBox, StandardBall, softmax
 from skdp.tabular import Rows, check_labelled, check_public_array
 
 Floats = NDArray[np.float64]
@@ -35,36 +36,11 @@ _COUNTS_WELL, _MORE_COUNTS = 0.2, 0.1
 _CENTER_USEFUL = 1.0  # noise of the mean of all columns' means, in half widths
 _REACH = 4.0  # scales from the mean of a column, that narrower bounds reach
 _USEFUL = 0.1  # noise of a column's mean square, in squares of half its width
-_LARGEST = 1e150  # of a bound: its square stays finite
-
-
-@dataclass(frozen=True)
-class Noise:
-    """What an allowance makes of a sensitivity; public.
-
-    Attributes
-    ----------
-    level : float
-        Epsilon (pure) or mu of the whole fit.
-    pure, replace : bool
-    """
-
-    level: float
-    pure: bool
-    replace: bool
-
-    def part(self, share: float) -> float:
-        """Return the level of a share."""
-        return self.level * (share if self.pure else math.sqrt(max(share, 0.0)))
-
-    def std(self, l2: float, share: float, dims: int) -> float:
-        """Return the standard deviation of an entry of a vector with an L2 sensitivity."""
-        return l2 * (math.sqrt(dims + 1) if self.pure else 1.0) / self.part(share)
-
-    def of_moments(self, share: float, dims: int) -> float:
-        """Return that of a sum of `Moments`, in half widths."""
-        l2 = 2 * math.sqrt(dims) if self.replace else math.sqrt(1.25 * dims + 1)
-        return self.std(l2, share, 2 * dims + (not self.replace))
+_LARGEST = 1e150  # of a learned bound: its square stays finite
+_SHORTEST = 1e-3  # norm that rows may have at least, in scales: of constant columns
+# Noise of a class's mean, in scales, or edge of that of a covariance, below which rows are whole.
+_WHOLE_NOISE, _WHOLE_EDGE = 0.02, 0.05
+SEEN = 10.0  # standard deviations of its count above which a class has a standard error
 
 
 @dataclass(frozen=True)
@@ -84,30 +60,17 @@ class Standard:
     scale: Floats
     spread: float
 
-
-def bounds_in(
-    session: Session, low: Floats, high: Floats, stated: NDArray[np.bool_], *, errors: bool
-) -> tuple[Floats, Floats, LearnedBox | None]:
-    """Return the stated bounds, with learned ones where none are stated, and what was learned."""
-    if stated.all():
-        return low, high, None
-    query = LearnedBounds(audit=errors)
-    learned = session.answer(query, None if errors else LEARNING_SHARE)
-    low, high = (
-        np.clip(np.where(stated, mine, found), -_LARGEST, _LARGEST)
-        for mine, found in ((low, learned.low), (high, learned.high))
-    )
-    return low, high, learned
+    def reach(self, low: Floats, high: Floats) -> float:
+        """Return the largest norm that a row within bounds has, centred and scaled."""
+        with np.errstate(over="ignore"):
+            far = np.maximum(high - self.center, self.center - low) / self.scale
+            return max(float(np.linalg.norm(far)), _SHORTEST)
 
 
-def stated_bounds(
-    bounds: Any, n_features: int, names: Any
-) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Return lows, highs and whether they are stated; bounds are not used where they are not."""
-    pair = check_bounds(bounds, n_features, names)
-    if pair is None:
-        return np.zeros(n_features), np.ones(n_features), np.zeros(n_features, dtype=bool)
-    return *pair, np.ones(n_features, dtype=bool)
+def finite_squares(bounds: Iterable[Floats]) -> tuple[Floats, Floats]:
+    """Return learned bounds, none so large that its square is infinite."""
+    low, high = (np.clip(side, -_LARGEST, _LARGEST) for side in bounds)
+    return low, high
 
 
 def warn_of_column(y: Any) -> None:
@@ -123,7 +86,7 @@ def warn_of_column(y: Any) -> None:
 
 def standardised(
     session: Session,
-    noise: Noise,
+    allowance: Allowance,
     low: Floats,
     high: Floats,
     n: float,
@@ -140,7 +103,7 @@ def standardised(
     """
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     flat = half <= 0
-    error = noise.of_moments(share, low.size) / n if share else math.inf
+    error = allowance.part(share).moments_std(low.size) / n if share else math.inf
     if error > _USEFUL:
         return Standard(middle, np.where(flat, 1.0, half / math.sqrt(3)), math.nan)
     center, scale, spread, hidden = _measured(session, low, high, error, share)
@@ -182,20 +145,19 @@ def class_counts(session: Session, n_classes: int) -> tuple[Floats, float]:
 
 
 def standard_for_classes(
-    session: Session, noise: Noise, low: Floats, high: Floats, n: float, part: float
+    session: Session, allowance: Allowance, low: Floats, high: Floats, n: float, part: float
 ) -> Standard:
     """Return center and scale of the columns: of the rows where noise allows, else of the bounds.
 
     `part` is the part of what is left that this may take.
     """
     share = part * float(session.remaining)
-    found = standardised(session, noise, low, high, n, share, again=True)
+    found = standardised(session, allowance, low, high, n, share, again=True)
     if math.isfinite(found.spread):
         return found
     d = low.size
-    l2 = (2.0 if noise.replace else math.sqrt(10) / 3) * math.sqrt(d)
     # Of many columns the mean over all of them, at least, is known.
-    if noise.std(l2, share, d) / n / math.sqrt(d) > _CENTER_USEFUL:
+    if allowance.part(share).sum_std(math.sqrt(d), d) / n / math.sqrt(d) > _CENTER_USEFUL:
         return found
     release = session.answer(Mean(ScaledBox(low, high)), share)
     mean = _shrunk(release.value, float(np.mean(release.std)))
@@ -259,14 +221,169 @@ def error_of_rehearsals(
 # --- classifiers -------------------------------------------------------------------------------
 
 
-class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
-    """What classifiers share: classes, rows with labels, predictions from logits, rehearsals."""
+@dataclass(frozen=True)
+class Start:
+    """What `LabelledClassifier._started` released.
 
-    classes: Any
+    Attributes
+    ----------
+    low, high : ndarray of shape (d,)
+    learned : LearnedBox or None
+        What bounds were learned from.
+    counts, spread : ndarray of shape (n_classes,), float
+        Of `class_counts`.
+    n : float
+        Their sum.
+    standard : Standard
+    allowance : Allowance
+        What is left.
+    """
+
+    low: Floats
+    high: Floats
+    learned: LearnedBox | None
+    counts: Floats
+    spread: float
+    n: float
+    standard: Standard
+    allowance: Allowance
+
+    @property
+    def reach(self) -> float:
+        """The largest norm that a centred and scaled row within the bounds has."""
+        return self.standard.reach(self.low, self.high)
+
+    def radius(self, short: float, part: float = 1.0) -> float:
+        """Return what norms of rows are clipped to: none where noise is small, else short ones.
+
+        Parameters
+        ----------
+        short : float
+            In roots of the number of columns.
+        part : float
+            Of the allowance, for sums of classes; the rest is for a second moment.
+        """
+        d, n_classes, reach = self.low.size, len(self.counts), self.reach
+        sums, rest = self.allowance.part(part), self.allowance.part(1.0 - part)
+        noise = sums.vector_std((1 + sums.replace) * reach, n_classes * d) * n_classes / self.n
+        edge = 0.0
+        if part < 1.0:
+            edge = rest.spectral_edge(d, rest.gram_noise("auto", d)) * reach**2 / self.n
+        known = math.isfinite(self.standard.spread)
+        whole = known and noise <= _WHOLE_NOISE and edge <= _WHOLE_EDGE
+        return reach if whole else short * math.sqrt(d)
+
+    def view(self, radius: float) -> StandardBall:
+        """Return the map of rows to a ball."""
+        return StandardBall(self.low, self.high, self.standard.center, self.standard.scale, radius)
+
+    def means(self, sums: Any, view: StandardBall) -> tuple[Floats, Floats, Floats]:
+        """Return the means of classes, in units of the view and of X, and their standard errors.
+
+        About the means of all rows within the bounds; NaN where bounds are learned or rows are
+        shortened by the view, and for classes of few rows.
+        """
+        counts = self.counts[:, None]
+        mean = sums.value / counts
+        # The mean of vectors in a ball is in the ball.
+        length = np.linalg.norm(mean, axis=1, keepdims=True)
+        mean = mean * np.minimum(1.0, view.radius / np.maximum(length, 1e-300))
+        error = np.hypot(float(np.mean(sums.std)), mean * self.spread) / counts
+        error = np.hypot(error, view.grid[0] / 2)  # equal cells are rounded alike
+        unknown = counts < SEEN * self.spread
+        unknown |= self.learned is not None or view.radius < self.reach
+        scale = self.standard.scale
+        return mean, self.standard.center + mean * scale, np.where(unknown, math.nan, error * scale)
+
+
+class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
+    """What classifiers share: a fit of labelled rows, predictions from logits, rehearsals."""
+
+    _in_parts = True
+
+    def __init__(
+        self,
+        *,
+        classes: Any = None,
+        bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.classes = classes
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
+        self.budget = budget
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
+        """Charge the budget and fit.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : array-like of shape (n_samples,)
+            Private labels.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
+
+        Returns
+        -------
+        self : LabelledClassifier
+        """
+        with self._all_or_nothing(groups):
+            classes = self._check_classes()
+            rows = self._open_labelled(X, y, classes)
+            public = self._public(rows.n_features)
+            with self._session(rows) as session, np.errstate(all="ignore"):
+                self._fit(session, public, len(classes))
+                self.privacy_ = session.certificate()
+            self.classes_ = classes
+        return self
+
+    @abstractmethod
+    def _fit(self, session: Session, public: Any, n_classes: int) -> None:
+        """Ask for everything, and set the fitted attributes; `public` is what `_public` returns."""
 
     @abstractmethod
     def _logits(self, X: Any) -> Floats:
         """Return the logits of rows: (n, n_classes), or (n, 1) for the second of two."""
+
+    def _public(self, n_features: int) -> Any:
+        """Return what is stated of the columns, or raise: before the charge. Their bounds."""
+        return self._stated_bounds(n_features)
+
+    def _bounds(self, session: Session, stated: Any) -> LearnedBox | None:
+        """Set `bounds_` to the stated bounds, or to learned ones; return what was learned."""
+        self.bounds_, learned = bounds_in(session, stated)
+        if learned is not None:
+            self.bounds_ = finite_squares(self.bounds_)
+        return learned
+
+    def _started(self, session: Session, stated: Any, n_classes: int, part: float) -> Start:
+        """Ask for bounds, counts of classes, and centers and scales with a part of what is left."""
+        learned = self._bounds(session, stated)
+        low, high = self.bounds_
+        allowance = Allowance.left(session, 1.0)
+        counts, spread = class_counts(session, n_classes)
+        n = float(counts.sum())
+        standard = standard_for_classes(session, allowance, low, high, n, part)
+        self.class_count_ = counts
+        self.center_, self.scale_ = standard.center, standard.scale
+        return Start(low, high, learned, counts, spread, n, standard, Allowance.left(session))
+
+    def _mapped(self, X: Any) -> Floats:
+        """Return the caller's rows as the view of the fit maps them."""
+        values = self._public_array(X)
+        with np.errstate(all="ignore"):
+            mapped: Floats = self._view.map(values) * self._view.grid
+        return mapped
 
     def _check_classes(self) -> NDArray:
         """Return the public class labels, sorted, or raise."""
@@ -275,12 +392,10 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
         self._check_classes()
-        if hasattr(self, "bounds"):
-            self._check_bounds_without_rows()
 
     def _open_labelled(self, X: Any, y: Any, classes: NDArray) -> Rows:
-        """Check privacy parameters, rows and labels; record the public schema. Charges nothing."""
-        self._check_privacy_parameters()
+        """Check parameters, rows and labels; record the public schema. Charges nothing."""
+        self._check_parameters()
         rows = check_labelled(
             X,
             y,

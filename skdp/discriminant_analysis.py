@@ -8,24 +8,15 @@ rows of each class, and the second moment of all of them.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._supervised import (
-    Floats,
-    LabelledClassifier,
-    Noise,
-    bounds_in,
-    class_counts,
-    standard_for_classes,
-    stated_bounds,
-)
-from skdp.budget import PrivacyBudget
-from skdp.core import SecondMoment
+from skdp._supervised import Floats, LabelledClassifier
+from skdp.core import SecondMoment, Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE
-from skdp.queries import LabelVectors, StandardBall
+from skdp.queries import LabelVectors
 
 __all__ = ["DPLinearDiscriminantAnalysis"]
 
@@ -37,7 +28,7 @@ _TAU = 0.05
 class DPLinearDiscriminantAnalysis(LabelledClassifier):
     """Classify by classes' private means and the covariance that they share.
 
-    The private twin of scikit-learn's ``LinearDiscriminantAnalysis``, as a classifier.
+    The private counterpart of scikit-learn's ``LinearDiscriminantAnalysis``, as a classifier.
 
     Parameters
     ----------
@@ -68,10 +59,12 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     class_count_, priors_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1, and its part of all.
     means_ : ndarray of shape (n_classes, n_features)
-        Means of the clipped rows of each class, in the units of X.
+        Means of the rows of each class, clipped to `bounds_` and shortened to `radius_`, in the
+        units of X.
     means_std_error_ : ndarray of shape (n_classes, n_features)
-        Standard error of `means_` that noise causes, about the means of the rows as clipped to
-        `radius_`; first order in that of the counts. NaN for a class of few rows.
+        Standard error of `means_` that noise causes, about the means of all rows of the class,
+        clipped to `bounds_` alone; first order in that of the counts. NaN where rows are shortened
+        (see Notes), with learned bounds, and for a class of few rows.
     noise_level_ : float
         Eigenvalues of the shared covariance of scaled rows below it are hidden by noise: they count
         as this.
@@ -112,6 +105,10 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     (``delta=0``), or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise,
     to ``budget``.
 
+    **Clipping.** Where the noise of whole rows is small, `radius_` is what no row within the bounds
+    exceeds. Elsewhere it is about half of what rows have, which tells classes apart as well, with a
+    fraction of the noise; a mean of shortened rows is then nearer to `center_` than that of all.
+
     References
     ----------
     Fisher 1936, "The use of multiple measurements in taxonomic problems".
@@ -130,90 +127,33 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     True
     """
 
-    _in_parts = True
-
-    def __init__(
-        self,
-        *,
-        classes: Any = None,
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
-
-    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
-        """Charge the budget and fit means and covariance.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
-        y : array-like of shape (n_samples,)
-            Private labels.
-        groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
-
-        Returns
-        -------
-        self : DPLinearDiscriminantAnalysis
-        """
-        with self._all_or_nothing(groups):
-            classes = self._check_classes()
-            rows = self._open_labelled(X, y, classes)
-            low, high, stated = stated_bounds(self.bounds, rows.n_features, self._names())
-            with self._session(rows) as session, np.errstate(all="ignore"):
-                low, high, _ = bounds_in(session, low, high, stated, errors=False)
-                noise = Noise(session.level(1.0), session.pure, session.adjacency == "replace_one")
-                counts, spread = class_counts(session, len(classes))
-                n = float(counts.sum())
-                standard = standard_for_classes(session, noise, low, high, n, _CENTER_SHARE)
-                radius = _RADIUS * math.sqrt(low.size)
-                view = StandardBall(low, high, standard.center, standard.scale, radius)
-                share = _MEANS_SHARE * float(session.remaining)
-                sums = session.answer(LabelVectors(view, len(classes)), share)
-                gram = session.answer(SecondMoment(view, _TAU))
-                self.privacy_ = session.certificate()
-                mean = sums.value / counts[:, None]
-                length = np.linalg.norm(mean, axis=1, keepdims=True)
-                mean = mean * np.minimum(1.0, radius / np.maximum(length, 1e-300))
-                std = float(np.mean(sums.std))
-                self.means_ = standard.center + mean * standard.scale
-                error = np.hypot(std, mean * spread) / counts[:, None] * standard.scale
-            few = counts[:, None] < 10.0 * spread
-            self.means_std_error_ = np.where(few, math.nan, error)
-            self.classes_, self.class_count_, self.priors_ = classes, counts, counts / n
-            self.bounds_, self.radius_ = (low, high), radius
-            self.center_, self.scale_ = standard.center, standard.scale
-            tails = WISHART_EDGE / SEMICIRCLE_EDGE if gram.noise == "wishart" else 1.0
-            edge = 2.0 * gram.std / n * math.sqrt(low.size) * tails
-            self.noise_level_ = edge
-            within = gram.second_moment / n - (mean.T * self.priors_) @ mean
-            w, V = np.linalg.eigh((within + within.T) / 2)
-            w = np.maximum(w, max(edge, 1e-9 * radius**2))
-            self._view = view
-            self._weights = mean @ (V / w) @ V.T
-            # What the noise of a mean adds to its length, on average.
-            added = (std / counts) ** 2 * float((1 / w).sum())
-            lengths = np.maximum((self._weights * mean).sum(axis=1) - added, 0.0)
-            self._offset = np.log(self.priors_) - lengths / 2
-        return self
+    def _fit(self, session: Session, public: Any, n_classes: int) -> None:
+        start = self._started(session, public, n_classes, _CENTER_SHARE)
+        d, n, counts = start.low.size, start.n, start.counts
+        view = start.view(start.radius(_RADIUS, _MEANS_SHARE))
+        radius = self.radius_ = view.radius
+        share = _MEANS_SHARE * float(session.remaining)
+        sums = session.answer(LabelVectors(view, n_classes), share)
+        gram = session.answer(SecondMoment(view, _TAU))
+        mean, self.means_, self.means_std_error_ = start.means(sums, view)
+        self.priors_ = counts / n
+        tails = WISHART_EDGE / SEMICIRCLE_EDGE if gram.noise == "wishart" else 1.0
+        edge = 2.0 * gram.std / n * math.sqrt(d) * tails
+        self.noise_level_ = edge
+        within = gram.second_moment / n - (mean.T * self.priors_) @ mean
+        w, V = np.linalg.eigh((within + within.T) / 2)
+        w = np.maximum(w, max(edge, 1e-9 * radius**2))
+        self._view = view
+        self._weights = mean @ (V / w) @ V.T
+        # What the noise of a mean adds to its length, on average.
+        added = (float(np.mean(sums.std)) / counts) ** 2 * float((1 / w).sum())
+        lengths = np.maximum((self._weights * mean).sum(axis=1) - added, 0.0)
+        self._offset = np.log(self.priors_) - lengths / 2
 
     def _logits(self, X: Any) -> Floats:
-        values = self._public_array(X)
         with np.errstate(all="ignore"):
-            z = self._view.map(values) * self._view.grid
-        return np.clip(z @ self._weights.T + self._offset, -1e300, 1e300)
+            logits = self._mapped(X) @ self._weights.T + self._offset
+        return np.clip(logits, -1e300, 1e300)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return the logits of the caller's rows.

@@ -8,14 +8,14 @@ probabilities and predictions are computed from these.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from skdp._parameters import Reals, check_parameter
-from skdp._supervised import Floats, LabelledClassifier, bounds_in, stated_bounds
+from skdp._parameters import Reals, Table
+from skdp._supervised import SEEN, Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
+from skdp.core import Session
 from skdp.queries import LabelCategories, LabelCounts, LabelMoments
 
 __all__ = ["DPCategoricalNB", "DPGaussianNB"]
@@ -23,13 +23,12 @@ __all__ = ["DPCategoricalNB", "DPGaussianNB"]
 _COUNT_SHARE = 0.1
 _UNIFORM = 1 / 3  # variance of a column of which nothing is known, in squares of half its width
 _RESOLUTION = 2.0**-28
-_SEEN = 10.0  # standard deviations of its count above which a class has a standard error
 
 
 class DPGaussianNB(LabelledClassifier):
     """Naive Bayes with normal columns, from private means and variances of each class.
 
-    The private twin of scikit-learn's ``GaussianNB``.
+    The private counterpart of scikit-learn's ``GaussianNB``.
 
     Parameters
     ----------
@@ -111,71 +110,26 @@ class DPGaussianNB(LabelledClassifier):
     True
     """
 
-    _in_parts = True
-
-    def __init__(
-        self,
-        *,
-        classes: Any = None,
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
-
-    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
-        """Charge the budget and fit the classes' means and variances.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
-        y : array-like of shape (n_samples,)
-            Private labels.
-        groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
-
-        Returns
-        -------
-        self : DPGaussianNB
-        """
-        with self._all_or_nothing(groups):
-            classes = self._check_classes()
-            rows = self._open_labelled(X, y, classes)
-            low, high, stated = stated_bounds(self.bounds, rows.n_features, self._names())
-            with self._session(rows) as session:
-                low, high, learned = bounds_in(session, low, high, stated, errors=False)
-                counted = session.answer(LabelCounts(len(classes)), _COUNT_SHARE)
-                sums, squares = session.answer(LabelMoments(low, high, len(classes)))
-                self.privacy_ = session.certificate()
-            self.classes_, self.bounds_ = classes, (low, high)
-            self.class_count_ = np.maximum(counted.value, 1.0)
-            self.class_prior_ = self.class_count_ / self.class_count_.sum()
-            middle, half = low / 2 + high / 2, high / 2 - low / 2
-            n, std = self.class_count_[:, None], float(np.mean(sums.std))
-            mean = np.clip(sums.value / n, -1.0, 1.0)
-            square = np.clip(squares.value / n + 0.5, 0.0, 1.0)
-            floor = np.clip(2 * std / n, _RESOLUTION, _UNIFORM)
-            variance = np.maximum(square - mean**2, floor)
-            with np.errstate(all="ignore"):
-                self.theta_ = middle + mean * half
-                var = variance * half * half
-                self.var_ = np.clip(np.where(var > 0, var, 1.0), 1e-300, 1e300)
-                error = np.hypot(std, mean * float(np.mean(counted.std))) / n * half
-            few = n < _SEEN * float(np.mean(counted.std))
-            unknown = few | (learned is not None)
-            self.theta_std_error_ = np.where(unknown, math.nan, error)
-        return self
+    def _fit(self, session: Session, public: Any, n_classes: int) -> None:
+        learned = self._bounds(session, public)
+        low, high = self.bounds_
+        counted = session.answer(LabelCounts(n_classes), _COUNT_SHARE)
+        sums, squares = session.answer(LabelMoments(low, high, n_classes))
+        self.class_count_ = np.maximum(counted.value, 1.0)
+        self.class_prior_ = self.class_count_ / self.class_count_.sum()
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        n, std = self.class_count_[:, None], float(np.mean(sums.std))
+        mean = np.clip(sums.value / n, -1.0, 1.0)
+        square = np.clip(squares.value / n + 0.5, 0.0, 1.0)
+        floor = np.clip(2 * std / n, _RESOLUTION, _UNIFORM)
+        variance = np.maximum(square - mean**2, floor)
+        self.theta_ = middle + mean * half
+        var = variance * half * half
+        self.var_ = np.clip(np.where(var > 0, var, 1.0), 1e-300, 1e300)
+        error = np.hypot(std, mean * float(np.mean(counted.std))) / n * half
+        few = n < SEEN * float(np.mean(counted.std))
+        unknown = few | (learned is not None)
+        self.theta_std_error_ = np.where(unknown, math.nan, error)
 
     def _logits(self, X: Any) -> Floats:
         values = np.clip(self._public_array(X), *self.bounds_)
@@ -221,7 +175,7 @@ def _check_categories(categories: Any, n_features: int) -> tuple[Floats, ...]:
 class DPCategoricalNB(LabelledClassifier):
     """Naive Bayes with categorical columns, from private counts.
 
-    The private twin of scikit-learn's ``CategoricalNB``; categories are numbers.
+    The private counterpart of scikit-learn's ``CategoricalNB``; categories are numbers.
 
     Parameters
     ----------
@@ -304,7 +258,7 @@ class DPCategoricalNB(LabelledClassifier):
     True
     """
 
-    _in_parts = True
+    _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "()")}
 
     def __init__(
         self,
@@ -327,43 +281,23 @@ class DPCategoricalNB(LabelledClassifier):
         self.budget = budget
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
-        """Charge the budget and fit the classes' counts.
+    def _public(self, n_features: int) -> tuple[Floats, ...]:
+        return _check_categories(self.categories, n_features)
 
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
-        y : array-like of shape (n_samples,)
-            Private labels.
-        groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
-
-        Returns
-        -------
-        self : DPCategoricalNB
-        """
-        with self._all_or_nothing(groups):
-            alpha = check_parameter(self.alpha, "alpha", Reals(0, math.inf, "()"))
-            classes = self._check_classes()
-            rows = self._open_labelled(X, y, classes)
-            categories = _check_categories(self.categories, rows.n_features)
-            with self._session(rows) as session:
-                counted = session.answer(LabelCounts(len(classes)), _COUNT_SHARE)
-                cells = session.answer(LabelCategories(categories, len(classes)))
-                self.privacy_ = session.certificate()
-            self.classes_, self.categories_ = classes, list(categories)
-            self.class_count_ = np.maximum(counted.value, 1.0)
-            self.class_log_prior_ = np.log(self.class_count_ / self.class_count_.sum())
-            cuts = np.cumsum([len(one) for one in categories])[:-1]
-            counts = np.split(np.maximum(cells.value, 0.0), cuts, axis=1)
-            self.category_count_ = counts
-            self.category_count_std_error_ = float(np.mean(cells.std))
-            self.feature_log_prob_ = [
-                np.log((one + alpha) / (one + alpha).sum(axis=1, keepdims=True)) for one in counts
-            ]
-        return self
+    def _fit(self, session: Session, public: Any, n_classes: int) -> None:
+        counted = session.answer(LabelCounts(n_classes), _COUNT_SHARE)
+        cells = session.answer(LabelCategories(public, n_classes))
+        self.categories_ = list(public)
+        self.class_count_ = np.maximum(counted.value, 1.0)
+        self.class_log_prior_ = np.log(self.class_count_ / self.class_count_.sum())
+        cuts = np.cumsum([len(one) for one in public])[:-1]
+        counts = np.split(np.maximum(cells.value, 0.0), cuts, axis=1)
+        self.category_count_ = counts
+        self.category_count_std_error_ = float(np.mean(cells.std))
+        alpha = float(self.alpha)
+        self.feature_log_prob_ = [
+            np.log((one + alpha) / (one + alpha).sum(axis=1, keepdims=True)) for one in counts
+        ]
 
     def _logits(self, X: Any) -> Floats:
         values = self._public_array(X)

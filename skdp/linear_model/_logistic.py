@@ -9,22 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._supervised import (
-    Floats,
-    LabelledClassifier,
-    Noise,
-    bounds_in,
-    class_counts,
-    standard_for_classes,
-    stated_bounds,
-)
-from skdp.budget import PrivacyBudget
+from skdp._supervised import Floats, LabelledClassifier
 from skdp.core import Session
+from skdp.planning import Allowance
 from skdp.queries import LogisticGradient, StandardBall
 
 __all__ = ["DPLogisticRegression"]
@@ -44,20 +36,18 @@ class _Plan:
 
     Attributes
     ----------
-    noise : Noise
+    allowance : Allowance
+        What is left for the gradients.
     n : float
         Number of rows, public or released.
     n_logits, dims : int
         Of the parameters: one logit for two classes; columns and the constant.
-    share : float
-        What is left for the gradients.
     """
 
-    noise: Noise
+    allowance: Allowance
     n: float
     n_logits: int
     dims: int
-    share: float
 
     @property
     def relative_noise(self) -> float:
@@ -66,8 +56,8 @@ class _Plan:
         For rows of norm 1, beside a gradient of at most 1.
         """
         size = self.n_logits * self.dims
-        l2 = 2.0 if self.noise.replace else 1.0
-        return self.noise.std(l2, self.share, size) * math.sqrt(size) / self.n
+        noise = self.allowance.vector_std(1 + self.allowance.replace, size)
+        return noise * math.sqrt(size) / self.n
 
     @property
     def clip(self) -> float:
@@ -87,7 +77,7 @@ class _Plan:
         Of Gaussian noise the steps together lose as much as one does, as long as they are short;
         of pure noise the square root of their number more.
         """
-        if self.noise.pure:
+        if self.allowance.pure:
             return int(min(max(round(0.4 / self.relative_noise), 1), 20))
         return int(min(max(round(3.0 / self.relative_noise), 10), 40))
 
@@ -105,9 +95,9 @@ class _Plan:
 class DPLogisticRegression(LabelledClassifier):
     """Logistic regression by noisy gradient descent, for two classes or more.
 
-    The private twin of scikit-learn's ``LogisticRegression``. There is nothing to tune: the number
-    of steps, their length and how rows are clipped follow from public numbers; stopping early takes
-    the place of a penalty.
+    The private counterpart of scikit-learn's ``LogisticRegression``. There is nothing to tune: the
+    number of steps, their length and how rows are clipped follow from public numbers; stopping
+    early takes the place of a penalty.
 
     Parameters
     ----------
@@ -209,80 +199,22 @@ class DPLogisticRegression(LabelledClassifier):
     True
     """
 
-    _in_parts = True
-
-    def __init__(
-        self,
-        *,
-        classes: Any = None,
-        bounds: Any = "private",
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        max_rows_per_unit: Any = "private",
-        budget: PrivacyBudget | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_rows_per_unit = max_rows_per_unit
-        self.budget = budget
-        self.random_state = random_state
-
-    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
-        """Charge the budget and fit the coefficients.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
-        y : array-like of shape (n_samples,)
-            Private labels.
-        groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
-
-        Returns
-        -------
-        self : DPLogisticRegression
-        """
-        with self._all_or_nothing(groups):
-            classes = self._check_classes()
-            rows = self._open_labelled(X, y, classes)
-            low, high, stated = stated_bounds(self.bounds, rows.n_features, self._names())
-            with self._session(rows) as session, np.errstate(all="ignore"):
-                low, high, _ = bounds_in(session, low, high, stated, errors=False)
-                self._fit(session, low, high, len(classes))
-                self.privacy_ = session.certificate()
-            self.classes_ = classes
-        return self
-
-    def _fit(self, session: Session, low: Floats, high: Floats, n_classes: int) -> None:
-        """Ask for everything, and set the fitted attributes."""
-        d = low.size
-        noise = Noise(session.level(1.0), session.pure, session.adjacency == "replace_one")
-        counts, spread = class_counts(session, n_classes)
-        n = float(counts.sum())
-        standard = standard_for_classes(session, noise, low, high, n, _CENTER_SHARES[n_classes > 2])
-        rest = float(session.remaining)
+    def _fit(self, session: Session, public: Any, n_classes: int) -> None:
+        start = self._started(session, public, n_classes, _CENTER_SHARES[n_classes > 2])
+        d, standard = start.low.size, start.standard
         n_logits = 1 if n_classes == 2 else n_classes
-        plan = _Plan(noise, n, n_logits, d + 1, rest)
-        radius = plan.radius * math.sqrt(d)
-        view = StandardBall(low, high, standard.center, standard.scale, radius)
-        logs = np.log(counts + spread)  # a ratio that noise hides is shrunk to 1
+        plan = _Plan(start.allowance, start.n, n_logits, d + 1)
+        radius = self.radius_ = plan.radius * math.sqrt(d)
+        view = start.view(radius)
+        logs = np.log(start.counts + start.spread)  # a ratio that noise hides is shrunk to 1
         logs -= logs.mean()
         offset = logs[1:] - logs[:1] if n_logits == 1 else logs
         theta = _descend(session, plan, view, offset)
-        self.class_count_ = counts
-        self.bounds_ = low, high
-        self.center_, self.scale_, self.radius_ = standard.center, standard.scale, radius
         self.n_iter_ = plan.n_steps
-        with np.errstate(all="ignore"):
-            coef = theta[:, :-1] / standard.scale
-            intercept = theta[:, -1] * _CONSTANT * radius + offset - coef @ standard.center
-            self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)
-            self.intercept_ = np.clip(np.nan_to_num(intercept), -_LARGEST, _LARGEST)
+        coef = theta[:, :-1] / standard.scale
+        intercept = theta[:, -1] * _CONSTANT * radius + offset - coef @ standard.center
+        self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)
+        self.intercept_ = np.clip(np.nan_to_num(intercept), -_LARGEST, _LARGEST)
         self.coef_std_error_ = np.full(coef.shape, math.nan)
         self._view, self._theta, self._offset = view, theta, offset
 
@@ -290,10 +222,11 @@ class DPLogisticRegression(LabelledClassifier):
 
     def _logits(self, X: Any) -> Floats:
         """Return the logits of the caller's rows, shape (n, n_logits)."""
-        values = self._public_array(X)
         with np.errstate(all="ignore"):
-            z = self._view.map(values) * self._view.grid
-            logits = z @ self._theta[:, :-1].T + _CONSTANT * self._view.radius * self._theta[:, -1]
+            logits = (
+                self._mapped(X) @ self._theta[:, :-1].T
+                + _CONSTANT * self._view.radius * self._theta[:, -1]
+            )
         return np.clip(logits + self._offset, -_LARGEST, _LARGEST)
 
     def decision_function(self, X: ArrayLike) -> Floats:

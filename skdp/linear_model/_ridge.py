@@ -9,30 +9,28 @@ to a norm. Coefficients, standard errors and predictions are computed from these
 from __future__ import annotations
 
 import math
-import numbers
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import validate_data
 
+from skdp._parameters import Reals, Table
 from skdp._supervised import (
     COUNT_SHARE,
     Floats,
-    Noise,
-    bounds_in,
     check_targets_like,
     error_of_rehearsals,
+    finite_squares,
     standardised,
-    stated_bounds,
     warn_of_column,
 )
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.core import GramRelease, SecondMoment, Session
+from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, bounds_in, row_count
 from skdp.queries import StandardBall
 from skdp.tabular import Rows, check_with_target
 
@@ -44,9 +42,6 @@ _TAU = 0.25  # the constant feature, as a part of the radius
 # is small, and at least. Between, noise has this edge beside a variance of 1.
 _RADII, _EDGE = (0.3, 4.0), 0.05
 _CLEAR = 4.0  # times the noise's edge: an eigenvalue above it is not shrunk
-_CLIPPED = 0.05  # of the variances, lost by clipping: above, no error for the population
-# Edge of symmetrised Wishart noise beside that of Gaussian noise of the same entries.
-_WISHART_EDGE = math.sqrt((11 + 5 * math.sqrt(5)) / 2)
 _LARGEST = 1e300
 
 
@@ -62,19 +57,21 @@ class _Solution:
     edge: float
 
 
-def _edge(noise: Noise, share: float, dims: int) -> float:
-    """Return about the largest eigenvalue of the noise on a Gram matrix of rows of norm 1."""
-    level = noise.part(share)
-    if noise.pure:
-        return _WISHART_EDGE * dims * (2.0 if noise.replace else 1.0) / (2 * level)
-    return (math.sqrt(2) if noise.replace else 1.0) / level * math.sqrt(2 * dims)
+def _unstated(size: int) -> tuple[Floats, Floats]:
+    """Return what stands for bounds that nobody stated, until they are learned."""
+    return np.zeros(size), np.ones(size)
 
 
-def _radius(noise: Noise, share: float, dims: int, n: float) -> float:
-    """Return what norms of standardised rows are clipped to: less where noise dominates."""
-    relative = _edge(noise, share, dims) * dims / n
-    factor = min(max(math.sqrt(_EDGE / relative), _RADII[0]), _RADII[1])
-    return factor * math.sqrt(dims)
+def _radius(allowance: Allowance, n: float, dims: int, reach: float) -> float:
+    """Return what norms of standardised rows are clipped to.
+
+    What all of them keep, where its noise is small; less where noise dominates.
+    """
+    edge = allowance.spectral_edge(dims, allowance.gram_noise("auto", dims)) / n
+    if edge * reach**2 <= _EDGE:
+        return reach
+    factor = min(max(math.sqrt(_EDGE / (edge * dims)), _RADII[0]), _RADII[1])
+    return min(factor * math.sqrt(dims), reach)
 
 
 def _solve(gram: GramRelease, penalty: Floats, n: float, radius: float) -> _Solution:
@@ -89,7 +86,7 @@ def _solve(gram: GramRelease, penalty: Floats, n: float, radius: float) -> _Solu
     covariance = second - np.outer(mean, mean)
     A, b = covariance[:d, :d] + np.diag(penalty / n), covariance[:d, d]
     std = gram.std / n
-    tails = _WISHART_EDGE / math.sqrt(8) if gram.noise == "wishart" else 1.0
+    tails = WISHART_EDGE / SEMICIRCLE_EDGE if gram.noise == "wishart" else 1.0
     edge = 2.0 * std * math.sqrt(d) * tails
     w, V = np.linalg.eigh((A + A.T) / 2)
     clear = w > max(_CLEAR * edge, 2.0**-40)
@@ -120,17 +117,16 @@ def _solve(gram: GramRelease, penalty: Floats, n: float, radius: float) -> _Solu
     return _Solution(coef, intercept, full, inverse, max(residual, 0.0), edge)
 
 
-class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
+class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator):
     """What the two estimators share: all but the penalty."""
 
+    _in_parts = True
+
+    alpha: float = 0.0
     bounds: Any
     target_bounds: Any
 
     # --- fitting ------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _penalty(self) -> float:
-        """Return the weight of the penalty, or raise."""
 
     def _target_bounds(self) -> Any:
         """Return the stated bounds of the target as two arrays of one number, or None."""
@@ -143,8 +139,6 @@ class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
-        self._penalty()
-        self._check_bounds_without_rows()
         self._target_bounds()
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
@@ -165,22 +159,17 @@ class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
         self : DPRidge or DPLinearRegression
         """
         with self._all_or_nothing(groups):
-            alpha = self._penalty()
             target = self._target_bounds()
             rows = self._open_with_target(X, y)
-            d = rows.n_features - 1
-            low, high, stated = stated_bounds(self.bounds, d, self._names())
-            pair = (0.0, 1.0) if target is None else (target[0][0], target[1][0])
-            low, high = np.append(low, pair[0]), np.append(high, pair[1])
-            stated = np.append(stated, target is not None)
+            columns = self._stated_bounds(rows.n_features - 1)
             with self._session(rows) as session, np.errstate(all="ignore"):
-                self._fit(session, low, high, stated, alpha)
+                self._fit(session, columns, target, rows.n_features)
                 self.privacy_ = session.certificate()
         return self
 
     def _open_with_target(self, X: Any, y: Any) -> Rows:
         """Check privacy parameters, rows and targets; record the public schema. Charges nothing."""
-        self._check_privacy_parameters()
+        self._check_parameters()
         rows = check_with_target(
             X,
             y,
@@ -192,45 +181,47 @@ class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
         warn_of_column(y)
         return rows
 
-    def _fit(self, session: Session, low: Floats, high: Floats, stated: Any, alpha: float) -> None:
+    def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
         """Ask for everything, and set the fitted attributes."""
-        d = low.size - 1
-        low, high, learned = bounds_in(session, low, high, stated, errors=True)
-        if learned is None:
-            n = float(session.row_count(COUNT_SHARE).value)
-        else:
-            n = learned.n
-        n = max(n, 1.0)
-        noise = Noise(session.level(1.0), session.pure, session.adjacency == "replace_one")
-        rest = float(session.remaining)
-        standard = standardised(session, noise, low, high, n, _MOMENTS_SHARE * rest)
-        rest = float(session.remaining)
-        radius = _radius(noise, rest, d + 1, n)
+        d = width - 1
+        known = np.append(np.full(d, columns is not None), target is not None)
+        sides = zip(columns or _unstated(d), target or _unstated(1), strict=True)
+        low, high = (np.append(*pair) for pair in sides)
+        box, learned = bounds_in(session, (low, high) if known.all() else None, errors=True)
+        if learned is not None:
+            box = finite_squares(np.where(known, (low, high), box))
+        low, high = box
+        n = row_count(session, COUNT_SHARE, learned)
+        share = _MOMENTS_SHARE * float(session.remaining)
+        standard = standardised(session, Allowance.left(session, 1.0), low, high, n, share)
+        reach = standard.reach(low, high)
+        radius = _radius(Allowance.left(session), n, width, reach)
         view = StandardBall(low, high, standard.center, standard.scale, radius)
         gram = session.answer(SecondMoment(view, _TAU))
         scale, units = standard.scale[:d], standard.scale[d]
-        with np.errstate(all="ignore"):
-            penalty = np.minimum(alpha / scale**2, _LARGEST)
-            found = _solve(gram, penalty, n, radius)
-            coef = found.coef * units / scale
-            self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)
-            intercept = standard.center[d] + units * found.intercept
-            intercept -= float(self.coef_ @ standard.center[:d])
-            self.intercept_ = float(np.clip(intercept, -_LARGEST, _LARGEST))
-            # In user units; of the intercept, at the origin of X.
-            back = np.diag(np.append(units / scale, units))
-            back[d, :d] = -standard.center[:d] * units / scale
-            noisy = back @ found.noise @ back.T
-            if learned is not None:
-                noisy = noisy + self._beyond(learned, standard, found, back, stated)
-            sampled = noisy + back @ found.inverse @ back.T * found.residual / n
-            # Rows of one unit are alike: what they say of a population is not told by their number.
-            alone = session.max_rows_per_unit in (None, 1)
-            trusted = alone and self._sampling_known(gram, standard, alpha, n)
-            error, population = (np.sqrt(np.maximum(np.diag(m), 0.0)) for m in (noisy, sampled))
+        penalty = np.minimum(float(self.alpha) / scale**2, _LARGEST)
+        found = _solve(gram, penalty, n, radius)
+        coef = found.coef * units / scale
+        self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)
+        intercept = standard.center[d] + units * found.intercept
+        intercept -= float(self.coef_ @ standard.center[:d])
+        self.intercept_ = float(np.clip(intercept, -_LARGEST, _LARGEST))
+        # In user units; of the intercept, at the origin of X.
+        back = np.diag(np.append(units / scale, units))
+        back[d, :d] = -standard.center[:d] * units / scale
+        noisy = back @ found.noise @ back.T
+        if learned is not None:
+            noisy = noisy + self._beyond(learned, standard, found, back, known)
+        if radius < reach:
+            noisy = noisy + math.nan
+        sampled = noisy + back @ found.inverse @ back.T * found.residual / n
+        error, population = (np.sqrt(np.maximum(np.diag(m), 0.0)) for m in (noisy, sampled))
+        # Rows of one unit are alike: what they say of a population is not told by their number.
+        if self.alpha or session.max_rows_per_unit not in (None, 1):
+            population = population + math.nan
         self.coef_std_error_ = error[:d]
         self.intercept_std_error_ = float(error[d])
-        self.coef_population_std_error_ = np.where(trusted, population[:d], math.nan)
+        self.coef_population_std_error_ = population[:d]
         self.n_samples_ = n
         self.bounds_ = low[:d].copy(), high[:d].copy()
         self.target_bounds_ = float(low[d]), float(high[d])
@@ -251,12 +242,6 @@ class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
         moved = np.append(products[:d] @ u + means[:d] * abs(found.intercept), means @ u)
         reach: Floats = np.abs(back @ found.inverse) @ moved
         return np.diag(reach**2)
-
-    @staticmethod
-    def _sampling_known(gram: GramRelease, standard: Any, alpha: float, n: float) -> bool:
-        """Say whether the rows that the matrix is of are (nearly) all as they are."""
-        trace = float(np.trace(gram.second_moment)) / n
-        return alpha == 0 and trace >= (1 - _CLIPPED) * standard.spread  # False for NaN
 
     # --- predicting ---------------------------------------------------------------------------
 
@@ -327,7 +312,7 @@ class _LeastSquares(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
 class DPRidge(_LeastSquares):
     """Linear least squares with l2 penalty, from one private second moment.
 
-    The private twin of scikit-learn's ``Ridge``, for one target.
+    The private counterpart of scikit-learn's ``Ridge``, for one target.
 
     Parameters
     ----------
@@ -361,15 +346,15 @@ class DPRidge(_LeastSquares):
     intercept_ : float
     coef_std_error_ : ndarray of shape (n_features,)
         Standard error of `coef_` that noise and, with learned bounds, the rows beyond them cause:
-        about the coefficients of the clipped rows. NaN where noise hides a direction, so that
-        `coef_` is shrunk, or where learned bounds cannot be trusted.
+        about the coefficients of all rows, clipped to stated bounds alone. NaN where noise hides a
+        direction, so that `coef_` is shrunk; where rows are shortened (see Notes); and where
+        learned bounds cannot be trusted.
     intercept_std_error_ : float
         The same of `intercept_`.
     coef_population_std_error_ : ndarray of shape (n_features,)
         Standard error about the coefficients of the population that the rows are drawn from: of
         noise and sampling. It takes errors to have the same variance at all rows. NaN as above,
-        with a penalty above 0, where clipping shortened the rows by more than a few per cent, and
-        where several rows are of one unit (`groups`).
+        with a penalty above 0, and where several rows are of one unit (`groups`).
     n_samples_ : float
         Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -412,9 +397,12 @@ class DPRidge(_LeastSquares):
     *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Clipping.** Values are clipped to their bounds; then rows, centred, scaled and with their
-    targets, are clipped to `radius_` in norm, lower where noise dominates. Shortening a row with
-    its target leaves a linear relation through the center as it is: it weighs the row less.
-    So far-off rows cost accuracy, and no noise.
+    targets, are clipped to `radius_` in norm: what no row within the bounds exceeds, where the
+    noise that this asks for is small; lower where it dominates. Shortening a row with its target
+    leaves a linear relation through the center as it is: it weighs the row less. Coefficients are
+    then those of weighted rows, and how far these are from those of all rows nobody can tell
+    without the noise that shortening saves: their errors are NaN. More rows, a larger epsilon or
+    narrower bounds give errors.
 
     **Shrinkage.** In the eigenbasis of the noisy covariance, a direction of eigenvalue w well above
     the noise's edge e is divided by w, as in least squares; others are multiplied by w / (w**2 +
@@ -443,7 +431,7 @@ class DPRidge(_LeastSquares):
     array([10.])
     """
 
-    _in_parts = True
+    _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "[)")}
 
     def __init__(
         self,
@@ -466,20 +454,12 @@ class DPRidge(_LeastSquares):
         self.budget = budget
         self.random_state = random_state
 
-    def _penalty(self) -> float:
-        alpha = self.alpha
-        if isinstance(alpha, bool | np.bool_) or not isinstance(alpha, numbers.Real):
-            raise TypeError(f"alpha must be a number of at least 0, got {type(alpha).__name__}")
-        if not 0 <= float(alpha) < math.inf:
-            raise ValueError(f"alpha must be a finite number of at least 0, got {alpha!r}")
-        return float(alpha)
-
 
 class DPLinearRegression(_LeastSquares):
     """Ordinary least squares, from one private second moment: `DPRidge` without a penalty.
 
-    The private twin of scikit-learn's ``LinearRegression``, for one target. Parameters, attributes,
-    privacy and errors are those of `DPRidge`, but for `alpha`, which is 0.
+    The private counterpart of scikit-learn's ``LinearRegression``, for one target. Parameters,
+    attributes, privacy and errors are those of `DPRidge`, but for `alpha`, which is 0.
 
     Parameters
     ----------
@@ -541,8 +521,6 @@ class DPLinearRegression(_LeastSquares):
     True
     """
 
-    _in_parts = True
-
     def __init__(
         self,
         *,
@@ -561,6 +539,3 @@ class DPLinearRegression(_LeastSquares):
         self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
-
-    def _penalty(self) -> float:
-        return 0.0
