@@ -129,7 +129,8 @@ def _by_ticket(
 ) -> NDArray[np.intp]:
     """Return the order by unit, ticket and, of equal tickets, place: a tie keeps no row more.
 
-    In one number each, as far as these are short, with what is left of bits for the ticket.
+    In one number each, with as many bits of the ticket as are left. How many are left depends on
+    all units; so where these bits leave two rows of a unit equal, whole tickets are compared.
     """
     above, below = int(codes.max()).bit_length(), int(place.max()).bit_length()
     if above + below + _LEAST_BITS > 64:
@@ -137,7 +138,9 @@ def _by_ticket(
     short = (tickets >> np.uint64(above + below)) << np.uint64(below)
     # Where there is one unit, no bit is its own: a shift by 64 has no meaning.
     high = codes.astype(np.uint64) << np.uint64(64 - above) if above else np.uint64(0)
-    return np.argsort(high | short | place.astype(np.uint64))
+    drawn = np.argsort(high | short | place.astype(np.uint64))
+    equal = np.diff((high | short)[drawn]) == 0
+    return np.lexsort((place, tickets, codes)) if equal.any() else drawn
 
 
 def bound_units(

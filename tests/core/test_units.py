@@ -70,6 +70,17 @@ def test_other_units_do_not_change_what_is_kept():
     assert np.array_equal(others[again], kept[ids[kept] != 3])
 
 
+def test_other_units_do_not_decide_how_long_tickets_are(monkeypatch):
+    """Tickets that differ in their last bits only, and a unit that leaves fewer bits to compare."""
+    mix = units._mix
+    monkeypatch.setattr(units, "_mix", lambda words: mix(words) & np.uint64(2**16 - 1))
+    ids = np.repeat(np.arange(20), 30)
+    more = np.concatenate([ids, np.full(10_000, 99)])
+    kept = units.kept_rows(of(ids), 4, b"key")
+    again = units.kept_rows(of(more), 4, b"key")
+    assert np.array_equal(again[again < ids.size], kept)
+
+
 def test_tickets_come_from_the_operating_system():
     ids = np.zeros(1000, dtype=int)
     assert not np.array_equal(units.kept_rows(of(ids), 5, None), units.kept_rows(of(ids), 5, None))
