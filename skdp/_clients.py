@@ -47,8 +47,7 @@ def _caller() -> str:
 def check_folds_of_caller(estimator: Any, unit: str) -> None:
     """Raise if this fit is one of a search whose folds the users of the table decide together.
 
-    Seen where the search runs its fits in this thread; `search_cost` and `check_pipeline` see it
-    always.
+    Or a clone for one: a search clones where it is called, and may fit in other processes.
 
     Raises
     ------
@@ -59,8 +58,9 @@ def check_folds_of_caller(estimator: Any, unit: str) -> None:
     while frame is not None:
         if frame.f_globals.get("__name__", "") in _SEARCHES:
             for name in ("cv", "cv_orig"):
-                kind = type(frame.f_locals.get(name)).__name__
-                if kind in GROUP_SPLITTERS:
+                for kind in (one.__name__ for one in type(frame.f_locals.get(name)).__mro__):
+                    if kind not in GROUP_SPLITTERS:
+                        continue
                     raise ValueError(
                         f"{type(estimator).__name__}: {kind} {GROUP_SPLITTERS[kind]}; the budget "
                         f"protects one {unit!r}, so the sum of the charges would be no guarantee "

@@ -255,6 +255,12 @@ class PrivateMixin(AmbientBudgetMixin):
     # What each parameter of its own may be; those of every estimator are checked without it.
     _parameter_table: ClassVar[Table] = {}
 
+    def __sklearn_clone__(self) -> Any:
+        unit = _unit_of(ambient_budget() if self.budget is None else self.budget)
+        if unit is not None:
+            check_folds_of_caller(self, unit)
+        return super().__sklearn_clone__()
+
     def _context(self) -> CallContext:
         """Return what a fit is, of this moment; raise for wrong privacy parameters."""
         name = type(self).__name__

@@ -112,6 +112,8 @@ def check_unit(unit: object) -> str | None:
         )
     if not unit.strip():
         raise ValueError("unit must be None or a name; got an empty one.")
+    if unit.strip() == "row":  # which certificates and displays say of one row
+        raise ValueError("unit must be None where it is one row; 'row' is no name of ids.")
     return check_text(unit, "unit")
 
 

@@ -3,13 +3,12 @@
 Nothing is released here. Two rows are of one unit if their ids are equal: numbers by their value,
 whatever holds them (1, 1.0 and True are one id), texts character by character ("1" is another id
 than 1), dates and durations by their instant or length, bytes and UUIDs as they are. What stands
-for one unit is never taken for two; where two ids should not be equal and are, two units count as
-one, which protects both. Error texts are fixed and quote no id.
+for one unit is never taken for two, nor two ids for one: what cannot be compared by its value is
+refused. Error texts are fixed and quote no id.
 """
 
 from __future__ import annotations
 
-import contextlib
 import decimal
 import fractions
 import functools
@@ -141,7 +140,10 @@ def _of_array(cells: NDArray) -> tuple[Units | None, str]:
     if cells.dtype.kind == "f":
         if np.isnan(cells).any():
             return None, _MISSING
-        cells = cells.astype(np.float64) + 0.0  # one zero
+        floats = cells.astype(np.float64) + 0.0  # one zero
+        if cells.dtype.itemsize > 8 and (floats != cells).any():  # rounded, two ids would be one
+            return None, _STRANGE
+        cells = floats
     elif cells.dtype.kind in "Mm" and np.isnat(cells).any():
         return None, _MISSING
     known, codes = np.unique(cells, return_inverse=True)
@@ -180,8 +182,10 @@ def _key(cell: Any) -> Any:
     value = plain(cell)
     if value is None:
         return _GONE
-    if isinstance(value, np.floating):  # longer than a float: rounded, so never two for one
-        value = float(value)
+    if isinstance(cell, np.datetime64 | np.timedelta64) and type(value) is not tuple:
+        return _ODD  # of a unit that is no number of nanoseconds: years of a span, picoseconds
+    if isinstance(value, np.floating):  # longer than a float: rounded, two ids would be one
+        value = float(value) if float(value) == value else _ODD
     kind = type(value)
     if kind is decimal.Decimal:
         return _GONE if value.is_nan() else value
@@ -199,15 +203,15 @@ def _word(key: Any) -> int:
 
     A whole number is its own, so that columns of them need no loop.
     """
-    if isinstance(key, int | float | decimal.Decimal | fractions.Fraction):
-        with contextlib.suppress(OverflowError, ValueError):  # an infinity has no whole number
-            if (whole := int(key)) == key and -(2**63) <= whole < 2**64:
-                return whole % 2**64
+    number = isinstance(key, int | float | decimal.Decimal | fractions.Fraction)
+    # Its size first: the digits of Decimal("1e999999999") fill no memory.
+    if number and -(2**63) <= key < 2**64 and int(key) == key:
+        return int(key) % 2**64
     if isinstance(key, str):
         content = b"t" + key.encode("utf-8", "surrogatepass")
     elif isinstance(key, bytes):
         content = b"b" + key
-    elif isinstance(key, int | float | decimal.Decimal | fractions.Fraction):
+    elif number:
         content = b"n%d" % hash(key)  # the same for equal numbers of all types, in all processes
     else:
         content = b"o" + repr(key).encode()

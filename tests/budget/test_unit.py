@@ -74,7 +74,14 @@ def test_the_unit_is_shown(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("unit", "error"), [("", ValueError), (" ", ValueError), (3, TypeError), (["a"], TypeError)]
+    ("unit", "error"),
+    [
+        ("", ValueError),
+        (" ", ValueError),
+        ("row", ValueError),
+        (3, TypeError),
+        (["a"], TypeError),
+    ],
 )
 def test_other_units_are_refused(unit, error):
     with pytest.raises(error, match="unit must be None"):

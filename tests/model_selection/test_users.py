@@ -232,6 +232,26 @@ def test_splitters_of_groups_are_refused_everywhere(cv, relation):
     assert budget.spent.epsilon == 0
 
 
+def test_splitters_of_groups_are_refused_where_fits_run_elsewhere():
+    """In another process a fit sees no search; the clone that is sent there is made here."""
+
+    class Mine(GroupKFold):
+        pass
+
+    budget = budget_of("replace_one")
+    with routing():
+        for cv in (GroupKFold(3), Mine(3)):
+            search = search_of(budget, cv).set_params(n_jobs=2)
+            with pytest.raises(ValueError, match="GroupKFold balances its folds"):
+                search.fit(X, groups=USERS % 5)
+            with pytest.raises(ValueError, match="GroupKFold balances its folds"):
+                cross_val_score(
+                    search.estimator, X, cv=cv, params={"groups": USERS % 5},
+                    scoring=search.scoring, n_jobs=2,
+                )  # fmt: skip
+    assert budget.spent.epsilon == 0
+
+
 def test_splitters_by_position_are_noted():
     with routing():
         price = search_cost(search_of(budget_of("replace_one"), KFold(3)), groups=USERS)

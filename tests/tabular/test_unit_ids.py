@@ -187,3 +187,27 @@ def test_names():
     assert name_of_ids(pa.table({"user_id": [1]})) == "user_id"
     for unnamed in ([1], np.array([1]), pd.Series([1]), pl.Series([1]), pd.Series([1], name=3)):
         assert name_of_ids(unnamed) is None
+
+
+def test_numbers_of_any_size_are_read_at_once():
+    huge = decimal.Decimal("1e999999999")  # its digits would fill the memory
+    assert codes([huge, 1, huge]) == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        # Equal, but of units that no number of nanoseconds has.
+        [np.timedelta64(1, "Y"), np.timedelta64(12, "M")],
+        [np.datetime64(5, "ps"), np.datetime64(5000, "fs")],
+        # Two ids that would be one as floats.
+        [np.longdouble(1) + np.finfo(np.longdouble).eps, np.longdouble(1)],
+        np.longdouble(1) + np.finfo(np.longdouble).eps * np.array([1, 0]),
+    ],
+    ids=["spans", "moments", "long floats", "array of long floats"],
+)
+def test_what_has_no_value_to_compare_is_refused(ids):
+    if np.finfo(np.longdouble).eps == np.finfo(float).eps and "long" in str(type(ids[0])):
+        pytest.skip("this machine has no longer floats")
+    with pytest.raises(TypeError, match="groups must be numbers, texts"):
+        codes(ids)
