@@ -31,8 +31,9 @@ LEARN, TRY, NUMBERS = 12, 40, 8
 # variant of the same estimator where bounds are stated. (A search: where there is one candidate.)
 LEARNED = {
     "empirical_cdf", "grid_search", "histogram_density", "kmeans_private", "median_smooth",
-    "statistics.sum",
 }  # fmt: skip
+# On these combinations little noise shows where on the one whose turn it is it does not.
+SHOWS = {"statistics.sum": (0.0, "replace_one")}
 ALPHA = 1e-6
 
 
@@ -155,8 +156,8 @@ def test_many_rows_have_noise_like_few(case):
 @pytest.mark.parametrize(
     ("case", "delta", "relation"),
     [
-        pytest.param(case, delta, relation, id=case.name)
-        for case, (delta, relation) in zip(
+        pytest.param(case, *SHOWS.get(case.name, combination), id=case.name)
+        for case, combination in zip(
             # Models last: what else is here keeps the combination on which little noise shows.
             sorted(CASES + CALLS, key=lambda one: one.name in MODELS),
             itertools.cycle(itertools.product(DELTAS, RELATIONS)),

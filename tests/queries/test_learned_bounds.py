@@ -275,23 +275,24 @@ def test_a_table_without_rows():
     assert np.all(box.low < box.high) and not box.sound.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_boxes_are_near_the_rows(adjacency, delta):
-    """Medians of nine; each end is off in a few of a hundred."""
+    """Medians of 31; an end is off in at most 14 of 100 (of 120 fits), a median in 7e-7."""
     rng = np.random.default_rng(0)
     X = np.column_stack(
         [rng.uniform(100, 200, 9000), rng.normal(0, 3, 9000), -rng.uniform(0.6, 0.9, 9000),
          rng.random(9000) < 0.3, np.where(rng.random(9000) < 0.8, 0.0, rng.gamma(2, 10, 9000))]
     )  # fmt: skip
-    sessions = (open_session(X, delta=delta, adjacency=adjacency, epsilon=4.0) for _ in range(9))
+    sessions = (open_session(X, delta=delta, adjacency=adjacency, epsilon=4.0) for _ in range(31))
     boxes = [session.answer(LearnedBounds()) for session in sessions]
     low, high = (np.median([getattr(b, end) for b in boxes], axis=0) for end in ("low", "high"))
     assert np.median([b.sound for b in boxes], axis=0).all()
     assert 50 <= low[0] <= 110 and 190 <= high[0] <= 300
     assert -25 <= low[1] <= -8 and 8 <= high[1] <= 25
     assert -1.1 <= low[2] <= -0.85 and -0.65 <= high[2] <= 0.0
-    assert -0.1 <= low[3] <= 0.0 and 1.0 <= high[3] < 1.5  # 1.41 in a few of a hundred
+    assert -0.1 <= low[3] <= 0.0 and 1.0 <= high[3] < 1.4
     assert -1.0 <= low[4] <= 0.0 and 60 < high[4] < 400
 
 
