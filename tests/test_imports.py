@@ -41,7 +41,7 @@ TOP = {"audit", "inspection", "ledger"}  # may import anything, and are imported
 
 THIRD_PARTY = {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"}
 # Optional dependencies, imported inside the function that needs them.
-OPTIONAL = {"inspection": {"matplotlib"}}
+OPTIONAL = {"inspection": {"matplotlib"}, "audit": {"hypothesis", "pytest"}}
 
 RANDOM = {"numpy.random", "random", "secrets", "os.urandom"}
 # Types may be named (in annotations and isinstance) everywhere: no number comes from a type.

@@ -9,6 +9,16 @@ rows that they are given, so they are for made-up rows, never for private ones:
 * `audit` fits many times on two neighbouring tables and looks at outputs only: a lower bound on
   epsilon (and mu) at a stated confidence, for any estimator of scikit-learn's shape.
 
+For mechanisms of any library, callables ``mechanism(table, rng) -> output``:
+
+* `replay_mechanism` records what a library's noise primitives get, and replays it on a neighbour;
+* `exact_epsilon` follows every choice of a small discrete mechanism;
+* `black_box_bound` (and `bound_from_outputs`) bound epsilon, delta and mu from outputs alone;
+* `find_violation` searches neighbouring tables for one that refutes a claim;
+* `one_run_audit` guesses many canaries after a single run;
+* ``pytest --dp-audit`` does these in tests, and counts their false alarms together
+  (`skdp.audit.pytest_plugin`).
+
 None of them charges a budget: every budget among the estimator's parameters is replaced by a
 stand-in of the same neighbouring relation, which grants everything and writes no ledger.
 
@@ -22,7 +32,34 @@ Dong, Roth & Su 2022, "Gaussian differential privacy", Definition 2.1 (trade-off
 
 from __future__ import annotations
 
+from skdp.audit._black_box import LowerBound, black_box_bound, bound_from_outputs
+from skdp.audit._exact import EnumeratedChoices, exact_distribution, exact_epsilon
+from skdp.audit._one_run import OneRunBound, bound_from_guesses, one_run_audit
+from skdp.audit._recorder import Primitive, Replay, replay_mechanism
+from skdp.audit._search import Search, find_violation, neighbouring_tables, structured_pairs
 from skdp.audit._statistical import AuditResult, audit
 from skdp.audit._transcripts import ReleaseDistance, neighbour_check, replay_check
 
-__all__ = ["AuditResult", "ReleaseDistance", "audit", "neighbour_check", "replay_check"]
+__all__ = [
+    "AuditResult",
+    "EnumeratedChoices",
+    "LowerBound",
+    "OneRunBound",
+    "Primitive",
+    "ReleaseDistance",
+    "Replay",
+    "Search",
+    "audit",
+    "black_box_bound",
+    "bound_from_guesses",
+    "bound_from_outputs",
+    "exact_distribution",
+    "exact_epsilon",
+    "find_violation",
+    "neighbour_check",
+    "neighbouring_tables",
+    "one_run_audit",
+    "replay_check",
+    "replay_mechanism",
+    "structured_pairs",
+]

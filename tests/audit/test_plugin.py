@@ -1,0 +1,58 @@
+"""The plugin of pytest, run on tests of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from skdp.audit.pytest_plugin import DPAuditor
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+import numpy as np
+import pytest
+
+@pytest.mark.dp_audit
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_sum(dp_auditor, scale):
+    def mechanism(table, rng):
+        return round(sum(table) + rng.laplace(0, scale), 2)
+    dp_auditor.holds(mechanism, [0], [1], epsilon=1.0, random_state=0)
+
+@pytest.mark.dp_audit
+@pytest.mark.parametrize("p", [0.25, 0.2])
+def test_flip(dp_auditor, p):
+    def flip(bit, rng):
+        return bit ^ rng.bernoulli(p)
+    dp_auditor.exact(flip, 0, 1, epsilon=1.1)
+
+def test_unmarked():
+    pass
+"""
+
+
+def run(pytester, *options):
+    # In a process of its own: the plugin of this one is not that one's.
+    pytester.makepyfile(TESTS)
+    return pytester.runpytest_subprocess(
+        "-p", "skdp.audit.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", *options
+    )
+
+
+@pytest.mark.slow
+def test_marked_tests_run_with_the_option_and_wrong_mechanisms_fail(pytester):
+    result = run(pytester, "--dp-audit", "--dp-audit-runs=1000")
+    result.assert_outcomes(passed=3, failed=2)
+    result.stdout.fnmatch_lines(["*the claim is refuted*", "*differential privacy audits*"])
+    result.stdout.fnmatch_lines(["*loses epsilon = 1.38629, claimed 1.1*"])
+
+
+@pytest.mark.slow
+def test_marked_tests_are_skipped_without_the_option(pytester):
+    run(pytester).assert_outcomes(passed=1, skipped=4)
+
+
+def test_errors_of_all_audits_add_up_to_alpha():
+    auditor = DPAuditor(1e-3, 100)
+    total = sum(1 - auditor.next_confidence() for _ in range(1000))
+    assert 0.998e-3 < total < 1e-3
