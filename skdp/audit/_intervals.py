@@ -46,15 +46,16 @@ Floats = NDArray[np.float64]
 Bound = Callable[[Floats, Floats], Floats]
 
 _N_THRESHOLDS = 400  # of each audit, to choose from
+_TIMES = 1.5  # as many runs as chose an event are imagined to try it
 
 
-def lower(hits: Floats, n: int, alpha: float) -> Floats:
+def lower(hits: Floats, n: float, alpha: float) -> Floats:
     """Return Clopper-Pearson lower bounds on a probability, one-sided, that fail with alpha."""
     some = np.maximum(hits, 1e-3)
     return np.where(hits > 0, special.betaincinv(some, n - some + 1, alpha), 0.0)
 
 
-def upper(hits: Floats, n: int, alpha: float) -> Floats:
+def upper(hits: Floats, n: float, alpha: float) -> Floats:
     """Return Clopper-Pearson upper bounds, one-sided."""
     return 1.0 - lower(n - hits, n, alpha)
 
@@ -81,24 +82,30 @@ class Event(NamedTuple):
 
 
 def event_bounds(
-    likelier: Floats, other: Floats, thresholds: Floats, below: bool, alpha: float
+    likelier: Floats,
+    other: Floats,
+    thresholds: Floats,
+    below: bool,
+    alpha: float,
+    times: float = 1.0,
 ) -> tuple[Floats, Floats]:
-    """Return the lower bound on an event's probability and the upper one on the other table's."""
-    counts = []
+    """Return the lower bound on an event's probability and the upper one on the other table's.
+
+    As they would come out of `times` as many runs in which the event has the frequency of these.
+    """
+    counts, size = [], likelier.size * times
     for scores in (likelier, other):
         hits = np.searchsorted(np.sort(scores), thresholds, side="left")
-        counts.append(np.asarray(hits if below else scores.size - hits, dtype=np.float64))
-    return (
-        lower(counts[0], likelier.size, alpha / 2),
-        upper(counts[1], other.size, alpha / 2),
-    )
+        counts.append(np.asarray(hits if below else scores.size - hits, dtype=np.float64) * times)
+    return lower(counts[0], size, alpha / 2), upper(counts[1], size, alpha / 2)
 
 
 def choose_event(a: Floats, b: Floats, bound: Bound, alpha: float) -> tuple[float, Event]:
     """Return the threshold event that proves most in these runs, and what that would be.
 
-    The best of many is too good to be true; that it has to hold at `alpha` in these runs, which are
-    fewer than those that it is tried on, keeps it from being a rare event that was frequent here.
+    The best of many is too good to be true. That it has to hold at `alpha` in hardly more runs than
+    these, while it is tried on three times as many, keeps it from being a rare event that was
+    frequent here.
     """
     thresholds = np.unique(np.concatenate([a, b]))
     if thresholds.size > _N_THRESHOLDS:
@@ -106,7 +113,7 @@ def choose_event(a: Floats, b: Floats, bound: Bound, alpha: float) -> tuple[floa
     best, chosen = -np.inf, Event(float(thresholds[0]), False, False)
     for swapped, (first, second) in enumerate(((a, b), (b, a))):
         for below in (False, True):
-            values = bound(*event_bounds(first, second, thresholds, below, alpha))
+            values = bound(*event_bounds(first, second, thresholds, below, alpha, _TIMES))
             at = int(np.argmax(values))
             if values[at] > best:
                 best = float(values[at])

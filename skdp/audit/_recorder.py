@@ -260,9 +260,11 @@ def replay_mechanism(
             problems.append(f"{what}: a parameter of the noise depends on rows")
         far = next(p for p in primitives if p.name == a.name).distance or _distance
         moved = float(far(a.value, b.value))
-        ratio = moved / a.allowed if a.allowed else (0.0 if moved == 0 else float("inf"))
-        ratios.append(ratio)
-        if ratio > 1 + 1e-9:
+        if np.isnan(a.allowed):  # nobody looks
+            ratios.append(a.allowed)
+            continue
+        ratios.append(moved / a.allowed if a.allowed else float("inf" if moved else 0.0))
+        if not moved <= a.allowed * (1 + 1e-9):  # a distance of NaN is none
             problems.append(f"{what}: the value moved further than its sensitivity")
     if difference(output, other, "output", {}) is not None:
         problems.append("the output depends on rows although every release was the same")

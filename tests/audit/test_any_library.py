@@ -272,6 +272,7 @@ WRONG = {
     "sensitivity off rows": lambda t, rng: Library(np.ptp(t) / len(t)).noisy(np.mean(t)),
     "sensitivity too small": lambda t, rng: Library(0.1 / len(t)).noisy(np.clip(t, 0, 2).mean()),
     "exact beside noise": lambda t, rng: (Library(1).noisy(0), float(np.max(t))),
+    "a missing cell": lambda t, rng: Library(1).noisy(np.mean(np.where(t > 2, np.nan, t))),
     "an error": lambda t, rng: Library(1).noisy(1) / (0 if np.max(t) > 2 else 1) and None,
     "spends twice": lambda t, rng: [Library(9).noisy(np.mean(t)) for _ in range(int(max(t)))],
 }

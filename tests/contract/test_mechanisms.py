@@ -91,7 +91,7 @@ GAUSS = {"delta": 0.05}
 # (name, what is asked, X, X', options, runs, factor of the variant's loss over its claim)
 MECHANISMS = [
     ("choices", chosen, ONE, ZERO, {}, 2500, 2.0),
-    ("choices, delta", chosen, ONE, ZERO, GAUSS, 2500, 2.0),
+    ("choices, delta", chosen, ONE, ZERO, GAUSS, 4000, 2.0),
     ("wishart", of_matrix("wishart"), ZERO, ONE, {}, 2000, 2.0),
     ("wishart, delta", of_matrix("wishart"), ZERO, ONE, GAUSS, 2000, 2.0),
     ("matrix, laplace", of_matrix("laplace"), ZERO, ONE, {}, 2000, 1.5),

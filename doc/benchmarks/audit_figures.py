@@ -1,0 +1,85 @@
+"""What audits prove about each estimator, beside what it claims.
+
+Each estimator of the contract's audits is fitted on its worst known pair of tables at epsilon =
+0.5, 1 and 4 (with delta = 1e-6 where noise is Gaussian), as often as SECONDS allow. "moved" is the
+largest distance of an exact statistic over its sensitivity on that pair (`neighbour_check`);
+"share" is the lower bound over the claim, of mu where the claim is one of mu. Prints the table that
+``results/audit_figures.md`` keeps.
+
+    PYTHONPATH=.:tests/contract python doc/benchmarks/audit_figures.py [SECONDS]
+"""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+import time
+import warnings
+
+from sklearn.base import clone
+from test_audit import PAIRS, Recorded
+
+import skdp
+from skdp.audit import audit, neighbour_check
+
+SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
+CONFIDENCE = 0.999
+MOST = 16_000
+
+
+def at(pair, epsilon):
+    """Return the pair's estimator at an epsilon, ready for its statistic."""
+    estimator = clone(pair.estimator)
+    names = estimator.get_params()
+    changes = {"epsilon": epsilon}
+    if names.get("delta"):
+        changes["delta"] = 1e-6
+    estimator.set_params(**changes)
+    return estimator
+
+
+def row(pair, epsilon):
+    X, other, y, y_other = pair.tables()
+    estimator = at(pair, epsilon)
+    moved = neighbour_check(estimator, X, other, y=y, y_neighbour=y_other)
+    largest = max((one.distance / one.sensitivity for one in moved if one.sensitivity), default=0.0)
+    statistic, who = pair.statistic, estimator
+    if statistic is None:
+        statistic, who = "score_", Recorded(estimator, X, other, y, y_other)
+    options = {"y": y, "y_neighbour": y_other, "random_state": 0, "confidence": CONFIDENCE}
+    started = time.perf_counter()
+    audit(who, X, other, statistic, n_runs=20, **options)
+    once = (time.perf_counter() - started) / 40
+    runs = int(min(MOST, max(100, SECONDS / (2 * once))))
+    found = audit(who, X, other, statistic, n_runs=runs, **options)
+    proved, claim = (
+        (found.epsilon_lower, found.epsilon) if found.mu is None else (found.mu_lower, found.mu)
+    )
+    seen = "releases" if pair.statistic is None else "output"
+    what = "ε" if found.mu is None else "μ"
+    return (
+        f"| {pair.name} | {epsilon:g} | {largest:.2f} | {seen} | {what} {claim:.3f} "
+        f"| {proved:.3f} | {proved / claim:.0%} | {runs} | {'yes' if found.passed else '**no**'} |"
+    )
+
+
+def main():
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    print(
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, skdp {skdp.__version__} at {commit}, "
+        f"confidence {CONFIDENCE} a row, {SECONDS:g} seconds a row.\n"
+    )
+    print("| estimator and relation | ε | moved | seen | claim | proved | share | runs | holds |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    with warnings.catch_warnings(), skdp.config_context(noise="seeded"):
+        warnings.simplefilter("ignore")
+        for pair in PAIRS:
+            for epsilon in (0.5, 1.0, 4.0):
+                print(row(pair, epsilon), flush=True)
+
+
+if __name__ == "__main__":
+    main()
