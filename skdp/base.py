@@ -156,6 +156,24 @@ class CallContext:
             raise ValueError(_OTHER_UNIT.format(name=self.name, unit=promised, other=name))
         return Unit(promised or name or "unit", self.max_rows_per_unit)
 
+    def check_unit(self, name: str) -> None:
+        """Refuse a unit, whose rows a table holds together, that is not the budget's.
+
+        Raises
+        ------
+        ValueError
+            With the way out; nothing has been charged.
+        """
+        promised = _unit_of(self.budget)
+        if self.budget is not None and promised is None:
+            raise ValueError(_NO_UNIT.format(name=self.name, unit=name).replace("groups=", "unit="))
+        if promised is not None and name != promised:
+            raise ValueError(
+                f"{self.name}: unit is {name!r}, and the budget protects one {promised!r}: a total "
+                "of both would mean nothing for either. Take a budget of that unit. Nothing was "
+                "charged."
+            )
+
     def open(
         self,
         rows: Rows,
@@ -176,7 +194,10 @@ class CallContext:
         delta_apart : float, default=0.0
             Charged beside it: of published rows, or of Laplace noise of smooth scale.
         """
-        unit = self.unit()
+        whole: str | None = getattr(rows, "unit_name", None)
+        if whole is not None:
+            self.check_unit(whole)
+        unit = self.unit() if whole is None else None
         if unit is not None:
             rows = rows.of_units(self.groups, self.name)
         if self.budget is None:

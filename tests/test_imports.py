@@ -41,7 +41,11 @@ TOP = {"audit", "inspection", "ledger"}  # may import anything, and are imported
 
 THIRD_PARTY = {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"}
 # Optional dependencies, imported inside the function that needs them.
-OPTIONAL = {"inspection": {"matplotlib"}, "audit": {"hypothesis", "pytest"}}
+OPTIONAL = {
+    "inspection": {"matplotlib"},
+    "audit": {"hypothesis", "pytest"},
+    "tabular": {"duckdb"},
+}
 
 RANDOM = {"numpy.random", "random", "secrets", "os.urandom"}
 # Types may be named (in annotations and isinstance) everywhere: no number comes from a type.

@@ -277,6 +277,8 @@ def open_session(
         raise TypeError("rows of units need a unit, and a unit needs rows of units")
     if unit is not None:
         _check_unit(unit, relation, epsilon, delta)
+    # A row of some tables is all that one unit has: `skdp.tabular.grouped`.
+    whole: str | None = getattr(rows, "unit_name", None)
     meter = PrivacyFilter(
         rows.digest,
         estimator=estimator,
@@ -286,8 +288,8 @@ def open_session(
         budget=budget,
         random_state=random_state,
         context=context,
-        n_rows=table.n if table.n_is_public and unit is None else None,
-        unit=None if unit is None else unit.name,
+        n_rows=table.n if table.n_is_public and unit is None and whole is None else None,
+        unit=whole if unit is None else unit.name,
     )
     if unit is not None:
         table = _of_units(table, meter, unit, relation)

@@ -19,6 +19,8 @@ from skdp.queries.grouped_sums import (
 from skdp.queries.histograms import MAX_CELLS, CellQuantile, EdgeHistogram, LabelSums, NormBound
 from skdp.queries.kernel_maps import KernelMap
 from skdp.queries.kernel_means import BasisMean, FeatureMeans, KernelMean, LinearImage
+from skdp.queries.key_selection import KEY_METHODS, MAX_KEYS_PER_UNIT, SelectKeys
+from skdp.queries.key_totals import MAX_ROWS_PER_UNIT, KeyTotals, LeftOut, UnitShapes, UnitSpread
 from skdp.queries.learned_bounds.decoding import LearnedBox
 from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
 from skdp.queries.linear import (
@@ -90,7 +92,10 @@ from skdp.queries.workloads import (
 )
 
 __all__ = [
+    "KEY_METHODS",
     "MAX_CELLS",
+    "MAX_KEYS_PER_UNIT",
+    "MAX_ROWS_PER_UNIT",
     "MAX_SMALL_TABLES",
     "MAX_TABLE",
     "QUERY_UNIT",
@@ -113,6 +118,7 @@ __all__ = [
     "Intervals",
     "KernelMap",
     "KernelMean",
+    "KeyTotals",
     "LabelCategories",
     "LabelCounts",
     "LabelMoments",
@@ -122,6 +128,7 @@ __all__ = [
     "LearnedBounds",
     "LearnedBox",
     "LearningPlan",
+    "LeftOut",
     "LinearImage",
     "LogisticGradient",
     "LogisticMinimiser",
@@ -136,6 +143,7 @@ __all__ = [
     "Quantiles",
     "Repeats",
     "ScoreMean",
+    "SelectKeys",
     "SmallTable",
     "SmoothMedian",
     "SpanningCost",
@@ -145,6 +153,8 @@ __all__ = [
     "ThresholdTable",
     "Tree",
     "UnitBall",
+    "UnitShapes",
+    "UnitSpread",
     "Weighted",
     "Workload",
     "WorkloadAnswer",

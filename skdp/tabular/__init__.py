@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from skdp.tabular.coding import CodedRows, check_coded, public_codes
-from skdp.tabular.containers import as_table
+from skdp.tabular.containers import as_table, table_of
 from skdp.tabular.domain import Bins, Domain, about
 from skdp.tabular.encoding import Schema, decoded, table_schema
+from skdp.tabular.grouped import KeyTerm, key_order
+from skdp.tabular.grouping import check_grouped
 from skdp.tabular.keys import split_by_key
 from skdp.tabular.labels import check_labelled, check_labelled_table, check_with_target, label_codes
 from skdp.tabular.parts import ONE_PLACE, is_parts
@@ -26,6 +28,7 @@ __all__ = [
     "Bins",
     "CodedRows",
     "Domain",
+    "KeyTerm",
     "Rows",
     "Schema",
     "Units",
@@ -33,6 +36,7 @@ __all__ = [
     "array_of_rows",
     "as_table",
     "check_coded",
+    "check_grouped",
     "check_labelled",
     "check_labelled_table",
     "check_marks",
@@ -45,10 +49,12 @@ __all__ = [
     "decoded",
     "is_missing",
     "is_parts",
+    "key_order",
     "label_codes",
     "name_of_ids",
     "opaque_rows",
     "public_codes",
     "split_by_key",
+    "table_of",
     "table_schema",
 ]

@@ -29,6 +29,7 @@ __all__ = [
     "is_sliced_table",
     "reading",
     "refused_type",
+    "table_of",
     "take",
     "to_float",
 ]
@@ -305,3 +306,20 @@ def as_table(values: Floats, like: Any) -> Any:
     if hasattr(like, "get_columns"):  # polars
         return type(like)(values, schema=list(like.columns), orient="row")
     return values
+
+
+def table_of(columns: dict[str, list[Any]], like: Any) -> Any:
+    """Return public columns as a table of the kind of another; of pandas, where that is no choice.
+
+    A dict of lists for a dict, and where pandas is not installed.
+    """
+    if isinstance(like, dict):
+        return columns
+    if is_frame(like) or hasattr(like, "get_columns"):
+        return type(like)(columns)
+    if is_sliced_table(like):
+        return type(like).from_pydict(columns)
+    try:
+        return import_module("pandas").DataFrame(columns)
+    except ImportError:
+        return columns

@@ -596,10 +596,15 @@ ELSEWHERE = {
     "BestOfRuns": "queries/test_best_of_runs.py",
     "FeatureMeans": "queries/test_kernel_means.py",
     "KernelMean": "queries/test_kernel_means.py",
+    "KeyTotals": "queries/test_key_totals.py",
+    "LeftOut": "queries/test_key_totals.py",
     "LogisticMinimiser": "queries/test_logistic.py",
     "NoisySample": "queries/test_samples.py",
     "PublishedRows": "queries/test_samples.py",
     "RowsPerUnit": "core/test_units.py",
+    "SelectKeys": "queries/test_key_selection.py",
+    "UnitShapes": "queries/test_key_totals.py",
+    "UnitSpread": "queries/test_key_totals.py",
 }
 
 

@@ -1,0 +1,597 @@
+"""GROUP BY for people: aggregates by key, private for everything that one unit contributed."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from skdp._parameters import Integers, check_parameter
+from skdp._public_key import public_key
+from skdp.aggregation._plan import (
+    KEY_EDGES,
+    ROW_EDGES,
+    SPREAD_EDGES,
+    Aggregate,
+    best_caps,
+    check_aggregates,
+    learned_range,
+    terms_of,
+    upper_cap,
+)
+from skdp.aggregation._results import column_of, expected_width, interval_of
+from skdp.base import CallContext
+from skdp.budget import Cost, gdp_mu
+from skdp.core import Release, Session, untracked
+from skdp.planning import Allowance
+from skdp.queries import (
+    KEY_METHODS,
+    MAX_KEYS_PER_UNIT,
+    MAX_ROWS_PER_UNIT,
+    KeyTotals,
+    LeftOut,
+    SelectKeys,
+    UnitShapes,
+    UnitSpread,
+)
+from skdp.tabular import KeyTerm, check_grouped, key_order, table_of
+
+__all__ = ["DPGroupBy"]
+
+PRIVATE = "private"
+_LEARNED, _SHAPES, _LEFT_OUT, _KEYS = 4, 3, 2, 60  # weights of shares; an aggregate's are 60
+_AGGREGATES = 60
+_FEW = 8  # entries that a unit may change, up to which Laplace noise is less than Gaussian
+
+
+class DPGroupBy(BaseEstimator):
+    """Aggregates of the rows of every key, private for all rows of one unit together.
+
+    A unit (a user, a plane) has many rows, under many keys. What it contributes is bounded: it
+    counts in at most `max_keys_per_unit` keys, taken at random among its own, and in each with at
+    most `max_rows_per_unit` rows' worth; where it has m rows there, more than that, each of them
+    counts max_rows_per_unit / m. Keys are stated, or found privately.
+
+    Parameters
+    ----------
+    by : str or list of str
+        Key columns.
+    unit : str
+        Column of ids; one of its values is what is protected, with everything it contributed.
+    epsilon : float, default=1.0
+        For everything that a fit releases together.
+    delta : float, default=1e-6
+        Private keys need one: half of it is the probability that a key which one unit alone has
+        shows. With stated keys it may be 0.
+    keys : "private" or list, default="private"
+        Stated keys are public, and all of them are in the result, whether the table has them or
+        not; rows of other keys are left out. For several key columns a list of tuples.
+    max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
+        ``"private"``: chosen from two noisy histograms of units, at a few hundredths of the
+        allowance.
+    bounds : "private" or dict, default="private"
+        To which the values of columns are clipped: ``{"delay": (-60, 180)}``. A specification may
+        state its own. Columns without any have theirs learned, as powers of two that hold nearly
+        all units' values, at a few hundredths of the allowance each.
+    key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
+        How keys are found: see `skdp.queries.key_selection`. ``"auto"``: ``"sips"`` where noise is
+        Gaussian, else ``"optimal"``.
+    aggregates : dict or None, default=None
+        What `agg` sets; None: the keys alone.
+    budget : PrivacyBudget, default=None
+        Says the relation: units are added or removed, or one is replaced by another (the number of
+        units is public then, and noise is up to twice as large).
+    random_state : int, RandomState or None, default=None
+        Seeds noise inside ``config_context(noise="seeded")`` only.
+
+    Attributes
+    ----------
+    table_ : table
+        A row for each key, sorted by key, of the kind of the table that was fitted (of pandas, or a
+        dict of lists without it, for DuckDB). Beside every aggregate ``x`` stand ``x_low`` and
+        ``x_high``: an interval that holds, in at least 95% of releases, the aggregate of the rows
+        as bounded and clipped, without noise. It says nothing of rows that were left out. Beside a
+        mean ``x_population_low`` and ``x_population_high``: the same for the population from
+        which units were drawn independently.
+    keys_ : list
+    max_keys_per_unit_, max_rows_per_unit_ : int
+    bounds_ : dict
+        Of each column that has any, as clipped to.
+    left_out_ : dict
+        ``"keys"`` and ``"rows"``: how many (unit, key) pairs and rows of these keys bounding left
+        out, of every unit at most as many as it may contribute; with ``_low`` and ``_high``.
+    privacy_ : PrivacyCertificate
+
+    See Also
+    --------
+    skdp.budget.PrivacyBudget.parallel : parts that no unit is in twice.
+
+    Notes
+    -----
+    **Privacy.** Released: the keys, two histograms of units, sums by key. Sensitivities follow from
+    the bounds on what a unit contributes: of the counts of rows, L1
+    max_keys max_rows and L2 sqrt(max_keys) max_rows if a unit is added or removed; L1 twice and L2
+    sqrt(2) times that if one is replaced (twice, for sums of values about a middle). Keys: a key
+    that one unit alone has shows with probability at most delta / 2 (all of delta, if noise is
+    pure). Mechanisms: rounded Gaussian noise; discrete Laplace noise for delta = 0, and where few
+    entries may change. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``,
+    key_selection.md and key_totals.md.
+
+    References
+    ----------
+    R. J. Wilson, C. Y. Zhang, W. Lam, D. Desfontaines, D. Simmons-Marengo, B. Gipson (2020),
+    "Differentially private SQL with bounded user contribution", PoPETs 2020(2), Sections 3 and 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> visits = {"user": rng.integers(0, 5000, 20000), "page": rng.integers(0, 3, 20000)}
+    >>> by = DPGroupBy("page", "user", keys=[0, 1, 2], delta=0.0).agg(visits="count")
+    >>> sorted(by.fit(visits).table_)
+    ['page', 'visits', 'visits_high', 'visits_low']
+    """
+
+    def __init__(
+        self,
+        by: str | Sequence[str],
+        unit: str,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        keys: Any = PRIVATE,
+        max_keys_per_unit: Any = PRIVATE,
+        max_rows_per_unit: Any = PRIVATE,
+        bounds: Any = PRIVATE,
+        key_method: str = "auto",
+        aggregates: Mapping[str, Any] | None = None,
+        budget: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.by = by
+        self.unit = unit
+        self.epsilon = epsilon
+        self.delta = delta
+        self.keys = keys
+        self.max_keys_per_unit = max_keys_per_unit
+        self.max_rows_per_unit = max_rows_per_unit
+        self.bounds = bounds
+        self.key_method = key_method
+        self.aggregates = aggregates
+        self.budget = budget
+        self.random_state = random_state
+
+    def agg(self, **aggregates: Any) -> DPGroupBy:
+        """Return this aggregation with other aggregates; nothing is released.
+
+        Parameters
+        ----------
+        **aggregates
+            Name of a column of the result = ``"count"``, ``"distinct_units"``, ``("sum", column)``,
+            ``("mean", column)``, ``("variance", column)``, ``("std", column)``,
+            ``("quantile", column, q)``, each with bounds ``(low, high)`` at its end if stated here,
+            or ``("histogram", column, edges)``.
+
+        Returns
+        -------
+        aggregation : DPGroupBy
+        """
+        twin = copy.copy(self)
+        twin.aggregates = aggregates
+        return twin.__class__(**twin.get_params(deep=False))
+
+    # --- what is public -------------------------------------------------------------------------
+
+    def _by(self) -> list[str]:
+        by = [self.by] if isinstance(self.by, str) else self.by
+        if not isinstance(by, list | tuple) or not all(isinstance(name, str) for name in by):
+            raise TypeError("by must be the name of a column, or a list of names")
+        return list(by)
+
+    def _listed(self) -> tuple[Any, ...] | None:
+        """Return the stated keys, or None."""
+        if isinstance(self.keys, str) and self.keys == PRIVATE:
+            return None
+        if isinstance(self.keys, str) or not isinstance(self.keys, Sequence | np.ndarray):
+            raise TypeError("keys must be 'private' or a list of keys")
+        keys = self.keys.tolist() if isinstance(self.keys, np.ndarray) else list(self.keys)
+        width = len(self._by())
+        for key in keys:
+            parts = key if width > 1 else (key,)
+            if not isinstance(parts, tuple) or len(parts) != width:
+                raise ValueError(f"keys must be tuples of {width}, one part for each of by")
+            for part in parts:
+                if not isinstance(part, str | bool | int | float | np.datetime64) or part != part:
+                    raise TypeError("stated keys must be text, numbers, booleans or numpy's dates")
+        if not keys or len(set(keys)) < len(keys):
+            raise ValueError("keys must be at least one, and no key twice")
+        return tuple(sorted(keys, key=key_order))
+
+    def _check(self) -> tuple[CallContext, list[Aggregate], tuple[Any, ...] | None]:
+        """Raise for what no table makes valid."""
+        name = type(self).__name__
+        context = CallContext(name, self.epsilon, self.delta, self.budget, self.random_state)
+        if not isinstance(self.unit, str):
+            raise TypeError(f"{name}: unit must be the name of a column")
+        context.check_unit(self.unit)
+        for cap, most in (
+            ("max_keys_per_unit", MAX_KEYS_PER_UNIT),
+            ("max_rows_per_unit", MAX_ROWS_PER_UNIT),
+        ):
+            check_parameter(getattr(self, cap), cap, PRIVATE, Integers(1, most))
+        check_parameter(self.key_method, "key_method", "auto", *KEY_METHODS)
+        if self.unit in self._by():
+            raise ValueError(f"{name}: column {self.unit!r} is the unit; by must be other columns")
+        aggregates = check_aggregates(self.aggregates or {}, self.bounds)
+        for one in aggregates:
+            if one.column == self.unit:
+                raise ValueError(f"{one.name}: column {self.unit!r} is the unit, of ids")
+        listed = self._listed()
+        if listed is None and not float(self.delta):
+            raise ValueError(
+                f"{name}: private keys need delta > 0, the probability that a key of one unit "
+                "alone shows; or state keys="
+            )
+        if listed is not None and not aggregates:
+            raise ValueError(f"{name}: nothing to release: keys are stated and agg() has nothing")
+        if self._pure(aggregates, listed) and self.key_method in ("gaussian", "sips"):
+            raise ValueError(
+                f"{name}: key_method {self.key_method!r} has Gaussian noise, which this "
+                "max_keys_per_unit and these aggregates have not"
+            )
+        return context, aggregates, listed
+
+    def _pure(self, aggregates: list[Aggregate], listed: tuple[Any, ...] | None) -> bool:
+        """Say whether noise is Laplace: where delta is 0, or few entries change with a unit."""
+        if not float(self.delta):
+            return True
+        cap = self.max_keys_per_unit
+        if isinstance(cap, str) or self.key_method in ("gaussian", "sips"):
+            return False
+        if listed is None:
+            entries = len(aggregates) * 2 + 1
+            return self.key_method == "laplace" or (cap == 1 and entries <= _FEW)
+        return False
+
+    def _deltas(self, aggregates: list[Aggregate], listed: Any) -> tuple[float, float]:
+        """Return the delta of noise, and that of keys."""
+        delta = float(self.delta)
+        if listed is not None:
+            return delta, 0.0
+        return (0.0, delta) if self._pure(aggregates, listed) else (delta / 2, delta / 2)
+
+    def privacy_cost(self) -> Cost:
+        """Return the price of one fit, before any data is touched.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost
+        """
+        _, aggregates, listed = self._check()
+        noise, apart = self._deltas(aggregates, listed)
+        mu = gdp_mu(float(self.epsilon), noise) if noise else None
+        return Cost(epsilon=float(self.epsilon), delta=noise + apart, mu=mu, delta_apart=apart)
+
+    def expected_error(
+        self,
+        *,
+        max_keys_per_unit: int | None = None,
+        max_rows_per_unit: int | None = None,
+        rows_per_key: float | None = None,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+    ) -> dict[str, float]:
+        """Return about the half width of every interval, before anything is spent.
+
+        Parameters
+        ----------
+        max_keys_per_unit, max_rows_per_unit : int, default=None
+            Where they are private: what they may come out as.
+        rows_per_key : float, default=None
+            Needed for means, variances, standard deviations and quantiles.
+        bounds : dict, default=None
+            Of columns whose bounds are learned.
+
+        Returns
+        -------
+        errors : dict
+            Of quantiles: in ranks, as a share of the rows.
+        """
+        context, aggregates, listed = self._check()
+        caps = []
+        for name, given in (
+            ("max_keys_per_unit", max_keys_per_unit),
+            ("max_rows_per_unit", max_rows_per_unit),
+        ):
+            cap = getattr(self, name)
+            cap = given if isinstance(cap, str) else cap
+            if cap is None:
+                raise ValueError(f"{name} is private: say what it may come out as")
+            caps.append(int(check_parameter(cap, name, Integers(1))))
+        known = {column: (float(a), float(b)) for column, (a, b) in (bounds or {}).items()}
+        for one in aggregates:
+            if one.column and not one.edges and not one.bounds and one.column not in known:
+                raise ValueError(f"bounds of column {one.column!r} are learned: say some")
+            needs_rows = one.kind in ("mean", "variance", "std", "quantile")
+            if needs_rows and not rows_per_key:
+                raise ValueError(f"{one.name}: rows_per_key must be given")
+        shares = self._shares(aggregates, listed, known)
+        cost = self.privacy_cost()
+        allowance = Allowance(cost.epsilon, cost.mu, context.adjacency)
+        return {
+            one.name: expected_width(
+                one,
+                terms_of(one, known),
+                allowance,
+                shares["term"],
+                (caps[0], caps[1]),
+                rows_per_key or 1.0,
+            )
+            for one in aggregates
+        }
+
+    def _shares(
+        self, aggregates: list[Aggregate], listed: Any, known: Mapping[str, Any]
+    ) -> dict[str, Fraction]:
+        """Return the share of each kind of release: exact fractions, together at most 1."""
+        caps_private = PRIVATE in (self.max_keys_per_unit, self.max_rows_per_unit)
+        learned = {one.column for one in aggregates if _learns(one) and one.column not in known}
+        dummy = dict.fromkeys((one.column for one in aggregates), (0.0, 1.0))
+        terms = _distinct(term for one in aggregates for term in terms_of(one, dummy))
+        spreads = sum(one.kind == "mean" for one in aggregates)
+        weights = {
+            "learned": _LEARNED * len(learned),
+            "shapes": _SHAPES
+            if caps_private and (aggregates or _is(self.max_keys_per_unit))
+            else 0,
+            "found": _SHAPES if listed is None and caps_private and aggregates else 0,
+            "keys": _KEYS if listed is None else 0,
+            "left_out": _LEFT_OUT if aggregates else 0,
+            "terms": _AGGREGATES if aggregates else 0,
+        }
+        whole = sum(weights.values())
+        shares = {name: Fraction(weight, whole) for name, weight in weights.items()}
+        if learned:
+            shares["learned"] /= len(learned)
+        if aggregates:
+            shares["term"] = shares["terms"] / (2 * len(terms) + spreads) * 2
+            shares["spread"] = shares["term"] / 2
+        return shares
+
+    # --- the fit ----------------------------------------------------------------------------------
+
+    def fit(self, table: Any, y: Any = None) -> DPGroupBy:
+        """Release the aggregates of a table.
+
+        Parameters
+        ----------
+        table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, or path
+            Of Parquet files, if a path. The last two are read by DuckDB: only what belongs to keys
+            comes to Python.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : DPGroupBy
+
+        Raises
+        ------
+        TypeError, ValueError
+            For missing ids or keys, unknown columns, ids that cannot be hashed, and the like: they
+            name the column, quote no cell, and nothing has been charged.
+        """
+        with self._all_or_nothing(), untracked():
+            context, aggregates, listed = self._check()
+            by = self._by()
+            rows: Any = check_grouped(
+                table,
+                by=by,
+                unit=self.unit,
+                columns=list(dict.fromkeys(one.column for one in aggregates if one.column)),
+                random_state=self.random_state,
+                allow_empty=context.adjacency == "add_or_remove_one",
+            )
+            if listed is not None:
+                rows.check_keys(listed)
+            noise, apart = self._deltas(aggregates, listed)
+            session = context.open(rows, lambda: public_key(self), delta=noise, delta_apart=apart)
+            with session:
+                columns = self._released(session, aggregates, listed)
+                self.privacy_ = session.certificate()
+            self.table_ = table_of(columns, table)
+        return self
+
+    def _released(
+        self, session: Session, aggregates: list[Aggregate], listed: tuple[Any, ...] | None
+    ) -> dict[str, list[Any]]:
+        """Release everything; return the columns of the result."""
+        shares = self._shares(aggregates, listed, {})
+        self.bounds_ = self._bounds(session, aggregates, shares)
+        shapes = None
+        if shares["shapes"]:
+            query = UnitShapes(listed, KEY_EDGES, ROW_EDGES)
+            shapes = session.answer(query, shares["shapes"])
+        keys = listed
+        if keys is None:
+            cap = self.max_keys_per_unit
+            if _is(cap):
+                assert shapes is not None
+                cap = min(upper_cap(shapes[0].value, _std(shapes[0]), KEY_EDGES), 256)
+            keys = tuple(session.answer(SelectKeys(int(cap), self.key_method), shares["keys"]))
+            self.max_keys_per_unit_ = int(cap)
+        self.keys_ = list(keys)
+        by = self._by()
+        parts = [(key,) if len(by) == 1 else key for key in keys]
+        columns = {name: [part[i] for part in parts] for i, name in enumerate(by)}
+        if not aggregates:
+            return columns
+        if shares["found"] and keys:
+            shapes = session.answer(UnitShapes(keys, KEY_EDGES, ROW_EDGES), shares["found"])
+        terms = _distinct(term for one in aggregates for term in terms_of(one, self.bounds_))
+        self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
+        self._measure_left_out(session, keys, shares)
+        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
+        releases = {}
+        for i, term in enumerate(terms):
+            if keys:
+                query_of = KeyTotals(keys, tuple(terms), i, *caps)
+                name = f"{term.kind} {term.column}".strip()
+                releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
+        for one in aggregates:
+            of = [releases.get(repr(term)) for term in terms_of(one, self.bounds_)]
+            columns |= self._columns(session, one, of, keys, shares)
+        return columns
+
+    def _columns(
+        self,
+        session: Session,
+        one: Aggregate,
+        releases: list[Release | None],
+        keys: tuple[Any, ...],
+        shares: Mapping[str, Fraction],
+    ) -> dict[str, list[Any]]:
+        """Return an aggregate's columns: itself, its interval, that of the population."""
+        terms = terms_of(one, self.bounds_)
+        if not keys or any(release is None for release in releases):
+            empty: dict[str, list[Any]] = {}
+            for name in column_of(one):
+                empty |= {name: [], f"{name}_low": [], f"{name}_high": []}
+            if one.kind == "mean":
+                empty |= {f"{one.name}_population_low": [], f"{one.name}_population_high": []}
+            return empty
+        found = [release for release in releases if release is not None]
+        out = interval_of(one, terms, found, pure=session.pure)
+        if one.kind != "mean":
+            return out
+        # About the released mean: what units differ from it, for the error of a population's.
+        term = terms[1]
+        middle = (term.low + term.high) / 2
+        centers = np.round((np.array(out[one.name]) - middle) / term.grid)
+        half = term.top // 2
+        about = KeyTerm(
+            "about",
+            term.column,
+            term.low,
+            term.high,
+            centers=tuple(int(c) for c in np.clip(centers, -half, half)),
+        )
+        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
+        query = KeyTotals(keys, (about,), 0, *caps)
+        spread = session.answer(query, shares["spread"], name=f"spread {one.column}")
+        return out | interval_of(one, terms, found, pure=session.pure, spread=spread)
+
+    def _bounds(
+        self, session: Session, aggregates: list[Aggregate], shares: Mapping[str, Fraction]
+    ) -> dict[str, tuple[float, float]]:
+        """Return bounds by column, learned where they are not stated."""
+        bounds: dict[str, tuple[float, float]] = {}
+        for one in aggregates:
+            if _learns(one) and one.column not in bounds:
+                query = UnitSpread(one.column, SPREAD_EDGES)
+                name = f"bounds of {one.column}"
+                spread = session.answer(query, shares["learned"], name=name)
+                bounds[one.column] = learned_range(spread.value, _std(spread))
+        for one in aggregates:
+            if one.bounds is not None:
+                bounds.setdefault(one.column, one.bounds)
+        return bounds
+
+    def _choose_caps(
+        self,
+        session: Session,
+        shapes: tuple[Release, Release] | None,
+        n_keys: int,
+        aggregates: list[Aggregate],
+        terms: list[KeyTerm],
+        shares: Mapping[str, Fraction],
+    ) -> None:
+        """Set both caps: stated, or so that noise and what is left out are least together."""
+        keys, rows = self.max_keys_per_unit, self.max_rows_per_unit
+        if shapes is None:
+            self.max_keys_per_unit_, self.max_rows_per_unit_ = int(keys), int(rows)
+            return
+        ratios = {one.kind for one in aggregates} <= {"mean", "variance", "std", "quantile"}
+        units = all(term.kind == "units" for term in terms)
+        caps = best_caps(
+            np.array(shapes[0].value),
+            np.array(shapes[1].value),
+            _std(shapes[0]),
+            max(n_keys, 1),
+            noise=2.0 / session.level(shares["term"]),
+            power=1.0 if session.pure else 0.5,
+            of_rows=not ratios,
+            max_keys=None if _is(keys) else int(keys),
+            max_rows=(1 if units else None) if _is(rows) else int(rows),
+        )
+        self.max_keys_per_unit_, self.max_rows_per_unit_ = caps
+
+    def _measure_left_out(
+        self, session: Session, keys: tuple[Any, ...], shares: Mapping[str, Fraction]
+    ) -> None:
+        """Release how much bounding left out."""
+        self.left_out_: dict[str, float] = {}
+        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
+        if not keys:
+            return
+        out = session.answer(LeftOut(keys, *caps), shares["left_out"])
+        width = 2.2 * np.asarray(out.std) if session.pure else 1.96 * np.asarray(out.std) + 0.5
+        for i, name in enumerate(("keys", "rows")):
+            value = float(out.value[i])
+            self.left_out_ |= {
+                name: value,
+                f"{name}_low": max(value - float(width[i]), 0.0),
+                f"{name}_high": max(value + float(width[i]), 0.0),
+            }
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Leave this as it was if the block raises."""
+        own: Any = vars(self)
+        before = dict(own)
+        try:
+            yield
+        except BaseException:
+            own.clear()
+            own.update(before)
+            raise
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "table_")
+
+    def to_dict(self) -> dict[Any, dict[str, Any]]:
+        """Return the result as a dict from keys to dicts of their aggregates."""
+        check_is_fitted(self)
+        by = self._by()
+        columns = {name: list(self.table_[name]) for name in _names(self.table_)}
+        rest = [name for name in columns if name not in by]
+        return {key: {name: columns[name][i] for name in rest} for i, key in enumerate(self.keys_)}
+
+
+def _names(table: Any) -> list[str]:
+    if hasattr(table, "column_names"):
+        return list(table.column_names)
+    return list(table.columns if hasattr(table, "columns") else table)
+
+
+def _learns(one: Aggregate) -> bool:
+    return bool(one.column) and one.bounds is None and one.kind != "histogram"
+
+
+def _is(cap: Any) -> bool:
+    return not isinstance(cap, numbers.Integral)
+
+
+def _std(release: Release) -> float:
+    return float(np.max(release.std))
+
+
+def _distinct(terms: Any) -> list[KeyTerm]:
+    """Return terms once each, in order."""
+    return list({repr(term): term for term in terms}.values())

@@ -1,0 +1,192 @@
+"""Intervals of released numbers: what noise leaves open, at 95%.
+
+Nothing is released here: public numbers only, the scale of the noise and what was released. The
+noise is rounded Gaussian or discrete Laplace, independent between numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+Floats = NDArray[np.float64]
+
+__all__ = ["LEVEL", "Z", "half_width", "quotient_interval", "tree_prefixes", "variance_interval"]
+
+LEVEL = 0.95
+Z = float(ndtri(0.5 + LEVEL / 2))
+
+
+def half_width(std: float, step: float, *, pure: bool) -> float:
+    """Return the least multiple of a step that noise stays within at 95%.
+
+    Examples
+    --------
+    >>> half_width(10.0, 1.0, pure=False)
+    20.0
+    """
+    sigma = std / step
+    if not pure:
+        return step * max(math.ceil(Z * sigma - 0.5), 0)
+    # P(|X| > h) = 2 q**(h + 1) / (1 + q), q = exp(-1 / scale).
+    scale = 0.5 / math.asinh(math.sqrt(0.5) / sigma)
+    q = math.exp(-1 / scale)
+    return step * max(math.ceil(scale * math.log(2 / (1 + q) / (1 - LEVEL))) - 1, 0)
+
+
+def _two_laplace(a: float, b: float) -> float:
+    """Return the 95% quantile of |X + Y|, Laplace variables of standard deviations a and b."""
+    a, b = sorted((a / math.sqrt(2), b / math.sqrt(2)), reverse=True)
+    if b < 1e-9 * a:
+        return -a * math.log(1 - LEVEL)
+    if a - b < 1e-6 * a:
+        return a * float(brentq(lambda t: (1 + t / 2) * math.exp(-t) - (1 - LEVEL), 0, 50))
+
+    def beyond(t: float) -> float:
+        tail = (a * a * math.exp(-t / a) - b * b * math.exp(-t / b)) / (a * a - b * b)
+        return tail - (1 - LEVEL)
+
+    return float(brentq(beyond, 0, 50 * a))
+
+
+def quotient_interval(
+    total: float,
+    count: float,
+    total_std: float,
+    count_std: float,
+    *,
+    low: float,
+    high: float,
+    pure: bool,
+    extra: float = 0.0,
+) -> tuple[float, float]:
+    """Return the quotients in [low, high] that noise of total and count allows (Fieller).
+
+    All r with |total - r count| within the 95% quantile of the noise of that difference, which r
+    alone decides; their hull. `extra` is the variance of the total beyond its noise.
+    """
+    grid = np.linspace(low, high, 513)
+
+    def allowed(r: Any) -> Any:
+        size = np.abs(r) * count_std
+        if pure and not extra:
+            limit = _two_laplace_all(total_std, size)
+        else:
+            heavy = _Z_LAPLACE if pure else Z
+            limit = heavy * np.sqrt(total_std**2 + size**2 + extra)
+        return limit - np.abs(total - r * count)
+
+    inside = np.flatnonzero(allowed(grid) >= 0)
+    best = float(np.clip(total / count, low, high)) if count else (low + high) / 2
+    if not inside.size:
+        if float(allowed(np.array([best]))[0]) < 0:
+            return best, best  # noise took it beyond its bounds
+        place = int(np.searchsorted(grid, best))
+        return (
+            _edge(allowed, best, float(grid[max(place - 1, 0)])),
+            _edge(allowed, best, float(grid[min(place, 512)])),
+        )
+    first, last = int(inside[0]), int(inside[-1])
+    left = (
+        min(float(grid[first]), best) if float(allowed(np.array([best]))[0]) >= 0 else grid[first]
+    )
+    right = max(float(grid[last]), best) if float(allowed(np.array([best]))[0]) >= 0 else grid[last]
+    below = float(grid[np.searchsorted(grid, left, side="left") - 1]) if left > low else low
+    above = float(grid[min(np.searchsorted(grid, right, side="right"), 512)])
+    return _edge(allowed, float(left), below), _edge(allowed, float(right), above)
+
+
+_Z_LAPLACE = -math.log(1 - LEVEL) / math.sqrt(2)
+
+
+def _two_laplace_all(a: float, sizes: Any) -> Any:
+    """Return the quantiles for many second standard deviations, by interpolation of their ratio."""
+    ratio = np.minimum(a, sizes) / np.maximum(np.maximum(a, sizes), 1e-300)
+    return np.maximum(a, sizes) * np.interp(ratio, _RATIOS, _QUANTILES)
+
+
+_RATIOS = np.linspace(0, 1, 65)
+_QUANTILES = np.array([_two_laplace(1.0, float(r)) for r in _RATIOS])
+
+
+def _edge(allowed: Callable[[Any], Any], inside: float, outside: float) -> float:
+    """Return the last allowed number on the way from one that is allowed to one that is not."""
+
+    def at(r: float) -> float:
+        return float(allowed(np.array([r]))[0])
+
+    if inside == outside or at(outside) >= 0:
+        return outside
+    if at(inside) <= 0:
+        return inside
+    return float(brentq(at, inside, outside))
+
+
+def variance_interval(
+    count: Floats,
+    first: Floats,
+    second: Floats,
+    stds: tuple[float, float, float],
+    *,
+    pure: bool,
+) -> tuple[Floats, Floats, Floats]:
+    """Return variances and their intervals, from noisy counts, sums and sums of squares.
+
+    In half widths of the bounds, about the middle: values in [-1, 1], variances in [0, 1]; `second`
+    is the sum of squares less half the count. With the true v and w = v - 1/2, second count -
+    first**2 - w count**2 is noise of mean -s1**2 - w s0**2 (in stds) and of a variance that is
+    estimated; all v whose deviation is within its quantile are in the interval.
+    """
+    s0, s1, s2 = stds
+    n, a, b = count, first, second
+    grid = np.linspace(-0.5, 0.5, 4097)[None, :]
+    n, a, b = n[:, None], a[:, None], b[:, None]
+    mean = b * n - a * a + s1**2 - grid * (n * n - s0**2)
+    # Squares of estimates are too large by the variances of their noise.
+    parts = np.stack(
+        [
+            np.broadcast_to(np.maximum(n * n - s0**2, 0) * s2**2, mean.shape),
+            np.maximum((b - 2 * grid * n) ** 2 - s2**2 - 4 * grid**2 * s0**2, 0) * s0**2,
+            np.broadcast_to(4 * np.maximum(a * a - s1**2, 0) * s1**2, mean.shape),
+        ]
+    )
+    quadratic = s2**2 * s0**2 + 2 * s1**4 + 2 * grid**2 * s0**4
+    spread = parts.sum(axis=0) + quadratic
+    z = np.full(mean.shape, Z)
+    if pure:  # the kurtosis of a sum decides between the normal and the Laplace quantile
+        share = (parts**2).sum(axis=0) / np.maximum(spread, 1e-300) ** 2
+        z = Z + (_Z_LAPLACE - Z) * np.sqrt(np.clip(share, 0, 1))
+    inside = np.abs(mean) <= z * np.sqrt(spread)
+    value = np.clip(0.5 + (b * n - a * a) / np.maximum(n * n, 1.0), 0.0, 1.0)[:, 0]
+    none = ~inside.any(axis=1)
+    step = 1.0 / 4096
+    low = np.where(none, value, 0.5 + grid[0][np.argmax(inside, axis=1)]) - step
+    last = 4096 - np.argmax(inside[:, ::-1], axis=1)
+    high = np.where(none, value, 0.5 + grid[0][last]) + step
+    return value, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+def tree_prefixes(nodes: Floats, depth: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Return sums of the leaves before each of the 2**depth + 1 edges, and of how many nodes each.
+
+    Edges are cut into as few nodes as may be, of a tree without its root.
+    """
+    size = 2**depth
+    starts = {level: 2**level - 2 for level in range(1, depth + 1)}
+    sums = np.zeros((len(nodes), size + 1))
+    used = np.zeros(size + 1, dtype=np.int64)
+    for edge in range(1, size + 1):
+        place = 0
+        for level in range(1, depth + 1):
+            width = size >> level
+            while edge - place >= width:
+                sums[:, edge] += nodes[:, starts[level] + place // width]
+                used[edge] += 1
+                place += width
+    return sums, used

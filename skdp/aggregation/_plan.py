@@ -1,0 +1,233 @@
+"""What an aggregation asks for: specifications, terms, shares of the allowance, caps.
+
+Nothing is released here: public numbers, and what has been released.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.queries import MAX_ROWS_PER_UNIT
+from skdp.tabular import KeyTerm
+
+__all__ = [
+    "KEY_EDGES",
+    "ROW_EDGES",
+    "SPREAD_EDGES",
+    "TREE_DEPTH",
+    "Aggregate",
+    "best_caps",
+    "check_aggregates",
+    "learned_range",
+    "terms_of",
+    "upper_cap",
+]
+
+Floats = NDArray[np.float64]
+
+TREE_DEPTH = 7
+_FIRST = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256)
+KEY_EDGES = (*_FIRST, 512, 1024, 4096)
+ROW_EDGES = (*_FIRST, 512, 1024, 4096, MAX_ROWS_PER_UNIT)
+_EXPONENTS = range(-20, 61)
+SPREAD_EDGES = (
+    *(-(2.0**k) for k in reversed(_EXPONENTS)),
+    0.0,
+    *(2.0**k for k in _EXPONENTS),
+)
+
+WITH_VALUES = ("sum", "mean", "variance", "std", "quantile", "histogram")
+KINDS = ("count", "distinct_units", *WITH_VALUES)
+_CLIPPED = ("sum", "mean", "variance", "std", "quantile")
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate: its column of the result, what it is, of which column, clipped to what."""
+
+    name: str
+    kind: str
+    column: str = ""
+    bounds: tuple[float, float] | None = None
+    q: float = 0.5
+    edges: tuple[float, ...] = ()
+
+
+def _pair(value: Any, name: str, column: str) -> tuple[float, float]:
+    """Return bounds as two floats, or raise."""
+    try:
+        low, high = (float(one) for one in value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: bounds of column {column!r} must be two numbers") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(
+            f"{name}: bounds of column {column!r} must be finite, the lower one first, "
+            f"got ({low:g}, {high:g})"
+        )
+    if not 1e-100 < high - low < 1e100:
+        raise ValueError(f"{name}: bounds of column {column!r} must be 1e-100 to 1e100 apart")
+    return low, high
+
+
+def check_aggregates(aggregates: Mapping[str, Any], bounds: Any) -> list[Aggregate]:
+    """Return the aggregates that specifications name, or raise.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if bounds != "private" and not isinstance(bounds, Mapping):
+        raise TypeError("bounds must be 'private' or a dict from columns to (low, high)")
+    by_name = {} if bounds == "private" else bounds
+    stated = {column: _pair(pair, "bounds", column) for column, pair in by_name.items()}
+    return [_aggregate(name, spec, stated) for name, spec in aggregates.items()]
+
+
+def _aggregate(name: str, spec: Any, stated: Mapping[str, tuple[float, float]]) -> Aggregate:
+    parts = [spec] if isinstance(spec, str) else spec
+    if not isinstance(parts, Sequence) or not parts or parts[0] not in KINDS:
+        raise ValueError(f"{name}: an aggregate must be one of {', '.join(KINDS)}")
+    kind, *rest = parts
+    if kind not in WITH_VALUES:
+        if rest:
+            raise ValueError(f"{name}: {kind!r} has no column")
+        return Aggregate(name, kind)
+    if not rest or not isinstance(rest[0], str):
+        raise ValueError(f"{name}: {kind!r} needs a column: ({kind!r}, column, ...)")
+    column, *rest = rest
+    made = Aggregate(name, kind, column, stated.get(column))
+    if kind == "quantile":
+        q, *rest = rest or [None]
+        if not isinstance(q, numbers.Real) or isinstance(q, bool) or not 0 < float(q) < 1:
+            raise ValueError(f"{name}: 'quantile' needs q between 0 and 1: ('quantile', column, q)")
+        made = replace(made, q=float(q))
+    if kind == "histogram":
+        return replace(made, edges=_edges(name, column, rest))
+    if rest:
+        made = replace(made, bounds=_pair(rest[0], name, column))
+    if len(rest) > 1:
+        raise ValueError(f"{name}: too many parts")
+    return made
+
+
+def _edges(name: str, column: str, rest: Sequence[Any]) -> tuple[float, ...]:
+    try:
+        edges = tuple(float(edge) for edge in rest[0])
+    except (TypeError, ValueError, IndexError):
+        raise TypeError(
+            f"{name}: 'histogram' of {column!r} needs edges: two numbers or more"
+        ) from None
+    if len(rest) > 1 or not 2 <= len(edges) <= 257 or not all(map(math.isfinite, edges)):
+        raise ValueError(f"{name}: edges of {column!r} must be 2 to 257 finite numbers")
+    if any(b <= a for a, b in itertools.pairwise(edges)):
+        raise ValueError(f"{name}: edges of column {column!r} must ascend")
+    return edges
+
+
+def terms_of(one: Aggregate, bounds: Mapping[str, tuple[float, float]]) -> list[KeyTerm]:
+    """Return what an aggregate is computed from."""
+    if one.kind == "count":
+        return [KeyTerm("rows")]
+    if one.kind == "distinct_units":
+        return [KeyTerm("units")]
+    if one.kind == "histogram":
+        return [KeyTerm("bins", one.column, edges=one.edges)]
+    low, high = one.bounds or bounds[one.column]
+    if one.kind == "sum":
+        return [KeyTerm("sum", one.column, low, high, zero=True)]
+    if one.kind == "quantile":
+        return [KeyTerm("leaves", one.column, low, high, depth=TREE_DEPTH)]
+    both = [KeyTerm("filled", one.column), KeyTerm("sum", one.column, low, high)]
+    return both if one.kind == "mean" else [*both, KeyTerm("square", one.column, low, high)]
+
+
+# --- caps and bounds from released histograms -----------------------------------------------------
+
+
+def _typical(edges: Sequence[int]) -> Floats:
+    """Return a typical number of each bin: the geometric middle of its least and its largest."""
+    last = [edge - 1 for edge in edges[1:]] + [edges[-1]]
+    return np.sqrt(np.array(edges, dtype=float) * np.array(last))
+
+
+def _seen(counts: Floats, std: float) -> Floats:
+    """Return counts that are clear of noise; others are zero, and all of them ones if none is."""
+    kept = np.where(counts > 2 * std, counts, 0.0)
+    return kept if kept.any() else np.r_[1.0, np.zeros(len(counts) - 1)]
+
+
+def upper_cap(counts: Floats, std: float, edges: Sequence[int], share: float = 0.95) -> int:
+    """Return the least edge at or below which this share of units is, as far as can be seen."""
+    seen = _seen(counts, std)
+    place = int(np.searchsorted(np.cumsum(seen), share * seen.sum()))
+    return int(edges[min(place + 1, len(edges) - 1)])
+
+
+def best_caps(
+    by_keys: Floats,
+    by_rows: Floats,
+    std: float,
+    n_keys: int,
+    *,
+    noise: float,
+    power: float,
+    of_rows: bool,
+    max_keys: int | None,
+    max_rows: int | None,
+) -> tuple[int, int]:
+    """Return the caps for which noise and what is left out are least together.
+
+    Parameters
+    ----------
+    by_keys, by_rows : ndarray
+        Noisy numbers of units by keys, and by rows in one of these.
+    noise : float
+        That of a count of units, if a unit had one key.
+    power : float
+        Noise grows with this power of the cap on keys.
+    of_rows : bool
+        Whether rows are counted or added up; else only shares of them are asked for, to which a
+        row that counts in part does less harm.
+    max_keys, max_rows : int or None
+        As stated.
+    """
+    many, m = _seen(by_keys, std), _typical(KEY_EDGES)
+    rows, r = _seen(by_rows, std), _typical(ROW_EDGES)
+    rows = rows / rows.sum()
+    whole = float(many @ m) * float(rows @ r)
+    key_caps = [edge for edge in KEY_EDGES if edge <= min(m[many > 0].max() + 1, n_keys)]
+    row_caps = [edge for edge in ROW_EDGES if edge <= r[rows > 0].max() + 1]
+
+    def error(caps: tuple[int, int]) -> float:
+        kept = float(many @ np.minimum(m, caps[0])) * float(rows @ np.minimum(r, caps[1]))
+        size = noise * caps[0] ** power * caps[1] * n_keys
+        if of_rows:
+            return size / whole + (1 - kept / whole)
+        return size / kept + 0.2 * (1 - kept / whole)
+
+    choices = [
+        (c, k)
+        for c in ([max_keys] if max_keys else key_caps)
+        for k in ([max_rows] if max_rows else row_caps)
+    ]
+    return min(choices, key=error)
+
+
+def learned_range(counts: Floats, std: float) -> tuple[float, float]:
+    """Return bounds that hold the values of nearly all units, from a spread over `SPREAD_EDGES`."""
+    edges = np.array(SPREAD_EDGES)
+    seen = counts > max(3.5 * std, 0.002 * float(np.maximum(counts, 0).sum()))
+    places = np.flatnonzero(seen)
+    if not places.size:
+        places = np.array([int(np.argmax(counts))])
+    low, high = float(edges[places[0]]), float(edges[places[-1] + 1])
+    # The innermost bins stand for zero: a column of zeros still has a width.
+    return low, high

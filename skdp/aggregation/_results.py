@@ -1,0 +1,220 @@
+"""From released sums by key to aggregates with intervals: post-processing.
+
+Nothing is released here. An interval holds the aggregate of the rows as bounded and clipped; noise
+alone is in it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.aggregation._intervals import (
+    Z,
+    half_width,
+    quotient_interval,
+    tree_prefixes,
+    variance_interval,
+)
+from skdp.aggregation._plan import TREE_DEPTH, Aggregate
+from skdp.core import Release
+from skdp.planning import Allowance
+from skdp.tabular import KeyTerm
+
+__all__ = ["column_of", "expected_width", "interval_of"]
+
+Floats = NDArray[np.float64]
+
+
+def column_of(one: Aggregate) -> list[str]:
+    """Return the names of an aggregate's columns: one, or one a bin."""
+    if one.kind == "histogram":
+        return [f"{one.name}_{i}" for i in range(len(one.edges) - 1)]
+    return [one.name]
+
+
+def _std(release: Release) -> float:
+    return float(np.max(release.std))
+
+
+def _with(name: str, value: Any, low: Any, high: Any) -> dict[str, list[Any]]:
+    return {name: _list(value), f"{name}_low": _list(low), f"{name}_high": _list(high)}
+
+
+def _list(values: Any) -> list[Any]:
+    return np.asarray(values, dtype=float).tolist()
+
+
+def interval_of(
+    one: Aggregate,
+    terms: list[KeyTerm],
+    releases: list[Release],
+    *,
+    pure: bool,
+    spread: Release | None = None,
+) -> dict[str, list[Any]]:
+    """Return the columns of an aggregate; with `spread`, the interval of a population's mean."""
+    if one.kind in ("count", "distinct_units"):
+        value, std = releases[0].value[:, 0], _std(releases[0])
+        width = half_width(std, 1.0, pure=pure)
+        columns = _with(one.name, value, np.maximum(value - width, 0), np.maximum(value + width, 0))
+        return {name: [round(cell) for cell in cells] for name, cells in columns.items()}
+    if one.kind == "sum":
+        value, std = releases[0].value[:, 0], _std(releases[0])
+        width = half_width(std, terms[0].grid, pure=pure)
+        low, high = value - width, value + width
+        if terms[0].low >= 0:
+            low, high = np.maximum(low, 0), np.maximum(high, 0)
+        if terms[0].high <= 0:
+            low, high = np.minimum(low, 0), np.minimum(high, 0)
+        return _with(one.name, value, low, high)
+    if one.kind == "histogram":
+        std = _std(releases[0])
+        out: dict[str, list[Any]] = {}
+        width = half_width(std, 2.0**-10, pure=pure)
+        for i, name in enumerate(column_of(one)):
+            value = releases[0].value[:, i]
+            out |= _with(name, value, np.maximum(value - width, 0), np.maximum(value + width, 0))
+        return out
+    if one.kind == "mean":
+        return _mean(one, terms, releases, pure=pure, spread=spread)
+    if one.kind == "quantile":
+        return _quantile(one, terms[0], releases[0], pure=pure)
+    return _variance(one, terms, releases, pure=pure)
+
+
+def _mean(
+    one: Aggregate,
+    terms: list[KeyTerm],
+    releases: list[Release],
+    *,
+    pure: bool,
+    spread: Release | None,
+) -> dict[str, list[Any]]:
+    count, total = (release.value[:, 0] for release in releases)
+    stds = _std(releases[1]), _std(releases[0])
+    low, high = terms[1].low, terms[1].high
+    middle, half = (low + high) / 2, (high - low) / 2
+    if spread is None:
+        extra = np.zeros(len(count))
+    else:  # not below what noise hides: an interval that is too short helps nobody
+        extra = (np.maximum(spread.value[:, 0], 0) + _std(spread)) * terms[1].grid ** 2 * _STEPS
+    ends = np.array(
+        [
+            quotient_interval(t, n, *stds, low=-half, high=half, pure=pure, extra=float(more))
+            for t, n, more in zip(total.tolist(), count.tolist(), extra, strict=True)
+        ]
+    )
+    if spread is not None:
+        return {
+            f"{one.name}_population_low": _list(middle + ends[:, 0]),
+            f"{one.name}_population_high": _list(middle + ends[:, 1]),
+        }
+    value = np.clip(total / np.maximum(count, 1.0), ends[:, 0], ends[:, 1])
+    return _with(one.name, middle + value, middle + ends[:, 0], middle + ends[:, 1])
+
+
+# Squares of a unit's sums are released in squares of 2**30 steps: `KeyTotals.unit`.
+_STEPS = 2.0**60
+
+
+def _variance(
+    one: Aggregate, terms: list[KeyTerm], releases: list[Release], *, pure: bool
+) -> dict[str, list[Any]]:
+    """Return variances (divided by the number of rows), or standard deviations."""
+    half = (terms[1].high - terms[1].low) / 2
+    count, total, square = (release.value[:, 0] for release in releases)
+    # Sums are in user units, squares in half widths, about one half.
+    s0, s1, s2 = _std(releases[0]), _std(releases[1]) / half, _std(releases[2])
+    value, low, high = variance_interval(count, total / half, square, (s0, s1, s2), pure=pure)
+    scale = half**2
+    if one.kind == "std":
+        return _with(one.name, *(np.sqrt(v * scale) for v in (value, low, high)))
+    return _with(one.name, value * scale, low * scale, high * scale)
+
+
+def _quantile(
+    one: Aggregate, term: KeyTerm, release: Release, *, pure: bool
+) -> dict[str, list[Any]]:
+    """Return quantiles: the bin in which the share q of the rows is reached, interpolated.
+
+    An edge is below the quantile if clearly less than q of the rows is below it; one number is
+    tested for each end, whichever the quantile is.
+    """
+    depth = term.depth
+    sums, _ = tree_prefixes(release.value, depth)
+    edges = np.linspace(term.low, term.high, 2**depth + 1)
+    whole = sums[:, -1:]
+    excess = sums - one.q * whole
+    nodes = _shared_nodes(depth, one.q)
+    heavy = 2.12 if pure else Z
+    limit = heavy * _std(release) * np.sqrt(nodes)
+    last = 2**depth
+    sure_below = excess[:, 1:] < -limit[1:]  # the bin that ends here is below the quantile
+    sure_above = excess[:, :-1] > limit[:-1]  # the bin that starts here is above it
+    first_bin = np.argmax(np.c_[~sure_below, np.ones(len(sums), bool)], axis=1)
+    last_bin = last - 1 - np.argmax(np.c_[~sure_above[:, ::-1], np.ones(len(sums), bool)], axis=1)
+    smooth = np.maximum.accumulate(excess, axis=1)
+    place = np.clip(np.argmax(smooth >= 0, axis=1), 1, last)
+    rows = np.arange(len(sums))
+    below, above = smooth[rows, place - 1], smooth[rows, place]
+    part = np.where(above > below, -below / np.maximum(above - below, 1e-300), 0.5)
+    width = edges[1] - edges[0]
+    value = edges[place - 1] + np.clip(part, 0, 1) * width
+    low = edges[np.minimum(first_bin, last - 1)]
+    high = edges[np.maximum(last_bin, 0) + 1]
+    return _with(one.name, value, np.minimum(low, value), np.maximum(high, value))
+
+
+def _shared_nodes(depth: int, q: float) -> Floats:
+    """Return the variance of each edge's sum less q times the whole, in those of a node.
+
+    The whole is the sum of the two nodes of the first level; an edge beyond the middle has the
+    first of them in common with it.
+    """
+    size = 2**depth
+    _, used = tree_prefixes(np.zeros((1, 2 * size - 2)), depth)
+    edge = np.arange(size + 1)
+    own = used - (edge >= size // 2) - (edge >= size)
+    first, second = (edge >= size // 2) - q, (edge >= size) - q
+    return np.asarray(own + first**2 + second**2, dtype=float)
+
+
+def expected_width(
+    one: Aggregate,
+    terms: list[KeyTerm],
+    allowance: Allowance,
+    share: Any,
+    caps: tuple[int, int],
+    rows_per_key: float,
+) -> float:
+    """Return about the half width of an aggregate's interval, from public numbers."""
+    max_keys, max_rows = caps
+    part = allowance.part(share)
+    replace = 2.0 if part.pure else math.sqrt(2)
+
+    def std(bound: float, signed: bool = False) -> float:
+        grown = (2.0 if signed else replace) if part.replace else 1.0
+        if part.pure:
+            return math.sqrt(2) * grown * max_keys * bound / part.level
+        return grown * math.sqrt(max_keys) * bound / part.level
+
+    z = 2.12 if part.pure else Z
+    if one.kind == "distinct_units":
+        return z * std(1.0)
+    if one.kind in ("count", "histogram"):
+        return z * std(max_rows)
+    if one.kind == "sum":
+        return z * std(max_rows * max(abs(terms[0].low), abs(terms[0].high)), True)
+    if one.kind == "quantile":
+        nodes = TREE_DEPTH if part.pure else math.sqrt(TREE_DEPTH)
+        return z * std(max_rows * nodes) * math.sqrt(TREE_DEPTH / 4) / rows_per_key
+    half = (terms[1].high - terms[1].low) / 2
+    mean = z * std(max_rows * half, True) / rows_per_key
+    if one.kind == "mean":
+        return mean
+    variance = half * mean
+    return variance if one.kind == "variance" else variance / half

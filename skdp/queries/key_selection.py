@@ -1,0 +1,368 @@
+"""Keys that nobody listed: which groups of a table may be named at all.
+
+Released: the keys of which enough units have rows, by one of four methods. A key that one unit
+alone has shows with a probability of at most the session's separate delta, all such keys of that
+unit, all rounds and both sides of a replacement together. Everything else that the choice shows is
+paid for by the share. Proofs: key_selection.md.
+
+``"laplace"``: units counted, discrete Laplace noise, a threshold. ``"optimal"``: each key kept
+with the largest probability that differential privacy allows (the best rule where a unit has one
+key). ``"gaussian"``: a unit's keys share a weight of L2 norm 1, Gaussian noise, a threshold.
+``"sips"``: the same in rounds; keys that were found leave, and what their units gave to them
+goes to their other keys.
+
+References
+----------
+D. Desfontaines, J. Voss, B. Gipson, C. Mandayam (2022), "Differentially private partition
+selection", PoPETs 2022(1), Theorem 2. S. Gopi, P. Gulhane, J. Kulkarni, J. H. Shen, M. Shokouhi,
+S. Yekhanin (2020), "Differentially private set union", ICML. M. Swanberg, D. Desfontaines, S. Haney
+(2023), "DP-SIPS: a simpler, more scalable mechanism for differentially private partition
+selection", PoPETs 2023(4).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from skdp.core import calibration
+from skdp.core import noise as samplers
+from skdp.core.clipping import isqrt_up
+from skdp.core.noise.exact import exp_bracket
+from skdp.core.privacy_filter import Share, exact_fraction
+from skdp.core.query import Measurement, reviewed
+from skdp.core.table import REPLACE_ONE, Stability
+from skdp.core.transcript import current_transcript
+from skdp.tabular.grouped import key_order
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+    from skdp.core.table import PrivateTable
+
+__all__ = [
+    "KEY_METHODS",
+    "MAX_KEYS_PER_UNIT",
+    "SelectKeys",
+    "gaussian_threshold",
+    "keeping_probabilities",
+    "key_weights",
+    "laplace_threshold",
+    "usable_method",
+]
+
+KEY_METHODS = ("laplace", "optimal", "gaussian", "sips")
+MAX_KEYS_PER_UNIT = 2**14
+ROUNDS = (0.1, 0.3, 0.6)  # of the share and of delta, in "sips"
+WEIGHT_BITS = 30  # of the weight of a unit with one key
+_PROBABILITY_BITS = 160
+_LONGEST_TABLE = 2**17  # of probabilities: 2 log(1/delta) / epsilon a key
+_NOT_POSITIVE = "a share of epsilon and a delta of the keys must be above 0"
+
+
+def usable_method(method: str, max_keys: int, epsilon: float, *, gaussian: bool) -> str:
+    """Return the method for ``"auto"``, from public numbers only; others as they are.
+
+    Parameters
+    ----------
+    epsilon : float
+        That a pure release may lose for all keys of a unit.
+    gaussian : bool
+        Whether the session has Gaussian noise.
+    """
+    if method != "auto":
+        return method
+    if gaussian:
+        return "sips"
+    table = 80.0 * 2 * max_keys / epsilon  # entries, for the smallest delta that anybody states
+    return "optimal" if table < _LONGEST_TABLE else "laplace"
+
+
+def key_weights(max_keys: int) -> list[int]:
+    """Return the weight of a key of a unit with 1, 2, ... keys: n squares of it are at most 2**60.
+
+    Examples
+    --------
+    >>> key_weights(4)[3] * 2 == key_weights(4)[0]
+    True
+    """
+    return [math.isqrt((1 << 2 * WEIGHT_BITS) // n) for n in range(1, max_keys + 1)]
+
+
+def laplace_threshold(max_keys: int, scale: Fraction, delta: Fraction) -> int:
+    """Return the least count at which 1 + noise stays below it but with this probability.
+
+    Of all of `max_keys` independent draws: P(X >= k) = q**k / (1 + q), q = exp(-1 / scale), of
+    which the upper bound exp(-k / scale) is taken where it is close enough.
+    """
+    if scale <= 0 or delta <= 0:
+        raise ValueError(_NOT_POSITIVE)
+    each = delta / max_keys  # (1 - each)**max_keys >= 1 - delta
+    k = max(1, math.floor(float(scale) * (-math.log(float(each)) - math.log(2)) - 2))
+    while not _laplace_tail(k, scale) <= each:
+        k += 1
+    return 1 + k
+
+
+def _laplace_tail(k: int, scale: Fraction) -> Fraction:
+    """Return P(X >= k) of discrete Laplace noise, k >= 1, rounded up."""
+    one = 1 << 200
+    above = Fraction(exp_bracket(Fraction(k) / scale, 200)[1], one)
+    return above / (1 + Fraction(exp_bracket(1 / scale, 200)[0], one))
+
+
+@functools.lru_cache(maxsize=64)
+def keeping_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
+    """Return the optimal probabilities of a key that 0, 1, 2, ... units have, times 2**160.
+
+    p(0) = 0, p(n) = min(e**eps p(n - 1) + delta, 1 - e**-eps (1 - p(n - 1) - delta), 1), each step
+    rounded down, so that (epsilon, delta) holds for the integers as they are. The last one is 1.
+
+    Raises
+    ------
+    ValueError
+        If the table would be too long.
+    """
+    if epsilon <= 0 or delta <= 0:
+        raise ValueError(_NOT_POSITIVE)
+    one = 1 << _PROBABILITY_BITS
+    low, high = exp_bracket(epsilon, _PROBABILITY_BITS)
+    if not low:
+        low = high = 0
+    step = math.floor(delta * one)
+    table = [0]
+    while table[-1] < one:
+        if len(table) > _LONGEST_TABLE:
+            raise ValueError(
+                "epsilon for one key is so small that the optimal rule has no table; take another "
+                "method or fewer keys a unit"
+            )
+        last = table[-1]
+        # 1 / high is at most e**eps; high is at least e**-eps.
+        up = last * one // high + step if high else one
+        down = one - -(-high * max(one - last - step, 0) // one)
+        table.append(min(up, down, one))
+    return tuple(table)
+
+
+def gaussian_threshold(weights: list[int], sigma: float, delta: float) -> int:
+    """Return T: keys of one unit alone stay below it, but with probability delta together.
+
+    For a unit of n such keys, of weight w_n each: 1 - (1 - P(w_n + N >= T - 1/2))**n <= delta for
+    every n. A unit that shares some of its keys has fewer that are its own, at no larger weight.
+    """
+    if not sigma > 0 or not 0 < delta < 1:
+        raise ValueError(_NOT_POSITIVE)
+    n = np.arange(1, len(weights) + 1)
+    each = -np.expm1(math.log1p(-delta * (1 - 1e-9)) / n)
+    above = np.array(weights, dtype=np.float64) + sigma * (-ndtri(each) * (1 + 1e-9) + 1e-9)
+    return math.ceil(float(above.max()) + 0.5) + 1
+
+
+def _holder(keys: list[Any], totals: list[int]) -> NDArray:
+    """Return the totals of all keys in an array of one object: which keys there are is private."""
+    holder = np.empty(1, dtype=object)
+    if current_transcript() is not None:
+        holder[0] = list(zip(keys, totals, strict=True))
+    return holder
+
+
+def _distance(power: int) -> Callable[[NDArray, NDArray], float]:
+    """Return the L1 or L2 distance of totals by key; a key that is missing has 0."""
+
+    def distance(a: NDArray, b: NDArray) -> float:
+        first, second = dict(a[0]), dict(b[0])
+        moved = sum(
+            abs(first.get(key, 0) - second.get(key, 0)) ** power for key in {*first, *second}
+        )
+        return float(moved) if power == 1 else math.sqrt(moved)
+
+    return distance
+
+
+def _as_released(keys: list[Any]) -> NDArray:
+    """Return keys in an array of one object; their number is decided by noise."""
+    out = np.empty(1, dtype=object)
+    out[0] = keys
+    return out
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SelectKeys(Measurement):
+    """The keys that may be named, sorted; see the page of this module for what that means.
+
+    Guarantee: the share's level for what is shown of keys that others have, too; the session's
+    separate delta for keys of one unit alone. For rows of one unit each, from
+    `skdp.tabular.check_grouped`.
+
+    Parameters
+    ----------
+    max_keys : int
+        Keys of a unit that count, chosen uniformly among its keys.
+    method : {"auto", "laplace", "optimal", "gaussian", "sips"}
+        ``"gaussian"`` and ``"sips"`` need a session with Gaussian noise.
+
+    Returns
+    -------
+    keys : list
+    """
+
+    name: ClassVar[str] = "keys"
+    max_keys: int
+    method: str = "auto"
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> list[Any]:
+        if not 1 <= self.max_keys <= MAX_KEYS_PER_UNIT or self.method not in ("auto", *KEY_METHODS):
+            raise ValueError(
+                f"max_keys must be in [1, {MAX_KEYS_PER_UNIT}], method one of the four"
+            )
+        if table.stability not in (Stability(1, 0), Stability(0, 1)):
+            raise TypeError("keys are selected from a table whose rows are units")
+        replace = table.relation == REPLACE_ONE
+        delta = exact_fraction(meter.separate_delta)
+        if not delta:
+            raise ValueError("private keys need a delta of their own, delta_apart")
+        fraction = meter.fraction(share)
+        epsilon = (
+            meter.level(fraction)
+            if meter.pure
+            else calibration.pure_epsilon_from_mu(meter.level(fraction))
+        )
+        method = usable_method(self.method, self.max_keys, epsilon, gaussian=not meter.pure)
+        if method in ("gaussian", "sips") and meter.pure:
+            raise ValueError(f"method {method!r} needs Gaussian noise, a delta beside the keys'")
+        meter.take_separate_delta(delta, name)
+        if method == "laplace":
+            return self._laplace(table, meter, fraction, name, delta, replace)
+        if method == "optimal":
+            return self._optimal(table, meter, fraction, name, delta, replace)
+        rounds = ROUNDS if method == "sips" else (1.0,)
+        # Under R both units may have keys of their own.
+        return self._gaussian(table, meter, fraction, name, delta / (1 + replace), rounds, replace)
+
+    def _counts(self, table: PrivateTable) -> tuple[list[Any], list[int]]:
+        counts: tuple[list[Any], list[int]] = table.rows.key_weights(
+            [1] * self.max_keys, table.rows.salt(0), ()
+        )
+        return counts
+
+    def _laplace(
+        self,
+        table: PrivateTable,
+        meter: PrivacyFilter,
+        fraction: Fraction,
+        name: str,
+        delta: Fraction,
+        replace: bool,
+    ) -> list[Any]:
+        """Count units, at most one a key and max_keys in all: L1 max_keys (A), twice that (R)."""
+        fraction, epsilon = meter.take(fraction, name)
+        moved = self.max_keys * (1 + replace)
+        scale = Fraction(moved) / epsilon
+        threshold = laplace_threshold(self.max_keys, scale, delta / (1 + replace))
+        keys, counts = self._counts(table)
+
+        def choose() -> NDArray:
+            drawn = samplers.discrete_laplace(scale, len(keys), entropy=meter.entropy)
+            return _shown(keys, counts, drawn, threshold)
+
+        shown = meter.release(name, _holder(keys, counts), moved, _distance(1), choose, (1,))
+        what = "discrete Laplace, threshold"
+        meter.record(name, what, "L1", moved, float(scale), fraction, delta=float(delta))
+        return list(shown[0])
+
+    def _optimal(
+        self,
+        table: PrivateTable,
+        meter: PrivacyFilter,
+        fraction: Fraction,
+        name: str,
+        delta: Fraction,
+        replace: bool,
+    ) -> list[Any]:
+        """Keep every key with its optimal probability; so many keys move by one unit each."""
+        moved = self.max_keys * (1 + replace)
+        level = meter.level(fraction)
+        fraction, epsilon = meter.take(fraction, name)
+        each = epsilon / moved
+        if not meter.pure:
+            each = Fraction(calibration.pure_part(level, moved))
+        table_of = keeping_probabilities(each, delta / moved)
+        keys, counts = self._counts(table)
+        last = len(table_of) - 1
+
+        def choose() -> NDArray:
+            bits = _PROBABILITY_BITS
+            source = samplers.OSEntropy() if meter.entropy is None else meter.entropy
+            kept = []
+            for key, count in zip(keys, counts, strict=True):
+                p = table_of[min(count, last)]
+                if int.from_bytes(source.bytes(bits // 8), "little") < p:
+                    kept.append(key)
+            return _as_released(kept)
+
+        shown = meter.release(name, _holder(keys, counts), moved, _distance(1), choose, (1,))
+        what = "optimal selection"
+        meter.record(name, what, "L1", moved, float(1 / each), fraction, delta=float(delta))
+        return list(shown[0])
+
+    def _gaussian(
+        self,
+        table: PrivateTable,
+        meter: PrivacyFilter,
+        fraction: Fraction,
+        name: str,
+        delta: Fraction,
+        rounds: tuple[float, ...],
+        replace: bool,
+    ) -> list[Any]:
+        """Weigh keys, a unit's by one over the root of their number, in rounds."""
+        weights = key_weights(self.max_keys)
+        one = weights[0]
+        moved = isqrt_up(2 * one * one) if replace else one
+        found: list[Any] = []
+        for i, part in enumerate(rounds):
+            title = name if len(rounds) == 1 else f"{name}, round {i + 1}"
+            split = exact_fraction(part)
+            taken, _ = meter.take(fraction * split, title)
+            sigma = calibration.sigma_up(moved, meter.level(taken))
+            limit = float(delta * split) * (1 - 1e-12)
+            threshold = gaussian_threshold(weights, sigma, limit)
+            keys, totals = table.rows.key_weights(weights, table.rows.salt(i), tuple(found))
+            shown = meter.release(
+                title,
+                _holder(keys, totals),
+                moved,
+                _distance(2),
+                functools.partial(_above, keys, totals, sigma, threshold, meter),
+                (1,),
+            )
+            what = "weighted Gaussian, threshold"
+            scale = sigma / one
+            spent = float(delta * split * (1 + replace))
+            meter.record(title, what, "L2", moved / one, scale, taken, delta=spent)
+            found += list(shown[0])
+        return sorted(found, key=key_order)
+
+
+def _above(
+    keys: list[Any], totals: list[int], sigma: float, threshold: int, meter: PrivacyFilter
+) -> NDArray:
+    drawn = samplers.rounded_gaussian(sigma, len(keys), entropy=meter.entropy)
+    return _shown(keys, totals, drawn, threshold)
+
+
+def _shown(keys: list[Any], totals: list[int], drawn: NDArray, threshold: int) -> NDArray:
+    """Return the keys whose noisy totals reach the threshold."""
+    noisy = np.array(totals, dtype=object) + drawn.astype(object)
+    return _as_released([key for key, total in zip(keys, noisy, strict=True) if total >= threshold])

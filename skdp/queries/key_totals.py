@@ -1,0 +1,224 @@
+"""Sums by key over units of bounded contribution: counts, sums, squares, bins of every key.
+
+Released: for each of some public keys, integers that are added up over the rows of that key; how
+units are spread over numbers of keys and of rows; how much bounding left out; how a column's values
+are spread over units.
+
+Guarantee: a unit contributes to at most `max_keys` keys, in each to a term by no more than that
+term's bound; each query says its sensitivity. A row of the table is one unit with all that it
+contributed, from `skdp.tabular.check_grouped`. Proofs: key_totals.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import Independent, Noisy, Query, reviewed
+from skdp.core.table import REPLACE_ONE, PrivateTable
+from skdp.tabular.grouped import FRACTION_BITS, VALUE_BITS, KeyTerm, term_width
+
+__all__ = ["MAX_ROWS_PER_UNIT", "KeyTotals", "LeftOut", "UnitShapes", "UnitSpread", "term_bound"]
+
+MAX_ROWS_PER_UNIT = 2**14  # in a key: so that squares of a unit's sums are below 2**58
+
+
+def term_bound(term: KeyTerm, max_rows: int) -> tuple[int, int, bool]:
+    """Return a term's L1 and squared L2 bound for one unit in one key, and whether it has a sign.
+
+    Examples
+    --------
+    >>> term_bound(KeyTerm("rows"), 7)
+    (7, 49, False)
+    """
+    if term.kind == "units":
+        return 1, 1, False
+    if term.kind in ("rows", "filled"):
+        return max_rows, max_rows**2, False
+    if term.kind == "bins":
+        most = max_rows << FRACTION_BITS
+        return most, most**2, False
+    if term.kind == "leaves":  # and all nodes above them: every level once
+        most = max_rows << FRACTION_BITS
+        return term.depth * most, term.depth * most**2, False
+    if term.kind == "about":
+        most = (max_rows << (VALUE_BITS - 15)) ** 2
+        return most, most**2, False
+    most = max_rows * term.offset
+    return most, most**2, True
+
+
+def _nodes(leaves: NDArray, depth: int) -> NDArray:
+    """Return the counts of all nodes of a binary tree below its root, from those of its leaves."""
+    levels = [leaves]
+    while levels[0].shape[1] > 2:
+        levels.insert(0, levels[0][:, ::2] + levels[0][:, 1::2])
+    return np.concatenate(levels, axis=1)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class KeyTotals(Query):
+    """One of several terms, added up for every key; the answer has a row for each key.
+
+    In the user's units: rows, units, values from the middle of their bounds or from 0, squares of
+    half widths. Of ``"leaves"``: all nodes of a binary tree below its root, level by level.
+
+    Guarantee: a unit moves at most `max_keys` keys, each by at most b (L2: b2, squared). A: L1
+    max_keys b, squared L2 max_keys b2. R: L1 2 max_keys b; squared L2 2 max_keys b2 where no
+    entry is negative, else 4 max_keys b2.
+
+    Attributes
+    ----------
+    keys : tuple
+        Public; keys that the table has not are 0.
+    terms : tuple of KeyTerm
+        All that the table is read for, at once.
+    index : int
+        The one that is released.
+    max_keys, max_rows : int
+    """
+
+    name: ClassVar[str] = "totals by key"
+    keys: tuple[Any, ...]
+    terms: tuple[KeyTerm, ...]
+    index: int
+    max_keys: int
+    max_rows: int
+
+    @property
+    def _term(self) -> KeyTerm:
+        if not (1 <= self.max_rows <= MAX_ROWS_PER_UNIT and self.max_keys >= 1):
+            raise ValueError("max_keys and max_rows must be at least 1, max_rows at most 2**14")
+        return self.terms[self.index]
+
+    @property
+    def unit(self) -> float:
+        term = self._term
+        if term.kind == "sum":
+            return term.grid
+        if term.kind == "about":
+            return (2.0 ** (15 - VALUE_BITS)) ** 2
+        return {"square": 2.0**-VALUE_BITS, "bins": 2.0**-FRACTION_BITS}.get(
+            term.kind, 2.0**-FRACTION_BITS if term.kind == "leaves" else 1.0
+        )
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        term = self._term
+        kept = table.rows.kept
+        asked = (self.keys, repr(self.terms), self.max_keys, self.max_rows)
+        if asked not in kept:
+            kept[asked] = table.rows.totals(self.keys, self.terms, self.max_keys, self.max_rows)
+        start = sum(map(term_width, self.terms[: self.index]))
+        part = kept[asked][:, start : start + term_width(term)]
+        whole = _nodes(part, term.depth) if term.kind == "leaves" else part
+        largest = max((abs(int(value)) for value in whole.ravel()), default=0)
+        return whole.ravel().astype(np.int64 if largest < 2**62 else object)
+
+    def sensitivity(self, relation: str) -> Independent:
+        l1, l2_squared, signed = term_bound(self._term, self.max_rows)
+        l1, l2_squared = l1 * self.max_keys, l2_squared * self.max_keys
+        if relation == REPLACE_ONE:
+            l1, l2_squared = 2 * l1, (4 if signed else 2) * l2_squared
+        return Independent(l1, l2_squared)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        shape = (len(self.keys), -1)
+        values = noisy.values.astype(np.float64).reshape(shape) * self.unit
+        return released(values, noisy.std * self.unit)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class UnitShapes(Query):
+    """How many units have so many keys, and so many rows in one of their keys, taken at random.
+
+    Guarantee: a unit is in one bin of each of the two histograms. L1 and squared L2 2 (A), 4 (R).
+
+    Attributes
+    ----------
+    keys : tuple or None
+        Public; None for all that there are.
+    key_edges, row_edges : tuple of int
+        Ascending from 1: the least of each bin.
+    """
+
+    name: ClassVar[str] = "keys and rows of units"
+    keys: tuple[Any, ...] | None
+    key_edges: tuple[int, ...]
+    row_edges: tuple[int, ...]
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        found: NDArray = table.rows.shapes(self.keys, self.key_edges, self.row_edges)
+        return found
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = 4 if relation == REPLACE_ONE else 2
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> tuple[Release, Release]:
+        values, split = noisy.values.astype(np.float64), len(self.key_edges)
+        return released(values[:split], noisy.std), released(values[split:], noisy.std)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LeftOut(Query):
+    """How many keys of units, and rows, bounding left out: (keys, rows).
+
+    Of every unit at most `max_keys` keys and `max_keys` * `max_rows` rows are counted.
+
+    Guarantee: in steps in which both are at most M, L1 2M and squared L2 2M**2, A and R alike.
+    """
+
+    name: ClassVar[str] = "left out"
+    keys: tuple[Any, ...]
+    max_keys: int
+    max_rows: int
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        rows = self.max_keys * self.max_rows
+        out = table.rows.left_out(self.keys, self.max_keys, self.max_rows, self.max_keys, rows)
+        return np.array([int(out[0]) * self.max_rows, int(out[1])], dtype=np.int64)
+
+    def sensitivity(self, relation: str) -> Independent:
+        most = self.max_keys * self.max_rows
+        return Independent(2 * most, 2 * most**2)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        scale = np.array([1.0 / self.max_rows, 1.0])
+        return released(noisy.values.astype(np.float64) * scale, noisy.std * scale)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class UnitSpread(Query):
+    """How the values of a column are spread over bins, each unit's rows sharing a weight of one.
+
+    The outer bins hold what is beyond. Guarantee: a unit's shares are not negative and add up to at
+    most one. L1 1, squared L2 1 (A); 2 and 2 (R).
+    """
+
+    name: ClassVar[str] = "spread of values"
+    column: str
+    edges: tuple[float, ...]
+
+    @property
+    def unit(self) -> float:
+        return 2.0**-FRACTION_BITS
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        found: NDArray = table.rows.spread(self.column, self.edges)
+        return found
+
+    def sensitivity(self, relation: str) -> Independent:
+        one = 1 << FRACTION_BITS
+        factor = 2 if relation == REPLACE_ONE else 1
+        return Independent(factor * one, factor * one * one)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(noisy.values.astype(np.float64) * self.unit, noisy.std * self.unit)

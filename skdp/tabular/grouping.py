@@ -1,0 +1,98 @@
+"""The entrance of rows that are grouped by key and held by unit: checked before any charge.
+
+Nothing is released here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.tabular.containers import column_names, is_frame, is_sliced_table, to_float
+from skdp.tabular.grouped import (
+    GroupedRows,
+    GroupedTable,
+    Ints,
+    check_names,
+    codes_of_column,
+    column,
+    length,
+    plain_key,
+)
+from skdp.tabular.grouped_relation import is_relation, open_relation
+
+__all__ = ["check_grouped"]
+
+
+def check_grouped(
+    table: Any,
+    *,
+    by: Sequence[str],
+    unit: str,
+    columns: Sequence[str],
+    random_state: Any = None,
+    allow_empty: bool = False,
+) -> GroupedRows:
+    """Return checked rows by unit and key. Nothing has been charged, so it may raise.
+
+    Parameters
+    ----------
+    table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, or path of Parquet
+    by : sequence of str
+        Key columns.
+    unit : str
+        Column of ids.
+    columns : sequence of str
+        Columns of numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Name the column; quote no cell.
+    """
+    if is_relation(table):
+        return open_relation(
+            table,
+            by=by,
+            unit=unit,
+            columns=columns,
+            random_state=random_state,
+            allow_empty=allow_empty,
+        )
+    if not (is_frame(table) or is_sliced_table(table) or isinstance(table, dict)):
+        raise TypeError(
+            "table must be one of pandas, polars or pyarrow, a dict of arrays, a DuckDB relation "
+            f"or the path of a Parquet file, got {type(table).__name__}"
+        )
+    names = tuple(table) if isinstance(table, dict) else column_names(table)
+    check_names(names, by=by, unit=unit, columns=columns)
+    if isinstance(table, dict):
+        lengths = {np.shape(table[name]) for name in (*by, unit, *columns)}
+        if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+            raise ValueError("columns must be arrays of one dimension and one length")
+    if not length(table) and not allow_empty:
+        raise ValueError("table has no rows")
+    units, _ = codes_of_column(table, unit, "unit")
+    code: Ints = np.zeros(len(units), dtype=np.int64)
+    parts: list[tuple[Ints, list[Any]]] = []
+    for name in by:
+        codes, values = codes_of_column(table, name, "key")
+        parts.append((codes, [plain_key(value, name) for value in values]))
+        code = code * max(len(values), 1) + codes
+        _, code = np.unique(code, return_inverse=True)
+    first = np.unique(code, return_index=True)[1]
+    keys = [tuple(values[codes[i]] for codes, values in parts) for i in first.tolist()]
+    numbers_of = {name: _numbers(column(table, name), name) for name in columns}
+    named = [key[0] for key in keys] if len(by) == 1 else list(keys)
+    return GroupedTable(units, code, named, numbers_of, random_state, unit)
+
+
+def _numbers(cells: Any, name: str) -> NDArray[np.float64]:
+    """Return a column as float64, NaN for what is missing."""
+    values, problem = to_float(cells)
+    if values is None or problem or values.ndim != 1:
+        raise TypeError(f"column {name!r} must hold numbers")
+    return np.ascontiguousarray(values)

@@ -1,0 +1,203 @@
+"""Totals by key: two engines have the same integers, neighbours move as far as declared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdp.queries import KeyTotals, LeftOut, UnitShapes, UnitSpread
+from skdp.queries.key_totals import term_bound
+from skdp.tabular import check_grouped
+from skdp.tabular.grouped import KeyTerm, bounded, term_width
+
+duckdb = pytest.importorskip("duckdb")
+
+KEYS = ("a", "b", "it's", "no such key")
+LOW, HIGH = -2.0, 1.5
+TERMS = (
+    KeyTerm("rows"),
+    KeyTerm("units"),
+    KeyTerm("filled", "v"),
+    KeyTerm("sum", "v", LOW, HIGH),
+    KeyTerm("sum", "v", LOW, HIGH, zero=True),
+    KeyTerm("square", "v", LOW, HIGH),
+    KeyTerm("bins", "v", edges=(LOW, 0.0, 1.0, HIGH)),
+    KeyTerm("leaves", "v", LOW, HIGH, depth=3),
+    KeyTerm("about", "v", LOW, HIGH, centers=(-(2**29), 0, 2**29, 7)),
+)
+ROWS = (1, 2, 5)
+
+cells = st.one_of(
+    st.none(),
+    st.floats(-3, 3),
+    st.sampled_from([0.0, -0.0, LOW, HIGH, 1.0, 1e300, -1e300, 5e-324, float("inf")]),
+)
+row = st.tuples(st.integers(0, 4), st.sampled_from(("a", "b", "it's", "other")), cells)
+
+
+def frame(rows):
+    table = pd.DataFrame(rows, columns=["u", "k", "v"])
+    return table.astype({"u": "int64", "k": str, "v": "float64"})
+
+
+def opened(table, **options):
+    return check_grouped(table, by=["k"], unit="u", columns=["v"], allow_empty=True, **options)
+
+
+def engines(table):
+    """Return the table in both engines, with the same ranks."""
+    first, second = opened(table), opened(duckdb.from_df(table))
+    second.secret = first.secret
+    ids = table.u.factorize()[1].to_numpy()
+
+    def ranks(units, codes, salt):
+        pairs = pd.DataFrame({"u": ids[units], "c": codes, "i": np.arange(len(units))})
+        sql = f"SELECT hash(u, c::BIGINT, {salt}::UBIGINT) AS h FROM t ORDER BY i"
+        found = duckdb.query_df(pairs, "t", sql).fetchnumpy()["h"]
+        return found.astype(np.uint64)
+
+    first.hash = ranks
+    return first, second
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None, database=None, derandomize=True)
+@given(
+    rows=st.lists(row, min_size=1, max_size=40),
+    max_keys=st.integers(1, 4),
+    max_rows=st.integers(1, 4),
+)
+def test_both_engines_have_the_same_integers(rows, max_keys, max_rows):
+    table = frame(rows)
+    first, second = engines(table)
+    for terms in (TERMS, TERMS[:2]):
+        assert np.array_equal(
+            first.totals(KEYS, terms, max_keys, max_rows),
+            second.totals(KEYS, terms, max_keys, max_rows),
+        )
+    left = first.left_out(KEYS, max_keys, max_rows, 2, 3)
+    assert np.array_equal(left, second.left_out(KEYS, max_keys, max_rows, 2, 3))
+    shapes = (KEYS, (1, 2, 3), ROWS)
+    assert np.array_equal(first.shapes(*shapes), second.shapes(*shapes))
+    edges = (-4.0, -1.0, 0.0, 1.0, 4.0)
+    assert np.array_equal(first.spread("v", edges), second.spread("v", edges))
+    many = [9, 5, 3, 2]
+    assert first.key_weights(many, 1, KEYS[:1]) == second.key_weights(many, 1, KEYS[:1])
+    # In any order of the rows.
+    shuffled = opened(table.iloc[::-1].reset_index(drop=True))
+    everything = first.totals(KEYS, TERMS, 4, max_rows)
+    assert np.array_equal(everything, shuffled.totals(KEYS, TERMS, 4, max_rows))
+
+
+@pytest.mark.parametrize("max_rows", [1, 7, 2**14])
+def test_rows_count_in_part_without_overflow(max_rows):
+    sums = np.array([0, 3 * 2**30, 2**30 * 2**20, 2**30 * 2**30], dtype=np.int64)
+    rows = np.array([0, 3, 2**20, 2**30], dtype=np.int64)
+    exact = [
+        int(s) if m <= max_rows else int(s) * max_rows // int(m)
+        for s, m in zip(sums.tolist(), rows.tolist(), strict=True)
+    ]
+    assert bounded(sums, rows, max_rows).tolist() == exact
+
+
+# --- neighbours -----------------------------------------------------------------------------------
+
+
+def moved(query, first, second, relation):
+    """Return how far the integers moved, over what is declared, in L1 and squared L2."""
+    out = []
+    for table in (first, second):
+        rows = opened(table)
+        rows.secret = 3
+        ids = table.u.factorize()[1].to_numpy()
+
+        def ranks(units, codes, salt, ids=ids):
+            # Of the unit itself, as that of any engine: not of its place among others.
+            word = ids[units].astype(np.uint64) * np.uint64(40503) + codes.astype(np.uint64)
+            return word * np.uint64(0x9E3779B97F4A7C15)
+
+        rows.hash = ranks
+        out.append(query.exact(Holder(rows)))
+    moves = [abs(int(a) - int(b)) for a, b in zip(*out, strict=True)]
+    declared = query.sensitivity(relation)
+    return sum(moves) / declared.l1, sum(m * m for m in moves) / declared.l2_squared
+
+
+class Holder:
+    """A private table, as far as these queries read it."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+
+QUERIES = [
+    *(
+        lambda k, r, i=i: KeyTotals(KEYS, TERMS, i, k, r)
+        for i in range(len(TERMS))
+    ),
+    lambda k, r: UnitShapes(KEYS, (1, 2, 3), ROWS),
+    lambda k, r: UnitShapes(None, (1, 2, 3), ROWS),
+    lambda k, r: LeftOut(KEYS, k, r),
+    lambda k, r: UnitSpread("v", (-4.0, -1.0, 0.0, 1.0, 4.0)),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(
+    others=st.lists(row, max_size=25),
+    one=st.lists(row, max_size=25),
+    other=st.lists(row, min_size=1, max_size=25),
+    max_keys=st.integers(1, 3),
+    max_rows=st.integers(1, 3),
+)
+def test_neighbours_move_no_more_than_declared(others, one, other, max_keys, max_rows):
+    mine = [(9, key, value) for _, key, value in one]
+    yours = [(8, key, value) for _, key, value in other]
+    for make in QUERIES:
+        query = make(max_keys, max_rows)
+        pairs = (
+            ("add_or_remove_one", frame(others + mine), frame(others)),
+            ("replace_one", frame(others + mine), frame(others + yours)),
+        )
+        for relation, first, second in pairs:
+            assert max(moved(query, first, second, relation)) <= 1
+
+
+WORST = [(9, key, HIGH) for key in KEYS[:3] for _ in range(50)]
+
+
+@pytest.mark.parametrize("i", range(len(TERMS)))
+def test_a_sensitivity_is_attained(i):
+    """By a unit with many rows in many keys, at a bound."""
+    query = KeyTotals(KEYS, TERMS, i, 2, 3)
+    l1, l2 = moved(
+        query, frame([(1, "a", 0.0), *WORST]), frame([(1, "a", 0.0)]), "add_or_remove_one"
+    )
+    # From 0, the larger bound is the lower one; about its centre, the keys' centres differ.
+    least = {4: 0.5, 8: 0.0}.get(i, 0.99)
+    assert l1 >= least
+    if TERMS[i].kind in ("sum", "square") and not TERMS[i].zero:
+        low = [(8, key, LOW if TERMS[i].kind == "sum" else -0.25) for _, key, _ in WORST]
+        assert moved(query, frame(WORST), frame(low), "replace_one")[1] > 0.1
+
+
+def test_what_a_unit_may_contribute_is_what_is_declared():
+    for term in TERMS:
+        l1, l2_squared, _ = term_bound(term, 3)
+        assert l1 >= 1 and l2_squared <= l1**2 and term_width(term) >= 1
+
+
+def test_a_cap_that_counts_one_key_more_is_found():
+    """The planted bug: rows of max_keys + 1 keys."""
+    query = KeyTotals(KEYS, TERMS, 0, 2, 3)
+    broken = type("Broken", (), {})()
+    rows = opened(frame(WORST))
+    rows.hash = lambda units, codes, salt: codes.astype(np.uint64)
+    right = rows.totals
+    rows.totals = lambda keys, terms, k, r: right(keys, terms, k + 1, r)
+    broken.rows = rows
+    assert query.exact(broken).sum() > query.sensitivity("add_or_remove_one").l1
