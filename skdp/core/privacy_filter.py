@@ -303,11 +303,13 @@ class PrivacyFilter:
 
     @property
     def _growth(self) -> float:
-        """What k steps make of a delta of one of them."""
+        """What k steps make of a delta of one of them; infinite past the range of floats."""
         each = float(self._epsilon_of_step)
         if self.mu is not None:
             each = max(each, calibration.pure_epsilon_from_mu(self.mu))
-        return sum(math.exp(min(i * each, 700.0)) for i in range(self._steps))
+        if (self._steps - 1) * each > 700.0:
+            return math.inf
+        return sum(math.exp(i * each) for i in range(self._steps))
 
     @property
     def _epsilon_of_step(self) -> Fraction:

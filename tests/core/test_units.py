@@ -15,6 +15,7 @@ from scipy import stats
 
 from skdp.budget import PrivacyBudget
 from skdp.core import Unit, open_session, units
+from skdp.core.privacy_filter import PrivacyFilter
 from skdp.core.query import moved_by
 from skdp.core.transcript import record
 from skdp.tabular import Units, check_rows, check_units
@@ -213,3 +214,15 @@ def test_orders_of_short_and_long_keys_are_one(monkeypatch):
             patched.setattr(units, "_LEAST_BITS", 65)
             patched.setattr(units, "_by_unit", lambda codes: np.argsort(codes, kind="stable"))
             assert np.array_equal(units.kept_rows(of(ids), 5, b"key"), fast)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_delta_that_groups_make_too_large_is_none(delta):
+    """The sum of its growth is past the range of floats: nothing is left for one step."""
+    for epsilon, some in ((3.0, True), (3000.0, False)):
+        meter = PrivacyFilter(
+            lambda: b"", estimator="test", epsilon=epsilon, delta=delta, delta_apart=0.1
+        )
+        found = meter.per_step(3).separate_delta
+        assert (found > 0) is some
+        assert found < 0.1
