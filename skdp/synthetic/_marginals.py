@@ -29,7 +29,8 @@ from skdp.synthetic._trees import Clique, Floats, Model, clique_size, fit_model,
 from skdp.tabular import Domain
 
 COUNT = Fraction(1, 50)  # of the allowance, for the number of rows where it is private
-COLUMNS = Fraction(1, 10)  # of the allowance, for the tables of single columns
+# Of the allowance, for the tables of single columns: where noise hides none of them, and else.
+COLUMNS, HIDDEN_COLUMNS = Fraction(1, 10), Fraction(1, 2)
 # Of a round, for the choice of its table. Losses add up in a pure fit, their squares in a Gaussian
 # one, where a choice is cheap beside noise.
 CHOICE_PURE, CHOICE = Fraction(1, 2), Fraction(1, 4)
@@ -154,10 +155,16 @@ class _Rounds:
                 self.measure((a,), share)
             return
         share = COLUMNS / len(self.sizes)
-        for a in clear_columns(self.sizes, self.noise(share), self.total):
+        clear = clear_columns(self.sizes, self.noise(share), self.total)
+        if not clear:  # larger sets tell every column better: these are candidates like them
+            self.candidates = [(a,) for a in every] + self.candidates
+            return
+        if len(clear) < len(self.sizes):
+            share = HIDDEN_COLUMNS / len(self.sizes)
+        # All of them before any pair: rounds are few where noise is much, and a pair of columns of
+        # which nothing is known tells little.
+        for a in every:
             self.measure((a,), share)
-        # The others are candidates like larger sets.
-        self.candidates = [(a,) for a in every if (a,) not in self.measured] + self.candidates
 
     def run(self) -> Model:
         """Spend the whole allowance; return the fitted distribution."""
@@ -221,7 +228,8 @@ def _asked(queries: Any, domain: Domain) -> Iterable[Clique]:
 def _candidates(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int) -> list[Clique]:
     """Return these sets of columns, and their subsets of two and three columns.
 
-    Sets with too large a table are left out: their subsets stand in for them.
+    Sets with too large a table are left out: their subsets stand in for them. Where all tables
+    together would be too many cells, the largest ones of three and more columns are left out.
 
     Raises
     ------
@@ -241,12 +249,16 @@ def _candidates(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int) ->
     kept = {s: math.prod(sizes[a] for a in s) for s in found if len(s) > 1}
     most = min(max_cells, MAX_TABLE)  # a larger table is not measured
     kept = {s: cells for s, cells in kept.items() if clique_size(sizes, s) <= most}
-    if (cells := sum(kept.values())) > MAX_HELD:
+    pairs = {s: cells for s, cells in kept.items() if len(s) == 2}
+    if (cells := sum(pairs.values())) > MAX_HELD:
         raise ValueError(
-            f"queries: the tables of all {len(kept)} sets of columns have {cells} cells; at most "
-            f"{MAX_HELD} are possible. Name fewer columns, a lower order, or a domain with fewer "
-            "values"
+            f"queries: the tables of all {len(pairs)} sets of columns have {cells} cells; at most "
+            f"{MAX_HELD} are possible. Name fewer columns, or a domain with fewer values"
         )
+    if sum(kept.values()) > MAX_HELD:  # sizes are public
+        order = sorted(kept, key=lambda s: (len(s) > 2, kept[s], s))
+        held = np.cumsum([kept[s] for s in order]) <= MAX_HELD
+        kept = {s: kept[s] for s, fits in zip(order, held, strict=True) if fits}
     return sorted(kept, key=lambda s: (len(s), s))
 
 
@@ -263,7 +275,8 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         What the synthetic table must answer well: made by `conjunctions`, `thresholds`,
         `intervals`, `parities`, `linear_queries`, or a sum of such. The candidates are the sets of
         columns that they ask about, and the subsets of two and three columns of these. None: all
-        pairs of columns. For most tables ``conjunctions(3)`` is better, where it is not too slow.
+        pairs of columns. For most tables ``conjunctions(3)`` is better, where it is not too slow;
+        beyond 2**24 cells in all, the largest tables of three and more columns are no candidates.
     domain : Domain, mapping or sequence of columns, Bins or int
         The values that the columns may have, from public knowledge; a mapping or a sequence of
         columns is what `Domain` takes. `Bins` or an int k (the whole numbers below k) stand for
@@ -320,15 +333,15 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     Notes
     -----
     **Privacy.** *Released*: the number of rows, where it is private (2% of the allowance); tables
-    of single columns (10%), except those that would drown in noise; then, round by round, which
-    table to measure, and that table. A round has half of its allowance (a quarter, with ``delta``)
-    for the choice. The first rounds have an equal part of what is left, of at most four rounds a
-    column; whenever a table turns out to be told by the fit already, up to its noise, the noise of
-    those to come is halved. *Sensitivity* of a table, in L1: 1 if a row is added or removed, 2 if
-    one is replaced (L2: 1 and the root of 2). That of a candidate's score, the L1 distance of its
-    table from the fitted one's less the noise to expect, is 1 and 2. *Mechanism*: discrete Laplace
-    or rounded Gaussian noise; the exponential mechanism for choices. *Charged*: (epsilon, delta),
-    once, before any noise, to ``budget``.
+    of single columns (10%; half, where noise would hide one of them; none, where it would hide
+    all); then, round by round, which table to measure, and that table. A round has half of its
+    allowance (a quarter, with ``delta``) for the choice. The first rounds have an equal part of
+    what is left, of at most four rounds a column; whenever a table turns out to be told by the fit
+    already, up to its noise, the noise of those to come is halved. *Sensitivity* of a table, in L1:
+    1 if a row is added or removed, 2 if one is replaced (L2: 1 and the root of 2). That of a
+    candidate's score, the L1 distance of its table from the fitted one's less the noise to expect,
+    is 1 and 2. *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism
+    for choices. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     Domain and queries are public, and so is every refusal; ``outside="refuse"`` of the domain tells
     that X has a cell outside. Nothing else raises because of what the rows hold; a table without

@@ -321,3 +321,31 @@ def test_all_tables_of_three_columns(epsilon, delta, part):
     uniform = np.abs(1 / 8 - true)
     assert error.mean() < 0.4 * uniform.mean()
     assert error.max() < 0.5 * uniform.max()
+
+
+WIDE = [85, 9, 100, 16, 16, 7, 15, 6, 5, 2, 120, 100, 99, 42, 2]  # as a census table has
+
+
+def test_every_column_is_measured_before_any_pair():
+    """Where noise hides wide columns, too: of what they hold, a pair would tell next to nothing."""
+    rng = np.random.default_rng(0)
+    common = rng.random(20_000)
+    X = np.column_stack([(common ** (1 + k % 3) * size).astype(int) for k, size in enumerate(WIDE)])
+    budget = PrivacyBudget(1.0, 1e-5, adjacency="add_or_remove_one")
+    model = DPMarginalSynthesizer(domain=Domain(WIDE), epsilon=0.1, delta=1e-6, budget=budget).fit(
+        X
+    )
+    names = [one["name"] for one in budget.charges[0].releases]
+    assert [s for s in model.measured_ if len(s) == 1] == [(a,) for a in range(len(WIDE))]
+    assert any(len(s) > 1 for s in model.measured_)
+    assert "choice of a table" not in names[: 1 + len(WIDE)]
+
+
+def test_triples_of_wide_columns_are_candidates_as_far_as_they_fit():
+    asked = itertools.combinations(range(len(WIDE)), 3)
+    found = marginals_module._candidates(asked, WIDE, 2**16)
+    assert sum(len(s) == 2 for s in found) == 105
+    triples = [s for s in found if len(s) == 3]
+    assert len(triples) > 300
+    cells = sum(math.prod(WIDE[a] for a in s) for s in found)
+    assert cells <= marginals_module.MAX_HELD
