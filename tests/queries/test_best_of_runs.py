@@ -350,7 +350,7 @@ def proven(search, repeats):
 
 @pytest.mark.exhaustive
 def test_an_audit_of_the_winner_that_a_plain_search_fails(monkeypatch):
-    """Each claims 3; what is proven of it at 22 November 2026 stands beside."""
+    """Each claims 3."""
     eight = Repeats.of_mean(8)
     assert proven(best_score, eight) <= 3.0
     assert proven(best_score_of_grid_search, None) > 3.0
