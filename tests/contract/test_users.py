@@ -424,3 +424,23 @@ def test_moved_by_counts_replaced_rows_and_others():
         view = Box([-1.0], [1.0])
         one = Sum(view).sensitivity("add_or_remove_one").l2
         assert moved_by(Sum, Sum(view), stability).l2 == size * one
+
+
+RELEASING = [case for case in USERS if case.name != "minmax_scaler_stated"]
+
+
+@pytest.mark.parametrize("case", RELEASING, ids=lambda c: c.name)
+def test_bad_ids_are_refused_before_the_charge_and_not_quoted(case):
+    X, y = case.table(rows(12, case.n_features, 0))
+    arguments = (X,) if y is None else (X, y)
+    secret = "alice@example.org"
+    good = [secret] * (len(X) - 1)
+    budget = PrivacyBudget(1e6, 0.5, adjacency="add_or_remove_one", unit=UNIT)
+    estimator = case.make(epsilon=1.0, delta=0.0, budget=budget, random_state=None)
+    names = [name for name, _ in getattr(estimator, "steps", ())]
+    for groups in (good, [*good, None], [*good, [secret]], [[one, one] for one in [*good, secret]]):
+        more = {f"{name}__groups": groups for name in names} if names else {"groups": groups}
+        with pytest.raises((TypeError, ValueError), match="groups must") as caught:
+            estimator.fit(*arguments, **more)
+        assert secret not in str(caught.value)
+        assert budget.spent.epsilon == 0
