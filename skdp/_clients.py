@@ -87,3 +87,16 @@ def check_caller(estimator: Any) -> None:
                 f"then asked for {needs}, which it does not release. Fit it yourself, and draw "
                 "what it released: skdp.inspection has displays"
             )
+
+
+def rows_asked_for(estimator: Any) -> str:
+    """Return the method that will ask for the rows back once this fit is charged; "" for none."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name in ("fit_transform", "fit_predict") and frame.f_locals.get("self") is estimator:
+            return str(name)
+        if name == "_fit_transform_one" and frame.f_globals.get("__name__") == "sklearn.pipeline":
+            return "a step of a pipeline that is not the last"
+        frame = frame.f_back
+    return ""

@@ -34,7 +34,7 @@ from skdp._bounds import (
     labels_of_bounds,
     names_of,
 )
-from skdp._clients import check_caller, check_folds_of_caller
+from skdp._clients import check_caller, check_folds_of_caller, rows_asked_for
 from skdp._config import noise_is_seeded
 from skdp._parameters import Integers, Table, check_integer, check_parameter, check_parameters
 from skdp._public_key import public_key
@@ -313,7 +313,10 @@ class PrivateMixin(AmbientBudgetMixin):
 
     def _one_place(self) -> str:
         """Return why a fit needs all rows in one place, and what to use; "" where parts do."""
-        return "" if self._in_parts else ONE_PLACE
+        if not self._in_parts:
+            return ONE_PLACE
+        asked = rows_asked_for(self)
+        return f"{asked} gives as many rows as it gets, and fit alone does not" if asked else ""
 
     @property
     def _may_learn_bounds(self) -> bool:

@@ -18,7 +18,7 @@ from skdp.engines._readers import ParquetReader, StreamReader, batches_of, itsel
 from skdp.engines._source import Source, names_of
 from skdp.engines._threads import Threads
 
-__all__ = ["Source", "from_arrays", "from_dask", "from_stream", "read_parquet"]
+__all__ = ["Source", "from_arrays", "from_dask", "from_spark", "from_stream", "read_parquet"]
 
 
 def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
@@ -243,4 +243,46 @@ def from_dask(frame: Any) -> Source:
         frame = frame.rechunk({1: -1})
     handles = tuple(frame.to_delayed().ravel())
     head = import_module("numpy").empty((0, *frame.shape[1:]), dtype=frame.dtype)
+    return Source(handles, itself, engine, (head,))
+
+
+def from_spark(frame: Any) -> Source:
+    """Return the partitions of a Spark frame, visited by its Python workers.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        Of columns that Arrow has. It is computed anew for every pass over the rows: cache it where
+        that is dear. skdp and pyarrow must be installed where the workers run.
+
+    Returns
+    -------
+    source : Source
+        A target is named by its column.
+
+    Raises
+    ------
+    TypeError
+        If it is no frame of Spark.
+
+    Notes
+    -----
+    **Privacy.** Nothing is released. Executors see exact totals, and so do shuffle files, spills
+    and whoever may read them: they are on the trusted side. Steps before this one that are no map
+    of one row (dropDuplicates, limit, join, sample) let one row of their table move many of this
+    one.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler
+    >>> from skdp.engines import from_spark
+    >>> frame = spark.read.parquet("flights")  # doctest: +SKIP
+    >>> DPStandardScaler(bounds=(-60, 600)).fit(from_spark(frame))  # doctest: +SKIP
+    """
+    if not hasattr(frame, "mapInArrow"):
+        raise TypeError(f"frame must be a DataFrame of Spark, got {type(frame).__name__}")
+    types = import_module("pyspark.sql.pandas.types")
+    head = types.to_arrow_schema(frame.schema).empty_table()
+    engine = import_module("skdp.engines._spark").Spark(frame)
+    handles = (None,) * frame.rdd.getNumPartitions()
     return Source(handles, itself, engine, (head,))

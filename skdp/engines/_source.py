@@ -37,7 +37,16 @@ class Part(NamedTuple):
 
 
 class Task(Protocol):
-    """What is done with a part where it lies: public closures only."""
+    """What is done with a part where it lies: public closures only.
+
+    Attributes
+    ----------
+    reads : tuple or None
+        Names of the columns that it reads; None for all.
+    """
+
+    @property
+    def reads(self) -> tuple[Any, ...] | None: ...
 
     def __call__(self, part: Part) -> Totals:
         """Return the totals of a part; it never raises for what is in the part."""
@@ -88,6 +97,9 @@ class Source:
 
     def __len__(self) -> int:
         raise TypeError("the number of rows of a table in parts is not known; it may be private")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        raise TypeError("a table in parts is no array: it would be as large as all of its parts")
 
     def __iter__(self) -> Any:
         raise TypeError("a table in parts is read where it lies: give it to fit in place of X")

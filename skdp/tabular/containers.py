@@ -254,7 +254,11 @@ def _table_values(table: Any) -> tuple[Floats, bool]:
             return np.asarray(table.to_numpy(dtype=np.float64)), False
         columns = [table.iloc[:, j] for j in range(len(types))]
     elif hasattr(table, "column_names"):
-        columns = list(table.columns)
+        # One chunk of numbers is read without a copy of it.
+        chunks = [getattr(one, "num_chunks", 0) for one in table.columns]  # none of a batch
+        columns = [
+            one.chunk(0) if k == 1 else one for one, k in zip(table.columns, chunks, strict=True)
+        ]
     else:
         if all(_type_of(dtype) == NUMBER for dtype in table.dtypes):
             return table.cast(_polars_float(table)).to_numpy(), False

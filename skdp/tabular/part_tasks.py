@@ -127,6 +127,11 @@ class FoldTask:
     image: str | None = None  # of the probe, as it is where noise is drawn
     versions: tuple[str, str] | None = None
 
+    @property
+    def reads(self) -> tuple[Any, ...] | None:
+        """Names of the columns that are read; None for all."""
+        return self.form.reads
+
     def with_image(self) -> FoldTask:
         """Return the task with what is compared on another machine."""
         return replace(self, image=self._image(), versions=_versions())

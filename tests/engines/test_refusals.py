@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn.pipeline import make_pipeline
 
 sys.path.insert(0, str(Path(__file__).parent))
 from subjects import REFUSED, travelling
 
-from skdp import DPStandardScaler, PrivacyBudget, statistics
+from skdp import DPKMeans, DPStandardScaler, PrivacyBudget, statistics
 from skdp.core import Sum
 from skdp.core.clipping import Box
 from skdp.core.table import PrivateTable, _added, added, stability_of, total_dtype
@@ -62,6 +63,20 @@ def test_functions_and_scorers_that_need_one_place_say_so():
         fitted.predict(PARTS)
     with pytest.raises(TypeError, match="mechanism='exponential'"):
         DPMedian(mechanism="smooth").fit(PARTS)
+
+
+def test_what_gives_rows_back_is_refused_before_the_charge():
+    budget = PrivacyBudget(1.0)
+    scaler = DPStandardScaler(budget=budget, **BOUNDS)
+    for ask in (
+        scaler.fit_transform,
+        DPKMeans(2, budget=budget, **BOUNDS).fit_predict,
+        make_pipeline(scaler, DPKMeans(2, budget=budget, **BOUNDS)).fit,
+    ):
+        with pytest.raises(TypeError, match="as many rows as it gets"):
+            ask(PARTS)
+    assert budget.spent.epsilon == 0
+    assert make_pipeline(scaler).fit(PARTS)[0].n_features_in_ == 2
 
 
 def test_rows_of_users_are_refused_before_the_charge():
@@ -237,8 +252,9 @@ def test_rows_in_parts_have_one_door():
             private.__reduce__()
     assert "40" not in repr(rows)
     assert "40" not in repr(PARTS)
-    with pytest.raises(TypeError):
-        len(PARTS)
+    for ask in (len, list, np.asarray):
+        with pytest.raises(TypeError):
+            ask(PARTS)
 
 
 def test_totals_are_widened_when_they_are_added_and_only_then():
