@@ -20,8 +20,8 @@ from pathlib import Path
 from skdp.audit import bound_from_outputs
 
 WORKER = Path(__file__).with_name("other_libraries_worker.py")
-RUNS = {"k-means": 400, "PCA": 400, "Bingham": 600, "linear": 400, "naive": 200}
-DEFAULT_RUNS = 4000
+RUNS = {"k-means": 200, "PCA": 200, "Bingham": 400, "linear": 100, "naive": 200}
+DEFAULT_RUNS = 2000
 CONFIDENCE = 0.9999
 
 # What the libraries' issue lists or papers name; a dash where the mechanism is thought right.
@@ -39,7 +39,7 @@ KNOWN = {
 
 def ask(folder: Path, name: str, *arguments: str) -> str:
     command = [str(folder / name / "bin" / "python"), str(WORKER), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
     return done.stdout
