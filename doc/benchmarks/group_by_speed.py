@@ -1,6 +1,6 @@
 """Seconds of `DPGroupBy` in DuckDB, beside those of a plain GROUP BY with COUNT(DISTINCT unit).
 
-10 million rows, 1 million users, 1,000 keys; both in the same run. Writes group_by_speed.md.
+10 million rows, 1 million users, 1,000 keys; both in one run. Writes results/group_by_speed.txt.
 """
 
 from __future__ import annotations
@@ -60,10 +60,12 @@ def main() -> None:
         middle = statistics.median(times)
         lines.append(f"| DPGroupBy, {name} | {middle:.1f} | {middle / base:.1f} |")
     text = (
-        f"# GROUP BY in DuckDB\n\n{options.rows:,} rows, {options.rows // 10:,} users, 1,000 keys, "
+        f"{options.rows:,} rows, {options.rows // 10:,} users, 1,000 keys, "
         f"two threads; medians of {options.runs} runs, DuckDB {duckdb.__version__}.\n\n"
     )
-    Path(__file__).with_suffix(".md").write_text(text + "\n".join(lines) + "\n", encoding="utf-8")
+    (Path(__file__).parent / "results" / "group_by_speed.txt").write_text(
+        text + "\n".join(lines) + "\n", encoding="utf-8"
+    )
     print("\n".join(lines))
 
 
