@@ -221,7 +221,12 @@ def test_a_delta_that_groups_make_too_large_is_none(delta):
     """The sum of its growth is past the range of floats: nothing is left for one step."""
     for epsilon, some in ((3.0, True), (3000.0, False)):
         meter = PrivacyFilter(
-            lambda: b"", estimator="test", epsilon=epsilon, delta=delta, delta_apart=0.1
+            lambda: b"",
+            estimator="test",
+            epsilon=epsilon,
+            delta=delta,
+            delta_apart=0.1,
+            budget=None,
         )
         found = meter.per_step(3).separate_delta
         assert (found > 0) is some
