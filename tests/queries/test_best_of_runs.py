@@ -350,7 +350,7 @@ def proven(search, repeats):
 
 @pytest.mark.exhaustive
 def test_an_audit_of_the_winner_that_a_plain_search_fails(monkeypatch):
-    """Each claims 3. Proven on 23 November 2026: 1.07 of the search, 3.50 and 3.67 of the others."""
+    """Each claims 3. Proven, 23 November 2026: 1.07 of the search, 3.50, 3.67 of the others."""
     eight = Repeats.of_mean(8)
     assert proven(best_score, eight) <= 3.0
     assert proven(best_score_of_grid_search, None) > 3.0
