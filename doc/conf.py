@@ -70,7 +70,9 @@ def _literal_names(app: Sphinx, what: str, name: str, obj: object, options: obje
     for number, line in enumerate(lines):
         if getattr(obj, "__module__", "").startswith("sklearn."):
             line = re.sub(
-                r":ref:`(?:([^`<]+?) *<\w+>|(\w+))`", lambda m: m[1] or f"``{m[2]}``", line
+                r":(?:ref|term):`(?:([^`<]+?) *<[\w-]+>|([\w-]+))`",
+                lambda m: m[1] or f"``{m[2]}``",
+                line,
             )
         lines[number] = re.sub(
             r"(?<=of shape \()[^)`]*(?=\))", lambda m: re.sub(r"\b\w+_\b", r"``\g<0>``", m[0]), line

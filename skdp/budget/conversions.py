@@ -10,8 +10,6 @@ References
 .. [2] J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 2022.
 .. [3] C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy",
    NeurIPS 2020, Proposition 12.
-.. [4] P. Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy",
-   ICML 2015, Theorem 2.1 (the region of tests).
 """
 
 from __future__ import annotations
@@ -228,9 +226,14 @@ def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> f
     Notes
     -----
     A guess is a test with false positives x and a power of at most min(1, exp(epsilon) x + delta),
-    and as much the other way round [4]_. Its chance is linear in both, so it is largest at a corner
+    and as much the other way round [1]_. Its chance is linear in both, so it is largest at a corner
     of that region: always the likelier table, or the corner ((1 - delta) / (1 + exp(epsilon)),
     (exp(epsilon) + delta) / (1 + exp(epsilon))), or (0, delta), or (1 - delta, 1).
+
+    References
+    ----------
+    .. [1] P. Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy",
+       ICML 2015, Theorem 2.1.
 
     Examples
     --------
