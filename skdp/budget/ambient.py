@@ -10,12 +10,14 @@ budget with them, into worker processes too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
 import threading
 import warnings
 import weakref
+from collections.abc import Iterator
 from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -32,6 +34,7 @@ __all__ = [
     "leave",
     "ledger_of",
     "live",
+    "only_here",
     "outside_level",
 ]
 
@@ -84,6 +87,16 @@ def leave(block: Block) -> None:
     with _CHANGING:
         _ALL = tuple(one for one in _ALL if one is not block)
     _HERE.set(_innermost(_HERE.get()))
+
+
+@contextlib.contextmanager
+def only_here(budget: PrivacyBudget) -> Iterator[None]:
+    """Make a budget ambient in this thread or task, and in no other."""
+    token = _HERE.set(Block(budget, _innermost(_HERE.get())))
+    try:
+        yield
+    finally:
+        _HERE.reset(token)
 
 
 def here() -> Block | None:

@@ -71,6 +71,12 @@ def check_candidate(candidate: Any, base: BaseRun) -> None:
     for finding in look_into(candidate):
         if finding.severity == HIGH:
             raise TypeError(f"{finding.where}: {finding.what}. Instead: {finding.way_out}")
+    for path, value in candidate.get_params(deep=True).items():
+        if path.rpartition("__")[2] == "memory" and value is not None:
+            raise ValueError(
+                f"{path} must be None in a private search, got {type(value).__name__}: the cache "
+                "would keep every run, and how many there were"
+            )
     costs: list[Cost] = []
     for path, part in parts:
         where = f"step {path} ({type(part).__name__})" if path else type(part).__name__

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,7 +26,7 @@ from skdp.model_selection._allotment import allot, check_candidate, gaussian_eps
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, needs_targets, score_in
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
-from skdp.tabular import check_rows, opaque_rows
+from skdp.tabular import check_labels, check_rows, opaque_rows
 
 __all__ = ["PrivateSearch"]
 
@@ -197,12 +197,14 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                     f"{type(self).__name__} requires y to be passed, but the target y is None: "
                     f"metric={metric!r} compares predictions with it"
                 )
-            tags = get_tags(self.estimator).input_tags
-            if not (tags.allow_nan or tags.string or tags.categorical):
+            # What fits refuse is refused here, not in runs: which of them fail would tell of a row.
+            tags = [get_tags(candidate).input_tags for candidate in candidates]
+            if not all(one.allow_nan or one.string or one.categorical for one in tags):
                 check_rows(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
             validate_data(self, X, skip_check_array=True)
             rows = opaque_rows(X, y)
             self._check_lengths(X, y)
+            self._check_targets(y)
             query = BestOfRuns(
                 UserFunction(self._fit_run(candidates)),
                 UserFunction(self._score_run(metric, bounds, base)),
@@ -233,6 +235,14 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 f"Found array with {n} sample(s) while a minimum of 2 is required: one part is "
                 "fitted on, another is scored"
             )
+
+    def _check_targets(self, y: Any) -> None:
+        """Refuse what fits refuse: missing labels, targets that are no finite numbers."""
+        classifier = is_classifier(self.estimator)
+        if y is not None and (classifier or is_regressor(self.estimator)):
+            n_rows = y.shape[0] if hasattr(y, "shape") else len(y)
+            classes = np.zeros(1) if classifier else None  # labels may be of any class
+            check_labels(y, n_rows, estimator=type(self).__name__, classes=classes)
 
     @staticmethod
     def _fit_run(candidates: list[Any]) -> Any:

@@ -26,6 +26,7 @@ from joblib import parallel_config
 from numpy.typing import NDArray
 
 from skdp.budget import Cost, exact, pure_mu
+from skdp.budget.ambient import only_here
 from skdp.budget.amounts import round_down
 from skdp.budget.conversions import gdp_delta, largest, smallest
 from skdp.budget.stand_in import StandInBudget
@@ -240,8 +241,10 @@ class BestOfRuns(Measurement):
         meter.record(name, mechanism, "run", math.nan, math.nan, fraction, delta=delta)
         best = BestRun(0, None, -math.inf)
         budget = StandInBudget(meter.relation)
-        # No worker processes: in these nobody would see what sessions claim.
-        with inner_sessions(), meter.foreign_code(), silent(), parallel_config("sequential"):
+        # No worker processes: in these nobody would see what sessions claim. Those that name no
+        # budget claim it to the runs' own, too: in the ledger of an ambient one they would be seen.
+        sequential, ambient = parallel_config("sequential"), only_here(budget)
+        with inner_sessions(), meter.foreign_code(), silent(), sequential, ambient:
             for candidate, train, test, seed in self._drawn(table, meter):
                 run = self._run(table.rows, candidate, train, test, budget, seed, base)
                 if run is not None and run.score > best.score:  # of equal ones the first

@@ -9,7 +9,13 @@ from skdp.tabular.encoding import Schema, decoded, table_schema
 from skdp.tabular.grouped import KeyTerm, key_order
 from skdp.tabular.grouping import check_grouped
 from skdp.tabular.keys import split_by_key
-from skdp.tabular.labels import check_labelled, check_labelled_table, check_with_target, label_codes
+from skdp.tabular.labels import (
+    check_labelled,
+    check_labelled_table,
+    check_labels,
+    check_with_target,
+    label_codes,
+)
 from skdp.tabular.parts import ONE_PLACE, is_parts
 from skdp.tabular.rows import (
     Rows,
@@ -39,6 +45,7 @@ __all__ = [
     "check_grouped",
     "check_labelled",
     "check_labelled_table",
+    "check_labels",
     "check_marks",
     "check_public_array",
     "check_rows",

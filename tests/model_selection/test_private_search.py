@@ -16,7 +16,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdp import (
@@ -33,7 +33,7 @@ from skdp import (
 )
 from skdp.budget import gdp_mu
 from skdp.core.transcript import record
-from skdp.exceptions import BudgetExceededError
+from skdp.exceptions import BudgetExceededError, PrivacyLeakError
 from skdp.model_selection import private_scorer
 from skdp.neighbors import DPNearestCentroid
 
@@ -216,6 +216,33 @@ def test_rows_are_checked_before_the_charge():
     assert budget.charges == []
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, None])
+@pytest.mark.parametrize("classifier", [True, False])
+def test_targets_are_checked_before_the_charge(bad, classifier):
+    """In runs they would fail those that fit the row, and the others would win."""
+    budget, y = PrivacyBudget(100), np.array([0, 1, 0, 1, bad], dtype=object)
+    model, scoring = DPNearestCentroid(classes=[0, 1]), None
+    if not classifier:
+        model = DPRidge(target_bounds=(0, 1))
+        scoring = private_scorer("neg_mean_squared_error", epsilon=1, bounds=1)
+    grid = {"bounds": [(0, 1)]}
+    with pytest.raises(ValueError, match="y must be"):
+        DPGridSearchCV(model, grid, scoring=scoring, budget=budget).fit(X[:5], y)
+    assert budget.charges == []
+
+
+def test_a_cache_of_runs_is_refused(tmp_path):
+    budget = PrivacyBudget(100)
+    steps = [
+        ("scale", DPStandardScaler(bounds=(0, 1))),
+        ("model", DPNearestCentroid(classes=[0, 1])),
+    ]
+    model = Pipeline(steps, memory=str(tmp_path))
+    with pytest.raises(ValueError, match="memory must be None"):
+        DPGridSearchCV(model, {"model__bounds": [(0, 1)]}, budget=budget).fit(X[:9], Y[:9])
+    assert budget.charges == [] and list(tmp_path.iterdir()) == []
+
+
 def test_a_search_that_cannot_be_paid_reads_no_row():
     budget = PrivacyBudget(1.0)
     with record() as transcript, pytest.raises(BudgetExceededError):
@@ -254,6 +281,21 @@ def test_an_ambient_budget_is_charged_once():
     with PrivacyBudget(100) as budget:
         clusters().fit(X)
     assert [charge.epsilon for charge in budget.charges] == [9.0]
+
+
+def test_fits_that_no_price_names_reach_neither_ledger_nor_winner():
+    class Hides(DPNearestCentroid):
+        def fit(self, X, y):
+            DPRidge(epsilon=50.0, bounds=(-4, 7), target_bounds=(0, 1)).fit(X, y)
+            return super().fit(X, y)
+
+    budget = PrivacyBudget(1000)
+    model = DPGridSearchCV(Hides(classes=[0, 1]), GRID, n_runs=2)
+    with budget, pytest.raises(PrivacyLeakError, match="more than it may lose"):
+        model.fit(X, Y)
+    assert len(budget.charges) == 1
+    with pytest.raises(PrivacyLeakError, match="more than it may lose"):
+        model.fit(X, Y)
 
 
 def test_checks_of_pipelines_know_it():
