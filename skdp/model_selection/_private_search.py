@@ -105,7 +105,8 @@ class DPGridSearchCV(PrivateSearch):
 
     **Not protected: time.** A search takes as long as its K runs, and who knows K knows more than
     the price covers. Do not publish how long it took.
-    **Nor what your own code keeps.** A function in a step that counts or logs its calls knows K, too.
+    **Nor what your own code keeps.** A function in a step that counts or logs its calls knows K,
+    too.
 
     There is no ``cv_results_``: it would be the release of every run. ``cv`` and ``refit`` are
     missing for the same reason: folds are fitted K - 1 times each, and a refit is a further fit.
