@@ -324,6 +324,7 @@ class PartsRows:
         )
 
     def _refuse(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Refuse to read rows elsewhere than where they lie; nothing is released then."""
         raise PrivacyLeakError("rows in parts are read by fold only, and this reads them otherwise")
 
     spans = block = blocks = slices = labelled = codes = _refuse

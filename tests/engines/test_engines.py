@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from subjects import Case, compare, fit
+from part_cases import Case, compare, fit
 
 from skdp import DPPCA, DPKMeans, DPStandardScaler, PrivacyBudget
 from skdp.engines import Source, from_arrays, from_dask, from_stream, read_parquet

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
-from subjects import CASES, Case, compare, cut_at, parts_of, travelling
+from part_cases import CASES, Case, compare, cut_at, parts_of, travelling
 
 from skdp import DPPCA, DPStandardScaler
 from skdp.core.transcript import record

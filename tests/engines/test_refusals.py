@@ -12,7 +12,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 sys.path.insert(0, str(Path(__file__).parent))
-from subjects import REFUSED, travelling
+from part_cases import REFUSED, travelling
 
 from skdp import DPKMeans, DPStandardScaler, PrivacyBudget, statistics
 from skdp.core import Sum

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from subjects import Case, compare
+from part_cases import Case, compare
 
 from skdp import DPStandardScaler
 from skdp.engines import from_spark
