@@ -208,7 +208,7 @@ def test_bad_rows_with_names(kind):
     refused(estimator, lambda e: answer(e, GOOD[:, :3]), ValueError, "features")
 
 
-@pytest.mark.parametrize("name", ["sample_weight", "groups", "check_input"])
+@pytest.mark.parametrize("name", ["sample_weight", "group", "check_input"])
 @every_estimator
 def test_arguments_that_fit_does_not_take(kind, name):
     weights = np.full(len(GOOD), NUMBER)
