@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -342,7 +343,8 @@ class DPGroupBy(BaseEstimator):
         """Return the share of each kind of release: exact fractions, together at most 1."""
         caps_private = PRIVATE in (self.max_keys_per_unit, self.max_rows_per_unit)
         learned = {one.column for one in aggregates if _learns(one) and one.column not in known}
-        dummy = dict.fromkeys((one.column for one in aggregates), (0.0, 1.0))
+        # Learned bounds may be other than any that are stated: their terms count apart.
+        dummy = dict.fromkeys((one.column for one in aggregates), (0.0, math.nan))
         terms = _distinct(term for one in aggregates for term in terms_of(one, dummy))
         spreads = sum(one.kind == "mean" for one in aggregates)
         weights = {

@@ -133,9 +133,7 @@ def keeping_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]
     if epsilon <= 0 or delta <= 0:
         raise ValueError(_NOT_POSITIVE)
     one = 1 << _PROBABILITY_BITS
-    low, high = exp_bracket(epsilon, _PROBABILITY_BITS)
-    if not low:
-        low = high = 0
+    high = max(exp_bracket(epsilon, _PROBABILITY_BITS)[1], 1)  # not below e**-eps
     step = math.floor(delta * one)
     table = [0]
     while table[-1] < one:
@@ -146,7 +144,7 @@ def keeping_probabilities(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]
             )
         last = table[-1]
         # 1 / high is at most e**eps; high is at least e**-eps.
-        up = last * one // high + step if high else one
+        up = last * one // high + step
         down = one - -(-high * max(one - last - step, 0) // one)
         table.append(min(up, down, one))
     return tuple(table)

@@ -14,6 +14,7 @@ of m rows each counts max_rows / m, rounded down to the integers in which values
 from __future__ import annotations
 
 import hashlib
+import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -113,7 +114,10 @@ def key_order(key: Any) -> Any:
     if isinstance(key, tuple):
         return tuple(key_order(part) for part in key)
     if isinstance(key, numbers.Real):
-        return (0, "", float(key), repr(key))
+        try:
+            return (0, "", float(key), repr(key))
+        except OverflowError:  # an integer beyond all floats: one row may have it
+            return (0, "", math.inf if key > 0 else -math.inf, "")  # type: ignore[operator]
     return (1, type(key).__name__, 0.0, str(key))
 
 
@@ -121,12 +125,16 @@ def plain_key(value: Any, column: str) -> Any:
     """Return a key as a plain value of Python, dates as those of numpy."""
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
         value = value.item()
-    if type(value) in (str, int, float, bool, bytes, np.datetime64):
+    if isinstance(value, float):
+        value = value + 0.0  # one zero
+    if isinstance(value, np.datetime64):
+        return value.astype("datetime64[us]")
+    if type(value) in (str, int, float, bool, bytes):
         return value
     if hasattr(value, "isoformat") and hasattr(value, "year"):
         if getattr(value, "tzinfo", None) is not None:
             raise ValueError(f"column {column!r} has dates with a time zone; make them text first")
-        return np.datetime64(value)
+        return np.datetime64(value, "us")
     raise TypeError(
         f"keys of column {column!r} must be text, numbers, booleans or dates, without other types"
     )
@@ -153,6 +161,50 @@ def _factorized(column: Any) -> tuple[Ints, list[Any]]:
     return np.asarray(codes, dtype=np.int64), arrow.dictionary.to_pylist()
 
 
+def told_apart(key: Any) -> Any:
+    """Return what a key is compared by: True is another key than 1."""
+    if isinstance(key, tuple):
+        return tuple(map(told_apart, key))
+    return isinstance(key, bool | np.bool_), key
+
+
+def merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
+    """Return codes of values once each: a dictionary may hold one twice, as may rounded dates."""
+    places: dict[Any, int] = {}
+    to = [places.setdefault(told_apart(value), len(places)) for value in values]
+    if len(places) == len(values):
+        return codes, values
+    return np.array(to, dtype=np.int64)[codes], [value for _, value in places]
+
+
+def key_codes(table: Any, name: str) -> tuple[Ints, list[Any]]:
+    """Return codes of a key column and plain keys, none of which hangs on what rows come first."""
+    codes, values = codes_of_column(table, name, "key")
+    cells = column(table, name)
+    if str(getattr(cells, "dtype", "")) == "object" and any(
+        isinstance(value, numbers.Real | np.bool_) for value in values
+    ):  # numbers of several types that are equal: True is apart, 1.0 is shown as 1
+        codes, pairs = _coded([told_apart(cell) for cell in cells])
+        plain = [plain_key(value, name) for _, value in pairs]
+        values = [int(v) if isinstance(v, float) and v.is_integer() else v for v in plain]
+    return merged(codes, [plain_key(value, name) for value in values])
+
+
+def words_of(values: Sequence[Any]) -> NDArray[np.uint64]:
+    """Return a hash of each value, in which no other value has a part."""
+    return np.array(
+        [
+            int(value) % _WORD
+            if isinstance(value, int | np.integer)
+            else int.from_bytes(
+                hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little"
+            )
+            for value in values
+        ],
+        dtype=np.uint64,
+    )
+
+
 def _coded(cells: list[Any]) -> tuple[Ints, list[Any]]:
     places: dict[Any, int] = {}
     codes = np.empty(len(cells), dtype=np.int64)
@@ -162,11 +214,21 @@ def _coded(cells: list[Any]) -> tuple[Ints, list[Any]]:
     return codes, list(places)
 
 
+def _units_merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
+    """Return codes of ids once each: equal ids are one unit, as 1 and True are."""
+    places: dict[Any, int] = {}
+    to = [places.setdefault(value, len(places)) for value in values]
+    same = len(places) == len(values)
+    return (codes, values) if same else (np.array(to, dtype=np.int64)[codes], list(places))
+
+
 def codes_of_column(table: Any, name: str, what: str) -> tuple[Ints, list[Any]]:
     """Return codes and values of an id or key column, without missing cells, or raise."""
     try:
         with reading():
             codes, values = _factorized(column(table, name))
+            if (codes >= 0).all() and what == "unit":
+                codes, values = _units_merged(codes, values)
             strange = [i for i, value in enumerate(values) if value is None or value != value]
     except Exception:  # noqa: BLE001  its text may quote a cell
         raise TypeError(
@@ -181,9 +243,12 @@ def codes_of_column(table: Any, name: str, what: str) -> tuple[Ints, list[Any]]:
 
 
 def column(table: Any, name: str) -> Any:
-    if isinstance(table, dict):
-        return np.asarray(table[name])
-    return table[name]
+    cells = table[name]
+    if not isinstance(table, dict):
+        return cells
+    if isinstance(cells, list | tuple):  # no cell decides of which type the others are
+        return np.fromiter(cells, dtype=object, count=len(cells))
+    return np.asarray(cells)
 
 
 def length(table: Any) -> int:
@@ -245,7 +310,7 @@ def bounded(sums: Ints, rows: Ints, max_rows: int) -> Ints:
     return np.where(rows > max_rows, part, sums)
 
 
-def mixed_words(units: Ints, keys: Ints, salt: int) -> NDArray[np.uint64]:
+def mixed_words(units: NDArray, keys: NDArray, salt: int) -> NDArray[np.uint64]:
     """Return a salted hash of pairs: a keyed mixing of 64-bit words."""
     first, second = (np.uint64((salt * odd + 1) % _WORD) for odd in (0x9E3779B97F4A7C15, 3))
     with np.errstate(over="ignore"):
@@ -273,6 +338,7 @@ class GroupedTable(GroupedRows):
         columns: dict[str, NDArray[np.float64]],
         random_state: Any = None,
         unit_name: str = "unit",
+        unit_words: NDArray[np.uint64] | None = None,
     ) -> None:
         super().__init__(n_features=len(columns), unit_name=unit_name)
         self._names = names
@@ -282,8 +348,18 @@ class GroupedTable(GroupedRows):
         self._unit, self._key = code // self._width, code % self._width
         self._rows = np.bincount(self._pair, minlength=len(code))
         self._units = units
-        self.hash = mixed_words  # tests put in that of another engine
+        words = np.arange(int(units.max(initial=-1)) + 1) if unit_words is None else unit_words
+        self._unit_words = words.astype(np.uint64)
+        self._key_words = words_of(names).view(np.int64)
+        # By its own place among sorted keys, which another key may move, but not two of a unit.
+        order = sorted(range(len(names)), key=lambda i: key_order(names[i]))
+        self._key_place = np.argsort(np.array(order, dtype=np.int64))
+        self.hash = self._mixed  # tests put in that of another engine
         self.secret = secret_number(random_state, self.digest)
+
+    def _mixed(self, units: Ints, keys: NDArray, salt: int) -> NDArray[np.uint64]:
+        """Return the salted hash of a unit's own id: other units have no part in it."""
+        return mixed_words(self._unit_words[units], keys, salt)
 
     @property
     def _n(self) -> int:
@@ -297,15 +373,17 @@ class GroupedTable(GroupedRows):
             text.update(np.ascontiguousarray(array).tobytes())
         return text.digest()
 
-    def _ranked(self, chosen: Ints, salt: int, codes: Ints) -> tuple[Ints, Ints, Ints]:
+    def _ranked(self, chosen: Ints, salt: int, codes: Ints | None) -> tuple[Ints, Ints, Ints]:
         """Return pairs by unit and secret rank, their place in the unit and its number of pairs.
 
-        `codes` number the keys: the last half of a rank, so that no two of a unit are equal.
+        `codes` are places of public keys: the last half of a rank, so that no two of a unit are
+        equal. None: keys are private; of hashes of their own, and their order breaks ties.
         """
-        code = codes[self._key[chosen]]
+        key = self._key[chosen]
+        code = self._key_words[key] if codes is None else codes[key]
+        last = self._key_place[key] if codes is None else code
         word = self.hash(self._unit[chosen], code, salt)
-        rank = (word & np.uint64(_HIGH)) | code.astype(np.uint64)
-        order = np.lexsort((rank, self._unit[chosen]))
+        order = np.lexsort((last, word & np.uint64(_HIGH), self._unit[chosen]))
         chosen = chosen[order]
         unit = self._unit[chosen]
         start = np.flatnonzero(np.r_[True, unit[1:] != unit[:-1]]) if unit.size else unit
@@ -315,8 +393,9 @@ class GroupedTable(GroupedRows):
 
     def _codes_of(self, keys: Sequence[Any]) -> Ints:
         """Return the place in `keys` of every key of the table, -1 for others."""
-        places = {key: i for i, key in enumerate(keys)}
-        return np.array([places.get(name, -1) for name in self._names], dtype=np.int64)
+        places = {told_apart(key): i for i, key in enumerate(keys)}
+        found = [places.get(told_apart(name), -1) for name in self._names]
+        return np.array(found, dtype=np.int64)
 
     def key_weights(
         self, weights: list[int], salt: int, without: Sequence[Any]
@@ -329,7 +408,7 @@ class GroupedTable(GroupedRows):
         chosen = np.flatnonzero(self._codes_of(without)[self._key] < 0) if without else (
             np.arange(len(self._key))
         )  # fmt: skip
-        chosen, place, size = self._ranked(chosen, salt, np.arange(self._width))
+        chosen, place, size = self._ranked(chosen, salt, None)
         most = len(weights)
         kept = place < most
         each = np.array(weights, dtype=np.int64)[np.minimum(size[kept], most) - 1]
@@ -347,8 +426,9 @@ class GroupedTable(GroupedRows):
         The one of the smallest rank. Each in the last of the ascending edges, from 1, that it
         reaches.
         """
-        codes = np.arange(self._width) if keys is None else self._codes_of(keys)
-        chosen = np.flatnonzero(codes[self._key] >= 0)
+        codes = None if keys is None else self._codes_of(keys)
+        every = np.arange(len(self._key))
+        chosen = every if codes is None else np.flatnonzero(codes[self._key] >= 0)
         chosen, place, size = self._ranked(chosen, self.salt(-1), codes)
         first = place == 0
         counts = [

@@ -120,7 +120,7 @@ def open_relation(
     check_names(names, by=by, unit=unit, columns=columns)
     kinds = {name: str(kind) for name, kind in zip(names, relation.types, strict=True)}
     for name in by:
-        if not _family(kinds[name]):
+        if not _family(kinds[name]) or kinds[name].startswith("DECIMAL"):  # read as Decimal
             raise TypeError(f"keys of column {name!r} must be text, numbers, booleans or dates")
     for name in columns:
         if _family(kinds[name]) not in ("number", "boolean"):
@@ -309,7 +309,7 @@ class GroupedRelation(GroupedRows):
 
     def spread(self, column: str, edges: Sequence[float]) -> NDArray[np.int64]:
         """Return how the values of units are spread over bins; see `GroupedTable.spread`."""
-        x = f"{_name(column)}::DOUBLE"
+        x = f"skdp_rows.{_name(column)}::DOUBLE"
         inner = [f"({x} >= {_number(edge)})::BIGINT" for edge in edges[1:-1]]
         found = self._fetch(
             f"WITH parts AS (SELECT {_name(self._unit)} AS u, ({' + '.join(inner)}) AS bin, "
@@ -404,7 +404,7 @@ class GroupedRelation(GroupedRows):
             if term.kind in ("rows", "units"):
                 values.append(f"sum(least(n, {max_rows}))" if term.kind == "rows" else "count(*)")
                 continue
-            x = f"{_name(term.column)}::DOUBLE"
+            x = f"skdp_rows.{_name(term.column)}::DOUBLE"
             there = f"FILTER (WHERE {x} IS NOT NULL AND NOT isnan({x}))"
             sums.append(f"count(*) {there} AS m{i}")
             counted = f"least(m{i}, {max_rows})"
@@ -432,7 +432,7 @@ class GroupedRelation(GroupedRows):
         self, keys: Sequence[Any], term: KeyTerm, max_keys: int, max_rows: int
     ) -> list[tuple[Any, ...]]:
         """Return (place of the key, bin, parts of rows)."""
-        x = f"{_name(term.column)}::DOUBLE"
+        x = f"skdp_rows.{_name(term.column)}::DOUBLE"
         if term.kind == "leaves":
             last = 2**term.depth - 1
             place = f"least({_steps(x, term)} >> {VALUE_BITS - term.depth}, {last})"

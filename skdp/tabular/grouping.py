@@ -19,8 +19,9 @@ from skdp.tabular.grouped import (
     check_names,
     codes_of_column,
     column,
+    key_codes,
     length,
-    plain_key,
+    words_of,
 )
 from skdp.tabular.grouped_relation import is_relation, open_relation
 
@@ -75,19 +76,19 @@ def check_grouped(
             raise ValueError("columns must be arrays of one dimension and one length")
     if not length(table) and not allow_empty:
         raise ValueError("table has no rows")
-    units, _ = codes_of_column(table, unit, "unit")
+    units, ids = codes_of_column(table, unit, "unit")
     code: Ints = np.zeros(len(units), dtype=np.int64)
     parts: list[tuple[Ints, list[Any]]] = []
     for name in by:
-        codes, values = codes_of_column(table, name, "key")
-        parts.append((codes, [plain_key(value, name) for value in values]))
+        codes, values = key_codes(table, name)
+        parts.append((codes, values))
         code = code * max(len(values), 1) + codes
         _, code = np.unique(code, return_inverse=True)
     first = np.unique(code, return_index=True)[1]
     keys = [tuple(values[codes[i]] for codes, values in parts) for i in first.tolist()]
     numbers_of = {name: _numbers(column(table, name), name) for name in columns}
     named = [key[0] for key in keys] if len(by) == 1 else list(keys)
-    return GroupedTable(units, code, named, numbers_of, random_state, unit)
+    return GroupedTable(units, code, named, numbers_of, random_state, unit, words_of(ids))
 
 
 def _numbers(cells: Any, name: str) -> NDArray[np.float64]:
