@@ -67,10 +67,10 @@ class DPGroupBy(BaseEstimator):
     unit : str
         Column of ids; one of its values is what is protected, with everything it contributed.
     epsilon : float, default=1.0
-        For everything that a fit releases together.
+        Privacy loss of a fit; finite, above 0. For everything that it releases together.
     delta : float, default=1e-6
-        Private keys need one: half of it is the probability that a key which one unit alone has
-        shows. With stated keys it may be 0.
+        In [0, 1). Private keys need one: half of it is the probability that a key which one unit
+        alone has shows. With stated keys it may be 0.
     keys : "private" or list, default="private"
         Stated keys are public, and all of them are in the result, whether the table has them or
         not; rows of other keys are left out. For several key columns a list of tuples.
@@ -78,7 +78,8 @@ class DPGroupBy(BaseEstimator):
         ``"private"``: chosen from two noisy histograms of units, at a few hundredths of the
         allowance.
     bounds : "private" or dict, default="private"
-        To which the values of columns are clipped: ``{"delay": (-60, 180)}``. A specification may
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); here a mapping, ``{"delay": (-60, 180)}``. A specification may
         state its own. Columns without any have theirs learned, as powers of two that hold nearly
         all units' values, at a few hundredths of the allowance each.
     key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
@@ -87,10 +88,11 @@ class DPGroupBy(BaseEstimator):
     aggregates : dict or None, default=None
         What `agg` sets; None: the keys alone.
     budget : PrivacyBudget, default=None
-        Says the relation: units are added or removed, or one is replaced by another (the number of
-        units is public then, and noise is up to twice as large).
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger. Units are
+        added or removed, or one is replaced by another (the number of units is public then, and
+        noise is up to twice as large).
     random_state : int, RandomState or None, default=None
-        Seeds noise inside ``config_context(noise="seeded")`` only.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
@@ -568,7 +570,13 @@ class DPGroupBy(BaseEstimator):
         return hasattr(self, "table_")
 
     def to_dict(self) -> dict[Any, dict[str, Any]]:
-        """Return the result as a dict from keys to dicts of their aggregates."""
+        """Return the result as a dict from keys to dicts of their aggregates.
+
+        Returns
+        -------
+        result : dict
+            One entry a key, in the order of `keys_`.
+        """
         check_is_fitted(self)
         by = self._by()
         columns = {name: list(self.table_[name]) for name in _names(self.table_)}

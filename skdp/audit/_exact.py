@@ -20,6 +20,11 @@ class EnumeratedChoices:
     """What a mechanism draws from while all of its outcomes are followed.
 
     Its methods are those of a numpy generator that have finitely many outcomes, and exact ones.
+
+    Parameters
+    ----------
+    path : sequence of int
+        What the first draws come to; those after them come to 0.
     """
 
     def __init__(self, path: Sequence[int]) -> None:

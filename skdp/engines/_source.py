@@ -111,6 +111,10 @@ class Source:
         ----------
         columns : sequence
             Names.
+
+        Returns
+        -------
+        source : Source
         """
         return replace(self, columns=names_of(columns))
 

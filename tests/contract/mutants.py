@@ -171,23 +171,23 @@ MUTANTS = (
     ),
     _m(
         "rows are kept", "base",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        self._fit_X = X\n        return rows",
         f"{REPLAY}[standard_scaler-0.0-replace_one]",
     ),
     _m(
         "a stale exact attribute is kept", "base",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        self._cache = {'sum': sum(float(b.sum()) for b in rows.blocks())}\n"
         "        return rows",
         f"{REPLAY}[kmeans-0.0-replace_one]",
     ),
     _m(
         "a warning quotes a cell", "base",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        for block in rows.blocks():\n"
         "            __import__('warnings').warn(f'the largest is {block.max()}', stacklevel=2)\n"
         "        return rows",
@@ -195,16 +195,16 @@ MUTANTS = (
     ),
     _m(
         "an error that one row decides", "base",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        if any(abs(block).max() > 1e200 for block in rows.blocks()):\n"
         "            raise ValueError('X must be within reason')\n        return rows",
         f"{WORST}[toy-0.0-replace_one]",
     ),
     _m(
         "the number of rows is kept where it is private", "base",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n        return rows",
-        "        validate_data(self, X, reset=reset, skip_check_array=True)\n"
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
         "        self._n_seen = rows._n\n        return rows",
         f"{REPLAY}[median-0.0-add_or_remove_one]",
     ),
@@ -530,7 +530,21 @@ def run_here(name: str | None, tests: Sequence[str]) -> int:
         plant(name)
     seen = _Failures()
     status = pytest.main(
-        ["-q", "-n", "0", "-p", "no:cacheprovider", "--tb=line", "-m", "", *nodes(tests)], [seen]
+        # Plain asserts: to rewrite them, pytest would load the modules of skdp, whose plugin it
+        # finds, from their files.
+        [
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "--tb=line",
+            "--assert=plain",
+            "-m",
+            "",
+            *nodes(tests),
+        ],
+        [seen],
     )
     for node in sorted(seen.failed):
         print(f"FAILED-IN-MUTANT {node}")

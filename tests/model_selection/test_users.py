@@ -219,7 +219,7 @@ def test_splitters_of_groups_are_refused_everywhere(cv, relation):
         found = [one for one in check_pipeline(search) if f"cv: {name}" in one.what]
         assert found[0].severity == "high"
         # StratifiedGroupKFold and the like come with labels in scikit-learn's own searches.
-        y = rng.integers(0, 2, 300)
+        y = np.random.default_rng(2).integers(0, 2, 300)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with pytest.raises(ValueError, match=f"{name} "):

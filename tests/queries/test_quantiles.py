@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 from scipy.stats import norm as normal
@@ -464,6 +464,8 @@ def test_the_exponential_mechanism_is_within_its_gaussian_claim(mu):
     x=st.floats(allow_nan=False, allow_infinity=False),
 )
 def test_a_lattice_maps_every_value_to_its_nearest_candidate(low, width, step, prior, x):
+    # The logarithms of so narrow a box, far from 0, are hardly told apart by floats.
+    assume(prior == "uniform" or step is not None or width == 0 or width > 1e-9 * abs(low))
     lattice = quantiles.Lattice(low, low + width, step, prior)
     number = lattice.number(np.array([x, -x, low, low + width]))
     assert np.all((number >= 0) & (number < lattice.size))
