@@ -83,6 +83,10 @@ _OTHER_UNIT = (
     "{name}: groups are named {other!r}, and the budget protects one {unit!r}: pass the ids of "
     "that name, or a budget of another unit. Nothing was charged."
 )
+_ROW = (
+    "{name}: ids are named 'row', which certificates say of one row; give them another name. "
+    "Nothing was charged."
+)
 
 
 # What a fit with groups holds of them until it ends.
@@ -154,7 +158,14 @@ class CallContext:
             raise ValueError(_NO_UNIT.format(name=self.name, unit=name or "user_id"))
         if promised is not None and name not in (None, promised):
             raise ValueError(_OTHER_UNIT.format(name=self.name, unit=promised, other=name))
+        if name is not None:
+            self._check_name(name)
         return Unit(promised or name or "unit", self.max_rows_per_unit)
+
+    def _check_name(self, name: str) -> None:
+        """Refuse ids of a name that certificates have for units of one row."""
+        if name.strip() == "row":
+            raise ValueError(_ROW.format(name=self.name))
 
     def check_unit(self, name: str) -> None:
         """Refuse a unit, whose rows a table holds together, that is not the budget's.
@@ -164,6 +175,7 @@ class CallContext:
         ValueError
             With the way out; nothing has been charged.
         """
+        self._check_name(name)
         promised = _unit_of(self.budget)
         if self.budget is not None and promised is None:
             raise ValueError(_NO_UNIT.format(name=self.name, unit=name).replace("groups=", "unit="))

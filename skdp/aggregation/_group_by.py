@@ -23,11 +23,14 @@ from skdp.aggregation._plan import (
     Aggregate,
     best_caps,
     check_aggregates,
+    distinct_terms,
     learned_range,
+    learns,
     terms_of,
     upper_cap,
+    with_bounds,
 )
-from skdp.aggregation._results import column_of, expected_width, interval_of
+from skdp.aggregation._results import column_of, columns_of_result, expected_width, interval_of
 from skdp.base import CallContext
 from skdp.budget import Cost, gdp_mu
 from skdp.core import Release, Session, untracked
@@ -106,7 +109,7 @@ class DPGroupBy(BaseEstimator):
     keys_ : list
     max_keys_per_unit_, max_rows_per_unit_ : int
     bounds_ : dict
-        Of each column that has any, as clipped to.
+        Of each aggregate that clips, by its name: (low, high), stated or learned.
     left_out_ : dict
         ``"keys"`` and ``"rows"``: how many (unit, key) pairs and rows of these keys bounding left
         out, of every unit at most as many as it may contribute; with ``_low`` and ``_high``.
@@ -317,20 +320,21 @@ class DPGroupBy(BaseEstimator):
             if cap is None:
                 raise ValueError(f"{name} is private: say what it may come out as")
             caps.append(int(check_parameter(cap, name, Integers(1))))
+        shares = self._shares(aggregates, listed)
         known = {column: (float(a), float(b)) for column, (a, b) in (bounds or {}).items()}
         for one in aggregates:
-            if one.column and not one.edges and not one.bounds and one.column not in known:
+            if learns(one) and one.column not in known:
                 raise ValueError(f"bounds of column {one.column!r} are learned: say some")
             needs_rows = one.kind in ("mean", "variance", "std", "quantile")
             if needs_rows and not rows_per_key:
                 raise ValueError(f"{one.name}: rows_per_key must be given")
-        shares = self._shares(aggregates, listed, known)
+        aggregates = with_bounds(aggregates, known)
         cost = self.privacy_cost()
         allowance = Allowance(cost.epsilon, cost.mu, context.adjacency)
         return {
             one.name: expected_width(
                 one,
-                terms_of(one, known),
+                terms_of(one),
                 allowance,
                 shares["term"],
                 (caps[0], caps[1]),
@@ -339,15 +343,15 @@ class DPGroupBy(BaseEstimator):
             for one in aggregates
         }
 
-    def _shares(
-        self, aggregates: list[Aggregate], listed: Any, known: Mapping[str, Any]
-    ) -> dict[str, Fraction]:
+    def _shares(self, aggregates: list[Aggregate], listed: Any) -> dict[str, Fraction]:
         """Return the share of each kind of release: exact fractions, together at most 1."""
         caps_private = PRIVATE in (self.max_keys_per_unit, self.max_rows_per_unit)
-        learned = {one.column for one in aggregates if _learns(one) and one.column not in known}
+        learned = {one.column for one in aggregates if learns(one)}
         # Learned bounds may be other than any that are stated: their terms count apart.
-        dummy = dict.fromkeys((one.column for one in aggregates), (0.0, math.nan))
-        terms = _distinct(term for one in aggregates for term in terms_of(one, dummy))
+        dummy = dict.fromkeys(learned, (0.0, math.nan))
+        terms = distinct_terms(
+            term for one in with_bounds(aggregates, dummy) for term in terms_of(one)
+        )
         spreads = sum(one.kind == "mean" for one in aggregates)
         weights = {
             "learned": _LEARNED * len(learned),
@@ -416,8 +420,9 @@ class DPGroupBy(BaseEstimator):
         self, session: Session, aggregates: list[Aggregate], listed: tuple[Any, ...] | None
     ) -> dict[str, list[Any]]:
         """Release everything; return the columns of the result."""
-        shares = self._shares(aggregates, listed, {})
-        self.bounds_ = self._bounds(session, aggregates, shares)
+        shares = self._shares(aggregates, listed)
+        aggregates = self._bounded(session, aggregates, shares)
+        self.bounds_ = {one.name: one.bounds for one in aggregates if one.bounds is not None}
         shapes = None
         if shares["shapes"]:
             query = UnitShapes(listed, KEY_EDGES, ROW_EDGES)
@@ -438,7 +443,7 @@ class DPGroupBy(BaseEstimator):
             return columns
         if shares["found"] and keys:
             shapes = session.answer(UnitShapes(keys, KEY_EDGES, ROW_EDGES), shares["found"])
-        terms = _distinct(term for one in aggregates for term in terms_of(one, self.bounds_))
+        terms = distinct_terms(term for one in aggregates for term in terms_of(one))
         self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
         self._measure_left_out(session, keys, shares)
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
@@ -449,7 +454,7 @@ class DPGroupBy(BaseEstimator):
                 name = f"{term.kind} {term.column}".strip()
                 releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
         for one in aggregates:
-            of = [releases.get(repr(term)) for term in terms_of(one, self.bounds_)]
+            of = [releases.get(repr(term)) for term in terms_of(one)]
             columns |= self._columns(session, one, of, keys, shares)
         return columns
 
@@ -462,7 +467,7 @@ class DPGroupBy(BaseEstimator):
         shares: Mapping[str, Fraction],
     ) -> dict[str, list[Any]]:
         """Return an aggregate's columns: itself, its interval, that of the population."""
-        terms = terms_of(one, self.bounds_)
+        terms = terms_of(one)
         if not keys or any(release is None for release in releases):
             empty: dict[str, list[Any]] = {}
             for name in column_of(one):
@@ -491,21 +496,18 @@ class DPGroupBy(BaseEstimator):
         spread = session.answer(query, shares["spread"], name=f"spread {one.column}")
         return out | interval_of(one, terms, found, pure=session.pure, spread=spread)
 
-    def _bounds(
+    def _bounded(
         self, session: Session, aggregates: list[Aggregate], shares: Mapping[str, Fraction]
-    ) -> dict[str, tuple[float, float]]:
-        """Return bounds by column, learned where they are not stated."""
-        bounds: dict[str, tuple[float, float]] = {}
+    ) -> list[Aggregate]:
+        """Return aggregates with bounds: those of a column learned once where none are stated."""
+        learned: dict[str, tuple[float, float]] = {}
         for one in aggregates:
-            if _learns(one) and one.column not in bounds:
+            if learns(one) and one.column not in learned:
                 query = UnitSpread(one.column, SPREAD_EDGES)
                 name = f"bounds of {one.column}"
                 spread = session.answer(query, shares["learned"], name=name)
-                bounds[one.column] = learned_range(spread.value, _std(spread))
-        for one in aggregates:
-            if one.bounds is not None:
-                bounds.setdefault(one.column, one.bounds)
-        return bounds
+                learned[one.column] = learned_range(spread.value, _std(spread))
+        return with_bounds(aggregates, learned)
 
     def _choose_caps(
         self,
@@ -579,19 +581,9 @@ class DPGroupBy(BaseEstimator):
         """
         check_is_fitted(self)
         by = self._by()
-        columns = {name: list(self.table_[name]) for name in _names(self.table_)}
+        columns = columns_of_result(self.table_)
         rest = [name for name in columns if name not in by]
         return {key: {name: columns[name][i] for name in rest} for i, key in enumerate(self.keys_)}
-
-
-def _names(table: Any) -> list[str]:
-    if hasattr(table, "column_names"):
-        return list(table.column_names)
-    return list(table.columns if hasattr(table, "columns") else table)
-
-
-def _learns(one: Aggregate) -> bool:
-    return bool(one.column) and one.bounds is None and one.kind != "histogram"
 
 
 def _is(cap: Any) -> bool:
@@ -600,8 +592,3 @@ def _is(cap: Any) -> bool:
 
 def _std(release: Release) -> float:
     return float(np.max(release.std))
-
-
-def _distinct(terms: Any) -> list[KeyTerm]:
-    """Return terms once each, in order."""
-    return list({repr(term): term for term in terms}.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,9 +26,12 @@ __all__ = [
     "Aggregate",
     "best_caps",
     "check_aggregates",
+    "distinct_terms",
     "learned_range",
+    "learns",
     "terms_of",
     "upper_cap",
+    "with_bounds",
 ]
 
 Floats = NDArray[np.float64]
@@ -132,21 +135,39 @@ def _edges(name: str, column: str, rest: Sequence[Any]) -> tuple[float, ...]:
     return edges
 
 
-def terms_of(one: Aggregate, bounds: Mapping[str, tuple[float, float]]) -> list[KeyTerm]:
-    """Return what an aggregate is computed from."""
+def terms_of(one: Aggregate) -> list[KeyTerm]:
+    """Return what an aggregate, which has its bounds, is computed from."""
     if one.kind == "count":
         return [KeyTerm("rows")]
     if one.kind == "distinct_units":
         return [KeyTerm("units")]
     if one.kind == "histogram":
         return [KeyTerm("bins", one.column, edges=one.edges)]
-    low, high = one.bounds or bounds[one.column]
+    assert one.bounds is not None
+    low, high = one.bounds
     if one.kind == "sum":
         return [KeyTerm("sum", one.column, low, high, zero=True)]
     if one.kind == "quantile":
         return [KeyTerm("leaves", one.column, low, high, depth=TREE_DEPTH)]
     both = [KeyTerm("filled", one.column), KeyTerm("sum", one.column, low, high)]
     return both if one.kind == "mean" else [*both, KeyTerm("square", one.column, low, high)]
+
+
+def learns(one: Aggregate) -> bool:
+    """Say whether an aggregate clips to bounds that nobody stated."""
+    return bool(one.column) and one.bounds is None and one.kind != "histogram"
+
+
+def with_bounds(
+    aggregates: list[Aggregate], learned: Mapping[str, tuple[float, float]]
+) -> list[Aggregate]:
+    """Return aggregates that have bounds, of their column where they state none."""
+    return [replace(one, bounds=learned[one.column]) if learns(one) else one for one in aggregates]
+
+
+def distinct_terms(terms: Iterable[KeyTerm]) -> list[KeyTerm]:
+    """Return terms once each, in order."""
+    return list({repr(term): term for term in terms}.values())
 
 
 # --- caps and bounds from released histograms -----------------------------------------------------

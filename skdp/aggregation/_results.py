@@ -24,7 +24,7 @@ from skdp.core import Release
 from skdp.planning import Allowance
 from skdp.tabular import KeyTerm
 
-__all__ = ["column_of", "expected_width", "interval_of"]
+__all__ = ["column_of", "columns_of_result", "expected_width", "interval_of"]
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +34,13 @@ def column_of(one: Aggregate) -> list[str]:
     if one.kind == "histogram":
         return [f"{one.name}_{i}" for i in range(len(one.edges) - 1)]
     return [one.name]
+
+
+def columns_of_result(table: Any) -> dict[str, list[Any]]:
+    """Return the columns of a released table of any kind, as lists."""
+    if hasattr(table, "column_names"):  # pyarrow
+        return {name: table[name].to_pylist() for name in table.column_names}
+    return {name: list(table[name]) for name in getattr(table, "columns", table)}
 
 
 def _std(release: Release) -> float:

@@ -41,7 +41,7 @@ from skdp.core.privacy_filter import Share, exact_fraction
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, Stability
 from skdp.core.transcript import current_transcript
-from skdp.tabular.grouped import key_order
+from skdp.tabular.grouped_keys import key_order
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter

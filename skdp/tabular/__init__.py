@@ -6,7 +6,8 @@ from skdp.tabular.coding import CodedRows, check_coded, public_codes
 from skdp.tabular.containers import as_table, table_of
 from skdp.tabular.domain import Bins, Domain, about
 from skdp.tabular.encoding import Schema, decoded, table_schema
-from skdp.tabular.grouped import KeyTerm, key_order
+from skdp.tabular.grouped import KeyTerm
+from skdp.tabular.grouped_keys import key_order
 from skdp.tabular.grouping import check_grouped
 from skdp.tabular.keys import split_by_key
 from skdp.tabular.labels import (

@@ -319,8 +319,10 @@ def table_of(columns: dict[str, list[Any]], like: Any) -> Any:
     """
     if isinstance(like, dict):
         return columns
-    if is_frame(like) or hasattr(like, "get_columns"):
+    if is_frame(like):
         return type(like)(columns)
+    if hasattr(like, "get_columns"):  # polars; stated keys may be 1 and 2.5
+        return type(like)(columns, strict=False)
     if is_sliced_table(like):
         return type(like).from_pydict(columns)
     try:

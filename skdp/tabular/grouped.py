@@ -14,8 +14,6 @@ of m rows each counts max_rows / m, rounded down to the integers in which values
 from __future__ import annotations
 
 import hashlib
-import math
-import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +24,13 @@ from numpy.typing import NDArray
 from skdp._config import noise_is_seeded
 from skdp.core import noise as samplers
 from skdp.core.query import reviewed
-from skdp.tabular.containers import reading
+from skdp.tabular.grouped_keys import (
+    check_listed,
+    family_of_key,
+    key_order,
+    told_apart,
+    words_of,
+)
 
 __all__ = [
     "FRACTION_BITS",
@@ -34,7 +38,7 @@ __all__ = [
     "GroupedRows",
     "GroupedTable",
     "KeyTerm",
-    "key_order",
+    "check_names",
     "term_width",
 ]
 
@@ -106,155 +110,6 @@ def term_width(term: KeyTerm) -> int:
     return {"bins": len(term.edges) - 1, "leaves": 2**term.depth}.get(term.kind, 1)
 
 
-# --- keys ---------------------------------------------------------------------------------------
-
-
-def key_order(key: Any) -> Any:
-    """Return by what keys are sorted: numbers, then text, then what else there is."""
-    if isinstance(key, tuple):
-        return tuple(key_order(part) for part in key)
-    if isinstance(key, numbers.Real):
-        try:
-            return (0, "", float(key), repr(key))
-        except OverflowError:  # an integer beyond all floats: one row may have it
-            return (0, "", math.inf if key > 0 else -math.inf, "")  # type: ignore[operator]
-    return (1, type(key).__name__, 0.0, str(key))
-
-
-def plain_key(value: Any, column: str) -> Any:
-    """Return a key as a plain value of Python, dates as those of numpy."""
-    if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
-        value = value.item()
-    if isinstance(value, float):
-        value = value + 0.0  # one zero
-    if isinstance(value, np.datetime64):
-        return value.astype("datetime64[us]")
-    if type(value) in (str, int, float, bool, bytes):
-        return value
-    if hasattr(value, "isoformat") and hasattr(value, "year"):
-        if getattr(value, "tzinfo", None) is not None:
-            raise ValueError(f"column {column!r} has dates with a time zone; make them text first")
-        return np.datetime64(value, "us")
-    raise TypeError(
-        f"keys of column {column!r} must be text, numbers, booleans or dates, without other types"
-    )
-
-
-def _arrow(column: Any) -> Any:
-    """Return a polars or pyarrow column as one pyarrow array."""
-    column = column.to_arrow() if hasattr(column, "to_arrow") else column
-    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
-
-
-def _factorized(column: Any) -> tuple[Ints, list[Any]]:
-    """Return the codes of a column's cells, -1 for what is missing, and its distinct values."""
-    if hasattr(column, "factorize"):  # pandas
-        codes, values = column.factorize()
-        return np.asarray(codes, dtype=np.int64), list(values)
-    if isinstance(column, np.ndarray):
-        return _coded(column.tolist())
-    arrow = _arrow(column)
-    if type(getattr(arrow, "type", None)).__name__ != "DictionaryType":
-        arrow = arrow.dictionary_encode()
-    found = arrow.indices.to_numpy(zero_copy_only=False)
-    codes = np.where(np.isnan(found), -1, found) if found.dtype.kind == "f" else found
-    return np.asarray(codes, dtype=np.int64), arrow.dictionary.to_pylist()
-
-
-def told_apart(key: Any) -> Any:
-    """Return what a key is compared by: True is another key than 1."""
-    if isinstance(key, tuple):
-        return tuple(map(told_apart, key))
-    return isinstance(key, bool | np.bool_), key
-
-
-def merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
-    """Return codes of values once each: a dictionary may hold one twice, as may rounded dates."""
-    places: dict[Any, int] = {}
-    to = [places.setdefault(told_apart(value), len(places)) for value in values]
-    if len(places) == len(values):
-        return codes, values
-    return np.array(to, dtype=np.int64)[codes], [value for _, value in places]
-
-
-def key_codes(table: Any, name: str) -> tuple[Ints, list[Any]]:
-    """Return codes of a key column and plain keys, none of which hangs on what rows come first."""
-    codes, values = codes_of_column(table, name, "key")
-    cells = column(table, name)
-    if str(getattr(cells, "dtype", "")) == "object" and any(
-        isinstance(value, numbers.Real | np.bool_) for value in values
-    ):  # numbers of several types that are equal: True is apart, 1.0 is shown as 1
-        codes, pairs = _coded([told_apart(cell) for cell in cells])
-        plain = [plain_key(value, name) for _, value in pairs]
-        values = [int(v) if isinstance(v, float) and v.is_integer() else v for v in plain]
-    return merged(codes, [plain_key(value, name) for value in values])
-
-
-def words_of(values: Sequence[Any]) -> NDArray[np.uint64]:
-    """Return a hash of each value, in which no other value has a part."""
-    return np.array(
-        [
-            int(value) % _WORD
-            if isinstance(value, int | np.integer)
-            else int.from_bytes(
-                hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little"
-            )
-            for value in values
-        ],
-        dtype=np.uint64,
-    )
-
-
-def _coded(cells: list[Any]) -> tuple[Ints, list[Any]]:
-    places: dict[Any, int] = {}
-    codes = np.empty(len(cells), dtype=np.int64)
-    for i, cell in enumerate(cells):
-        missing = cell is None or cell != cell
-        codes[i] = -1 if missing else places.setdefault(cell, len(places))
-    return codes, list(places)
-
-
-def _units_merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
-    """Return codes of ids once each: equal ids are one unit, as 1 and True are."""
-    places: dict[Any, int] = {}
-    to = [places.setdefault(value, len(places)) for value in values]
-    same = len(places) == len(values)
-    return (codes, values) if same else (np.array(to, dtype=np.int64)[codes], list(places))
-
-
-def codes_of_column(table: Any, name: str, what: str) -> tuple[Ints, list[Any]]:
-    """Return codes and values of an id or key column, without missing cells, or raise."""
-    try:
-        with reading():
-            codes, values = _factorized(column(table, name))
-            if (codes >= 0).all() and what == "unit":
-                codes, values = _units_merged(codes, values)
-            strange = [i for i, value in enumerate(values) if value is None or value != value]
-    except Exception:  # noqa: BLE001  its text may quote a cell
-        raise TypeError(
-            f"{what} column {name!r} must hold values that can be hashed and compared, of one kind"
-        ) from None
-    if (codes < 0).any() or np.isin(codes, strange).any():
-        raise ValueError(
-            f"{what} column {name!r} has missing values; drop these rows, or put in a value that "
-            "says so"
-        )
-    return codes, values
-
-
-def column(table: Any, name: str) -> Any:
-    cells = table[name]
-    if not isinstance(table, dict):
-        return cells
-    if isinstance(cells, list | tuple):  # no cell decides of which type the others are
-        return np.fromiter(cells, dtype=object, count=len(cells))
-    return np.asarray(cells)
-
-
-def length(table: Any) -> int:
-    return int(table.shape[0]) if hasattr(table, "shape") else len(next(iter(table.values())))
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -275,7 +130,8 @@ class GroupedRows:
         return int.from_bytes(mixed, "little")
 
     def check_keys(self, keys: Sequence[Any]) -> None:
-        """Raise for listed keys of another kind than their column, where that is public."""
+        """Raise for stated keys of another type than their column."""
+        raise NotImplementedError
 
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
         """Refuse: no query but those of keys reads such a table."""
@@ -339,6 +195,7 @@ class GroupedTable(GroupedRows):
         random_state: Any = None,
         unit_name: str = "unit",
         unit_words: NDArray[np.uint64] | None = None,
+        families: dict[str, tuple[frozenset[str], bool]] | None = None,
     ) -> None:
         super().__init__(n_features=len(columns), unit_name=unit_name)
         self._names = names
@@ -354,6 +211,7 @@ class GroupedTable(GroupedRows):
         # By its own place among sorted keys, which another key may move, but not two of a unit.
         order = sorted(range(len(names)), key=lambda i: key_order(names[i]))
         self._key_place = np.argsort(np.array(order, dtype=np.int64))
+        self._families = families or {}  # of each key column, and whether its type is public
         self.hash = self._mixed  # tests put in that of another engine
         self.secret = secret_number(random_state, self.digest)
 
@@ -365,6 +223,13 @@ class GroupedTable(GroupedRows):
     def _n(self) -> int:
         """The number of units."""
         return len(np.unique(self._unit))
+
+    def check_keys(self, keys: Sequence[Any]) -> None:
+        """Raise for stated keys of another type than their column."""
+        alone = len(self._families) == 1
+        for i, (name, (found, typed)) in enumerate(self._families.items()):
+            listed = frozenset(family_of_key(key if alone else key[i]) for key in keys)
+            check_listed(name, listed, found, typed)
 
     def digest(self) -> bytes:
         """Return a hash of the content, for seeded noise."""

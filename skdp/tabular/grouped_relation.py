@@ -23,11 +23,10 @@ from skdp.tabular.grouped import (
     GroupedRows,
     KeyTerm,
     check_names,
-    key_order,
-    plain_key,
     secret_number,
     term_width,
 )
+from skdp.tabular.grouped_keys import key_order, plain_key
 
 __all__ = ["GroupedRelation", "is_relation", "open_relation"]
 

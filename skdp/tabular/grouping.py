@@ -17,8 +17,11 @@ from skdp.tabular.grouped import (
     GroupedTable,
     Ints,
     check_names,
+)
+from skdp.tabular.grouped_keys import (
     codes_of_column,
     column,
+    families_of,
     key_codes,
     length,
     words_of,
@@ -79,16 +82,19 @@ def check_grouped(
     units, ids = codes_of_column(table, unit, "unit")
     code: Ints = np.zeros(len(units), dtype=np.int64)
     parts: list[tuple[Ints, list[Any]]] = []
+    families = {}
     for name in by:
         codes, values = key_codes(table, name)
         parts.append((codes, values))
+        families[name] = families_of(table, name, values)
         code = code * max(len(values), 1) + codes
         _, code = np.unique(code, return_inverse=True)
     first = np.unique(code, return_index=True)[1]
     keys = [tuple(values[codes[i]] for codes, values in parts) for i in first.tolist()]
     numbers_of = {name: _numbers(column(table, name), name) for name in columns}
     named = [key[0] for key in keys] if len(by) == 1 else list(keys)
-    return GroupedTable(units, code, named, numbers_of, random_state, unit, words_of(ids))
+    words = words_of(ids)
+    return GroupedTable(units, code, named, numbers_of, random_state, unit, words, families)
 
 
 def _numbers(cells: Any, name: str) -> NDArray[np.float64]:
