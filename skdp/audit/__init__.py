@@ -17,7 +17,7 @@ For mechanisms of any library, callables ``mechanism(table, rng) -> output``:
 * `find_violation` searches neighbouring tables for one that refutes a claim;
 * `one_run_audit` guesses many canaries after a single run;
 * ``pytest --dp-audit`` does these in tests, and counts their false alarms together
-  (`skdp.audit.pytest_plugin`).
+  (`pytest_skdp`).
 
 None of them charges a budget: every budget among the estimator's parameters is replaced by a
 stand-in of the same neighbouring relation, which grants everything and writes no ledger.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from skdp.audit.pytest_plugin import DPAuditor
+from pytest_skdp import DPAuditor
 
 pytest_plugins = ["pytester"]
 
@@ -35,7 +38,7 @@ def run(pytester, *options):
     # In a process of its own: the plugin of this one is not that one's.
     pytester.makepyfile(TESTS)
     return pytester.runpytest_subprocess(
-        "-p", "skdp.audit.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", *options
+        "-p", "pytest_skdp", "-p", "no:cacheprovider", "-p", "no:xdist", *options
     )
 
 
@@ -56,3 +59,8 @@ def test_errors_of_all_audits_add_up_to_alpha():
     auditor = DPAuditor(1e-3, 100)
     total = sum(1 - auditor.next_confidence() for _ in range(1000))
     assert 0.998e-3 < total < 1e-3
+
+
+def test_sessions_that_audit_nothing_do_not_import_skdp():
+    code = "import sys, pytest_skdp; sys.exit('skdp' in sys.modules or 'sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
