@@ -7,7 +7,7 @@ version of it is needed: models that are fitted on disjoint blocks of private fl
 public ones, and a student learns from the noisy votes. Each flight is in one block, so it changes
 one vote, whatever the booster does with it.
 
-That has a price, which this example shows: models of small blocks are worse, and few blocks are
+That has a cost, which this example shows: models of small blocks are worse, and few blocks are
 drowned by noise.
 
 Run it with ``python examples/plot_private_booster.py``; ``--output`` says where the figure goes,

@@ -2,7 +2,7 @@
 
 Nothing is released here. yellowbrick's visualizers of clusterings fit the estimator that they are
 given, which charges the budget, and then ask for the labels and distances of private rows, which
-are no release: an error comes when the price is paid. So the fit is refused before it is charged.
+are no release: an error comes when the cost is paid. So the fit is refused before it is charged.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 
-from skdp.core import Projection, Session, quiet
+from skdp.core import Projection, Session, suppress_warnings
 from skdp.planning import Allowance
 from skdp.queries import BoxTree, ColumnBox, Tree
 
@@ -342,7 +342,7 @@ def weighted_kmeans(
     distinct = min(n_clusters, len(np.unique(points, axis=0)))
     seed = int(rng.integers(2**31 - 1))
     model = KMeans(distinct, n_init=_RESTARTS, tol=1e-6, random_state=seed)
-    with quiet():
+    with suppress_warnings():
         # Points closer together than float64 tells apart are one cluster; that is an answer too.
         model.fit(points, sample_weight=weights)
     surplus = np.average(points, axis=0, weights=weights)

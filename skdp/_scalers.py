@@ -50,12 +50,12 @@ class Scaler(
     def privacy_cost(  # type: ignore[override]  # None: nothing is charged
         self, n_samples: int | None = None, n_features: int | None = None
     ) -> Cost | None:
-        """Return the price of one fit, before any data is touched.
+        """Return the cost of one fit, before any data is touched.
 
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the price does not depend on them.
+            Accepted for symmetry; the cost does not depend on them.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""What every private estimator shares: parameter checks, the session, the price, the certificate.
+"""What every private estimator shares: parameter checks, the session, the cost, the certificate.
 
 Nothing is released here. An estimator inherits `PrivateMixin` beside scikit-learn's own mixins
 and follows one shape::
@@ -192,7 +192,7 @@ class CallContext:
         key: Callable[[], str],
         *,
         delta: float | None = None,
-        delta_apart: float = 0.0,
+        separate_delta: float = 0.0,
     ) -> Session:
         """Charge the budget and return the session.
 
@@ -202,8 +202,8 @@ class CallContext:
         key : callable
             Returns public text that keys seeded noise; called where noise is seeded.
         delta : float, default=None
-            Of Gaussian noise; None: all that `delta_apart` leaves.
-        delta_apart : float, default=0.0
+            Of Gaussian noise; None: all that `separate_delta` leaves.
+        separate_delta : float, default=0.0
             Charged beside it: of published rows, or of Laplace noise of smooth scale.
         """
         whole: str | None = getattr(rows, "unit_name", None)
@@ -219,8 +219,8 @@ class CallContext:
             rows,
             estimator=self.name,
             epsilon=self.epsilon,
-            delta=self.delta - delta_apart if delta is None else delta,
-            delta_apart=delta_apart,
+            delta=self.delta - separate_delta if delta is None else delta,
+            separate_delta=separate_delta,
             budget=self.budget,
             random_state=self.random_state,
             context=key() if seeded else "",
@@ -259,10 +259,10 @@ class AmbientBudgetMixin:
     budget: PrivacyBudget | None
 
     def __sklearn_clone__(self) -> Any:
-        twin = super().__sklearn_clone__()  # type: ignore[misc]
-        if twin.budget is None:
-            twin.budget = ambient_budget()
-        return twin
+        copied = super().__sklearn_clone__()  # type: ignore[misc]
+        if copied.budget is None:
+            copied.budget = ambient_budget()
+        return copied
 
     def __getstate__(self) -> Any:
         state: Any = super().__getstate__()
@@ -418,12 +418,12 @@ class PrivateMixin(AmbientBudgetMixin):
         rows: Rows,
         *,
         delta: float | None = None,
-        delta_apart: float = 0.0,
+        separate_delta: float = 0.0,
         context: str = "",
     ) -> Session:
         """Charge the budget and open the session; `context` keys seeded noise beside parameters."""
         session = self._context().open(
-            rows, lambda: public_key(self) + context, delta=delta, delta_apart=delta_apart
+            rows, lambda: public_key(self) + context, delta=delta, separate_delta=separate_delta
         )
         if session.max_rows_per_unit is not None:
             self.max_rows_per_unit_ = session.max_rows_per_unit
@@ -486,17 +486,17 @@ class PrivateMixin(AmbientBudgetMixin):
         if names is None:
             names = self._names()
         width = len(labels) if names is None else len(names)
-        twin = copy.copy(self)
-        twin.bounds = check_bounds(bounds, width, names)  # type: ignore[attr-defined]
-        return twin
+        copied = copy.copy(self)
+        copied.bounds = check_bounds(bounds, width, names)  # type: ignore[attr-defined]
+        return copied
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the price of one fit, before any data is touched.
+        """Return the cost of one fit, before any data is touched.
 
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the price of a fit does not depend on them.
+            Accepted for symmetry; the cost of a fit does not depend on them.
 
         Returns
         -------

@@ -125,7 +125,7 @@ class DPKMeans(
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -370,11 +370,11 @@ class DPKMeans(
         with rehearsal(self, self._adjacency) as made:
             for number in range(runs):
                 table = rows[repeated(len(rows), m, number)]
-                twin = made(number, bounds="private" if bounds is None else bounds).fit(table)
-                low, high = twin.bounds_
+                fitted = made(number, bounds="private" if bounds is None else bounds).fit(table)
+                low, high = fitted.bounds_
                 clipped = np.clip(table, low, high)
-                squares.append(_squared_error(clipped, twin.cluster_centers_, low, high))
-                together += self.n_clusters > 1 and twin.n_distinct_ == 1
+                squares.append(_squared_error(clipped, fitted.cluster_centers_, low, high))
+                together += self.n_clusters > 1 and fitted.n_distinct_ == 1
         if 2 * together > runs:
             raise ValueError(
                 f"expected_error: with n_samples={n} and epsilon={self.epsilon} noise drowns the "

@@ -192,7 +192,7 @@ def _cost_json(cost: Cost) -> list[dict[str, Any]]:
             "epsilon": single.epsilon,
             "delta": single.delta,
             "mu": single.mu,
-            "separate_delta": single.delta_apart,
+            "separate_delta": single.separate_delta,
         }
         for single, times in cost.components
     ]
@@ -237,7 +237,7 @@ def export_json(path: str | os.PathLike[str]) -> str:
             "adjacency": terms.adjacency,
             "unit": terms.unit,
             "accountant": terms.accountant,
-            "separate_delta": terms.delta_apart,
+            "separate_delta": terms.separate_delta,
             "plans": terms.plans,
         },
         "spent": {"epsilon": statement.spent.epsilon, "delta": statement.spent.delta},

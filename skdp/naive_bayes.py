@@ -71,7 +71,7 @@ class DPGaussianNB(LabelledClassifier):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -219,7 +219,7 @@ class DPCategoricalNB(LabelledClassifier):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------

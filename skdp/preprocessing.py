@@ -47,8 +47,8 @@ _LARGEST, _SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64
 class DPStandardScaler(Scaler):
     """Standardise columns by their differentially private mean and standard deviation.
 
-    The private twin of scikit-learn's ``StandardScaler``, without ``partial_fit``, ``copy`` (the
-    input is never changed) and sample weights. Output is float64.
+    The private counterpart of scikit-learn's ``StandardScaler``, without ``partial_fit``, ``copy``
+    (the input is never changed) and sample weights. Output is float64.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class DPStandardScaler(Scaler):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -328,9 +328,9 @@ def _range(feature_range: Any, name: str = "feature_range") -> tuple[float, floa
 class DPMinMaxScaler(Scaler):
     """Scale columns to a range by stated bounds, or by private extreme quantiles.
 
-    The private twin of scikit-learn's ``MinMaxScaler``, without ``partial_fit`` and ``copy`` (the
-    input is never changed). With stated bounds a fit looks at no value and costs nothing. Output
-    is float64.
+    The private counterpart of scikit-learn's ``MinMaxScaler``, without ``partial_fit`` and ``copy``
+    (the input is never changed). With stated bounds a fit looks at no value and costs nothing.
+    Output is float64.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ class DPMinMaxScaler(Scaler):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price; with stated bounds it says that
+        What was released, by which mechanism, at which cost; with stated bounds it says that
         nothing was: no releases, epsilon 0.
 
     Raises

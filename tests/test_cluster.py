@@ -288,7 +288,7 @@ def test_charge_and_shares(adjacency, delta, params, d):
     assert (charge.epsilon, charge.delta, charge.estimator) == (1.0, delta, "DPKMeans")
     shares = {}
     for release in model.privacy_.releases:
-        # The parts of a joint release share its price.
+        # The parts of a joint release share its cost.
         joint = release.name.removesuffix(": counts").removesuffix(": sums")
         shares.setdefault(joint, []).append(release.share)
     assert model.privacy_.adjacency == adjacency
@@ -355,11 +355,11 @@ def test_like_kmeans(corners):
     """predict, transform and score are those of a KMeans with the same centres."""
     X, _ = corners
     model = dpkmeans(4).fit(X)
-    twin = KMeans(4, init=model.cluster_centers_, n_init=1, max_iter=1, random_state=0).fit(X)
-    twin.cluster_centers_ = model.cluster_centers_.copy()
-    assert np.array_equal(model.predict(X), twin.predict(X))
-    assert np.allclose(model.transform(X), twin.transform(X))
-    assert model.score(X) == pytest.approx(twin.score(X))
+    copied = KMeans(4, init=model.cluster_centers_, n_init=1, max_iter=1, random_state=0).fit(X)
+    copied.cluster_centers_ = model.cluster_centers_.copy()
+    assert np.array_equal(model.predict(X), copied.predict(X))
+    assert np.allclose(model.transform(X), copied.transform(X))
+    assert model.score(X) == pytest.approx(copied.score(X))
     assert model.score(X) == pytest.approx(-inertia(X, model.cluster_centers_))
 
 
@@ -501,9 +501,9 @@ def test_budget_too_small():
 
 def test_clone():
     model = dpkmeans(3)
-    twin = clone(model)
-    assert twin.budget is model.budget
-    assert twin.get_params() == model.get_params()
+    copied = clone(model)
+    assert copied.budget is model.budget
+    assert copied.get_params() == model.get_params()
 
 
 # --- expected_error ---------------------------------------------------------------------------

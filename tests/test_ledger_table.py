@@ -477,7 +477,7 @@ def test_200_kills_at_random_times_lose_no_charge(tmp_path):
 
 
 def test_the_diary_would_show_noise_before_the_charge(tmp_path):
-    # The twin: a mechanism that draws its noise where the charge is still to come.
+    # The planted bug: a mechanism that draws its noise where the charge is still to come.
     budget = PrivacyBudget(1e6)
     diary = tmp_path / "diary"
 

@@ -223,7 +223,7 @@ def test_a_target_is_the_last_column_of_its_row():
     X, y = np.arange(6.0).reshape(3, 2), np.array([7.0, 8.0, 9.0])
     rows = check_with_target(X, y, estimator="Test")
     assert rows.n_features == 3
-    np.testing.assert_array_equal(rows.block(1, 3), [[2, 3, 8], [4, 5, 9]])
+    np.testing.assert_array_equal(rows.chunk(1, 3), [[2, 3, 8], [4, 5, 9]])
     assert rows.digest() != check_with_target(X, y + 1, estimator="Test").digest()
 
 

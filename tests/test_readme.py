@@ -93,7 +93,7 @@ def test_accountants(capsys):
         assert f" {line.split()[1]} " in row
     assert "epsilon=2.77" in said[5]
     assert "# 102 more fits" in page
-    assert said[6] == "1.0"  # three parts at the price of one
+    assert said[6] == "1.0"  # three parts at the cost of one
     assert said[7] == "102"
     assert names["budget"].accountant == "gdp_residue"
 

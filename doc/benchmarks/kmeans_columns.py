@@ -8,7 +8,7 @@ Prints four tables:
    the inertia over scikit-learn's KMeans.
 2. The same rows with stated bounds and scaled beforehand: the error over a column's own residual.
 3. Wine, breast cancer, iris and digits, raw and scaled to [0, 1], bounds at the extremes: inertia
-   over that of one private mean at the same price, medians; cells above 1.1 are marked.
+   over that of one private mean at the same cost, medians; cells above 1.1 are marked.
 4. `expected_error` over what happened on a private table, asked with as many public rows.
 
 Run it with ``python doc/benchmarks/kmeans_columns.py``; ``--runs`` sets the fits a cell
@@ -127,7 +127,7 @@ def small_table(runs: int, names: list[str]) -> None:
     """Print the inertia over that of one private mean."""
     epsilons = (0.1, 0.3, 1.0, 3.0)
     heads = [f"eps {e:g}, k = {k}" for e in epsilons for k in (3, 8)]
-    print("\nInertia over that of DPKMeans(1) at the same price, medians (*: above 1.1)")
+    print("\nInertia over that of DPKMeans(1) at the same cost, medians (*: above 1.1)")
     print(f"{'':46}" + "".join(f"{head:>15}" for head in heads))
     above = cells = 0
     for name in names:

@@ -36,7 +36,7 @@ def show(name, found):
 
 def growth(folder, many):
     """Charge different amounts to a ledger in memory, and measure on the way and in files."""
-    terms = {"accountant": "gdp", "delta_apart": 1e-4}
+    terms = {"accountant": "gdp", "separate_delta": 1e-4}
     numbers = iter(range(2 * many))
 
     def charge(budget):

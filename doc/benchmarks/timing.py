@@ -4,7 +4,7 @@ Fits on two neighbouring tables take turns, in random order, so that drift of th
 same for both. A classifier of times, learned on a quarter of them, is tried on the rest: its
 advantage (true less false positives) is bounded from below at confidence 0.999, and estimated. The
 control fits equal tables. A charge is handed no row (`skdp.budget` imports nothing that holds any),
-so its time can tell only what the price tells, which is public.
+so its time can tell only what the cost tells, which is public.
 
     python doc/benchmarks/timing.py [TIMES]
 """

@@ -189,9 +189,9 @@ class DPGroupBy(BaseEstimator):
         -------
         aggregation : DPGroupBy
         """
-        twin = copy.copy(self)
-        twin.aggregates = aggregates
-        return twin.__class__(**twin.get_params(deep=False))
+        copied = copy.copy(self)
+        copied.aggregates = aggregates
+        return copied.__class__(**copied.get_params(deep=False))
 
     # --- what is public -------------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class DPGroupBy(BaseEstimator):
         return (0.0, delta) if self._pure(aggregates, listed) else (delta / 2, delta / 2)
 
     def privacy_cost(self) -> Cost:
-        """Return the price of one fit, before any data is touched.
+        """Return the cost of one fit, before any data is touched.
 
         Returns
         -------
@@ -283,7 +283,7 @@ class DPGroupBy(BaseEstimator):
         _, aggregates, listed = self._check()
         noise, apart = self._deltas(aggregates, listed)
         mu = gdp_mu(float(self.epsilon), noise) if noise else None
-        return Cost(epsilon=float(self.epsilon), delta=noise + apart, mu=mu, delta_apart=apart)
+        return Cost(epsilon=float(self.epsilon), delta=noise + apart, mu=mu, separate_delta=apart)
 
     def expected_error(
         self,
@@ -409,7 +409,9 @@ class DPGroupBy(BaseEstimator):
             if listed is not None:
                 rows.check_keys(listed)
             noise, apart = self._deltas(aggregates, listed)
-            session = context.open(rows, lambda: public_key(self), delta=noise, delta_apart=apart)
+            session = context.open(
+                rows, lambda: public_key(self), delta=noise, separate_delta=apart
+            )
             with session:
                 columns = self._released(session, aggregates, listed)
                 self.privacy_ = session.certificate()

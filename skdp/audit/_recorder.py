@@ -110,7 +110,7 @@ def _distance(a: Any, b: Any) -> float:
     return float(np.abs(x - y).sum()) if x.shape == y.shape else float("inf")
 
 
-class _Tape:
+class _Transcript:
     """Calls of primitives in one run; those of an earlier run are returned where there is one."""
 
     def __init__(self, source: list[_Call] | None) -> None:
@@ -150,7 +150,7 @@ class _Tape:
 
 
 @contextmanager
-def _wrapped(primitives: Sequence[Primitive], tape: _Tape) -> Iterator[None]:
+def _wrapped(primitives: Sequence[Primitive], transcript: _Transcript) -> Iterator[None]:
     undo = []
     try:
         for primitive in primitives:
@@ -161,7 +161,7 @@ def _wrapped(primitives: Sequence[Primitive], tape: _Tape) -> Iterator[None]:
             def wrapper(
                 *args: Any, _of: Primitive = primitive, _original: Any = original, **named: Any
             ) -> Any:
-                return tape.called(_of, _original, args, named)
+                return transcript.called(_of, _original, args, named)
 
             undo.append((holder, last, original))
             setattr(holder, last, wrapper)
@@ -242,7 +242,7 @@ def replay_mechanism(
     >>> replay_mechanism(mean, [0.0, 1.0], [0.0, 5.0], [primitive]).passed
     False
     """
-    first, second = _Tape(None), _Tape(None)
+    first, second = _Transcript(None), _Transcript(None)
     with _wrapped(primitives, first):
         output = _run(mechanism, table, random_state)
     second.source = first.calls

@@ -280,7 +280,7 @@ def _claim(estimator: Any, epsilon: float | None, delta: float | None) -> Cost:
     own = estimator.privacy_cost() if hasattr(estimator, "privacy_cost") else None
     if own is None:
         if epsilon is None:
-            raise ValueError("epsilon must be given: the estimator states no price")
+            raise ValueError("epsilon must be given: the estimator states no cost")
         return Cost(epsilon, delta or 0.0)
     if epsilon is None and delta is None:
         return own

@@ -272,20 +272,20 @@ class Account:
 
     def _apart_hint(self, cost: Cost) -> str:
         """Say what a price with a separate delta needs, where the accountant keeps such apart."""
-        apart = cost.delta if cost.mu is None else cost.delta_apart
-        set_aside = self.terms.delta_apart
+        apart = cost.delta if cost.mu is None else cost.separate_delta
+        set_aside = self.terms.separate_delta
         if not apart or self.terms.accountant == "basic" or apart <= set_aside:
             return ""
         return (
             f" A release that is not Gaussian needs a separate delta of {apart!r}; the budget has "
-            f"set delta_apart={set_aside!r} aside for all of these: state more with "
-            "PrivacyBudget(..., delta_apart=...)."
+            f"set separate_delta={set_aside!r} aside for all of these: state more with "
+            "PrivacyBudget(..., separate_delta=...)."
         )
 
 
 def accountant_of(terms: Terms) -> Accountant:
     """Return the accountant that terms name, or raise if it cannot keep such a budget."""
-    return ACCOUNTANTS[terms.accountant](terms.epsilon, terms.delta, terms.delta_apart)
+    return ACCOUNTANTS[terms.accountant](terms.epsilon, terms.delta, terms.separate_delta)
 
 
 def plain_sum(accountant: Accountant, charges: Iterable[Charge]) -> Amount:

@@ -24,7 +24,7 @@ rule, but the two kinds of failure are collected on disjoint outcomes, and their
 up to more than delta (``tests/budget/test_accountants.py`` computes such a case). With caps fixed
 in advance, write each charge as (1 - d) P + d P' with P Gaussian-private (Kairouz, Oh &
 Viswanath 2015, Thm 3.3 [4]_): the P form a GDP or zCDP filter of their own, and the P' happen
-with probability at most the cap on the sum of d. So delta is split by `delta_apart` when the
+with probability at most the cap on the sum of d. So delta is split by `separate_delta` when the
 budget is made.
 
 "pld" adds up whole privacy loss distributions (`skdp.budget.pld`), which is tighter and no filter:
@@ -90,7 +90,7 @@ class Accountant(ABC):
     ----------
     epsilon, delta : float
         The budget.
-    delta_apart : float
+    separate_delta : float
         The part of `delta` kept for charges that are not Gaussian ("gdp" and "zcdp").
     """
 
@@ -98,8 +98,8 @@ class Accountant(ABC):
     planned = False  # whether it grants what a plan holds, and nothing else
     stateful = False  # whether a price depends on what was charged before
 
-    def __init__(self, epsilon: float, delta: float, delta_apart: float = 0.0) -> None:
-        self.epsilon, self.delta, self.delta_apart = epsilon, delta, delta_apart
+    def __init__(self, epsilon: float, delta: float, separate_delta: float = 0.0) -> None:
+        self.epsilon, self.delta, self.separate_delta = epsilon, delta, separate_delta
         self.check()
         self.cap = self.make_cap()
 
@@ -146,9 +146,9 @@ class BasicAccountant(Accountant):
     name = "basic"
 
     def check(self) -> None:
-        if self.delta_apart:
+        if self.separate_delta:
             raise ValueError(
-                'delta_apart must be 0 under accountant="basic", which adds up every delta; '
+                'separate_delta must be 0 under accountant="basic", which adds up every delta; '
                 'it is for accountant="gdp" and "zcdp".'
             )
 
@@ -177,10 +177,10 @@ class _GaussianAccountant(Accountant):
                 f'delta must be above 0 under accountant="{self.name}", which converts with it; '
                 'for delta=0 use accountant="basic".'
             )
-        if self.delta_apart >= self.delta:
-            raise ValueError(f"delta_apart must be in [0, delta) = [0, {self.delta!r}).")
+        if self.separate_delta >= self.delta:
+            raise ValueError(f"separate_delta must be in [0, delta) = [0, {self.delta!r}).")
         # exact difference of the two decimals, rounded down: the caps together never exceed delta
-        self.delta_gaussian = round_down(exact(self.delta) - exact(self.delta_apart))
+        self.delta_gaussian = round_down(exact(self.delta) - exact(self.separate_delta))
 
     @abstractmethod
     def largest_main(self, epsilon: float) -> Fraction:
@@ -199,11 +199,11 @@ class _GaussianAccountant(Accountant):
         """Return what a single price adds to the Gaussian sum."""
 
     def make_cap(self) -> Amount:
-        return Amount(self.largest_main(self.epsilon), exact(self.delta_apart))
+        return Amount(self.largest_main(self.epsilon), exact(self.separate_delta))
 
     def price_one(self, cost: Cost) -> Amount:
         # An (epsilon, delta) claim without mu is epsilon-DP but for an event of probability delta.
-        apart = cost.delta if cost.mu is None else cost.delta_apart
+        apart = cost.delta if cost.mu is None else cost.separate_delta
         return Amount(self.main_one(cost), exact(apart))
 
     def loss(self, amount: Amount) -> PrivacyLoss:
@@ -331,9 +331,9 @@ class PLDAccountant(BasicAccountant):
                 'delta must be above 0 under accountant="pld", which converts with it; for '
                 'delta=0 use accountant="basic".'
             )
-        if self.delta_apart:
+        if self.separate_delta:
             raise ValueError(
-                'delta_apart must be 0 under accountant="pld": every delta is part of its plan.'
+                'separate_delta must be 0 under accountant="pld": every delta is part of its plan.'
             )
 
     def price(self, cost: Cost) -> Amount:

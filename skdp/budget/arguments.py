@@ -81,7 +81,7 @@ def checked_terms(
     delta: object,
     adjacency: object,
     accountant: object,
-    delta_apart: object,
+    separate_delta: object,
     plans: object,
     unit: object = None,
 ) -> Terms:
@@ -91,7 +91,7 @@ def checked_terms(
         check_delta(delta),
         check_choice(adjacency, "adjacency", ("replace_one", "add_or_remove_one")),
         check_choice(accountant, "accountant", tuple(ACCOUNTANTS)),
-        check_delta(delta_apart, "delta_apart"),
+        check_delta(separate_delta, "separate_delta"),
         unit=check_unit(unit),
     )
     if ACCOUNTANTS[terms.accountant].planned:

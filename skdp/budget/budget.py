@@ -96,7 +96,7 @@ class PrivacyBudget(BudgetReader):
         What is protected as a whole: None for one row, or the name of ids ("user_id") for all rows
         of one of them. A fit needs ``groups=`` then, and a budget without a unit refuses them. The
         number of rows is private then under both relations.
-    delta_apart : float, default=0.0
+    separate_delta : float, default=0.0
         Under "gdp", "gdp_residue" and "zcdp", the separate delta: the part of `delta` for charges
         that are (epsilon, delta)-private without being Gaussian. It is fixed in advance because
         granting from whatever is left of delta is no valid filter (see
@@ -199,7 +199,7 @@ class PrivacyBudget(BudgetReader):
         accountant: str = "basic",
         adjacency: str = "replace_one",
         unit: str | None = None,
-        delta_apart: float = 0.0,
+        separate_delta: float = 0.0,
         must_exist: bool = False,
         dataset: str | None = None,
         n_rows: int | Sequence[int] | None = None,
@@ -209,7 +209,7 @@ class PrivacyBudget(BudgetReader):
             raise RuntimeError(
                 "A budget is made once, and stays with its ledger; make another PrivacyBudget."
             )
-        terms = checked_terms(epsilon, delta, adjacency, accountant, delta_apart, plans, unit)
+        terms = checked_terms(epsilon, delta, adjacency, accountant, separate_delta, plans, unit)
         facts = checked_facts(dataset, n_rows, terms)
         if must_exist and ledger is None:
             raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")

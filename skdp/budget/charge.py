@@ -47,11 +47,11 @@ class Cost:
     delta : float
         Of the claim, in [0, 1). Zero means pure epsilon-DP.
     mu : float or None, default=None
-        If given, the whole fit is mu-GDP, apart from `delta_apart`: its noise is Gaussian. Then
+        If given, the whole fit is mu-GDP, apart from `separate_delta`: its noise is Gaussian. Then
         `delta` must be above 0, because Gaussian noise is never purely private. The claim
-        ``(epsilon, delta - delta_apart)`` must follow from `mu`; who states the price sees to
+        ``(epsilon, delta - separate_delta)`` must follow from `mu`; who states the price sees to
         that.
-    delta_apart : float, default=0.0
+    separate_delta : float, default=0.0
         The part of `delta` that pays for what is not Gaussian; in [0, delta].
 
     Attributes
@@ -62,7 +62,7 @@ class Cost:
     Notes
     -----
     ``a + b``, ``n * a`` and ``sum([a, b, c])`` add prices. The sum keeps its components, so that
-    every accountant can compose them in its own way; its `epsilon`, `delta` and `delta_apart`
+    every accountant can compose them in its own way; its `epsilon`, `delta` and `separate_delta`
     are exact decimal sums, rounded up.
 
     Examples
@@ -78,16 +78,16 @@ class Cost:
     epsilon: float
     delta: float = 0.0
     mu: float | None = None
-    delta_apart: float = 0.0
+    separate_delta: float = 0.0
     _terms: tuple[tuple[Cost, int], ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__  # the dataclass is frozen
         set_(self, "epsilon", check_positive(self.epsilon, "epsilon"))
         set_(self, "delta", check_delta(self.delta))
-        set_(self, "delta_apart", check_delta(self.delta_apart, "delta_apart"))
-        if self.delta_apart > self.delta:
-            raise ValueError("delta_apart must be at most delta.")
+        set_(self, "separate_delta", check_delta(self.separate_delta, "separate_delta"))
+        if self.separate_delta > self.delta:
+            raise ValueError("separate_delta must be at most delta.")
         if self.mu is not None:
             set_(self, "mu", check_positive(self.mu, "mu"))
             if self.delta == 0:
@@ -144,12 +144,12 @@ def _total(terms: Counter[Cost]) -> Cost:
     ordered = sorted(terms.items(), key=lambda term: repr(term[0]))
     epsilon, delta, apart = (  # rounded up: never less than the exact sum
         round_up(sum((n * exact(getattr(single, name)) for single, n in ordered), Fraction(0)))
-        for name in ("epsilon", "delta", "delta_apart")
+        for name in ("epsilon", "delta", "separate_delta")
     )
     total = object.__new__(Cost)  # the terms were checked one by one; their delta may exceed 1
     values = (epsilon, delta, None, apart, tuple(ordered))
     for name, value in zip(
-        ("epsilon", "delta", "mu", "delta_apart", "_terms"), values, strict=True
+        ("epsilon", "delta", "mu", "separate_delta", "_terms"), values, strict=True
     ):
         object.__setattr__(total, name, value)  # the dataclass is frozen
     return total

@@ -24,7 +24,7 @@ _NAMES = (
     "delta",
     "adjacency",
     "accountant",
-    "delta_apart",
+    "separate_delta",
     "temporary",
     "plans",
     "unit",
@@ -53,10 +53,10 @@ class Handle:
         Pickles of 0.1 do not have the last three; those of budgets without plans and without a unit
         not the last two, those without a unit not the last.
         """
-        path, ledger_id, epsilon, delta, adjacency, accountant, delta_apart, *rest = values
+        path, ledger_id, epsilon, delta, adjacency, accountant, separate_delta, *rest = values
         plans = rest[1] if len(rest) > 1 else ()
         unit = rest[2] if len(rest) > 2 else None
-        terms = Terms(epsilon, delta, adjacency, accountant, delta_apart, plans, unit)
+        terms = Terms(epsilon, delta, adjacency, accountant, separate_delta, plans, unit)
         return cls(path, ledger_id, terms, bool(rest and rest[0]))
 
     @classmethod
@@ -69,7 +69,7 @@ class Handle:
     def values(self) -> tuple[Any, ...]:
         """Return the values that a pickle holds."""
         t = self.terms
-        terms = (t.epsilon, t.delta, t.adjacency, t.accountant, t.delta_apart)
+        terms = (t.epsilon, t.delta, t.adjacency, t.accountant, t.separate_delta)
         more: tuple[Any, ...] = (t.plans, t.unit) if t.unit is not None else (t.plans,)
         more = more if any(more) else ()
         return (self.path, self.ledger_id, *terms, self.temporary, *more)

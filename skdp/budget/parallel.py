@@ -150,7 +150,7 @@ def _mu(cost: Cost) -> float:
 
 
 def _apart(cost: Cost) -> float:
-    return cost.delta if cost.mu is None else cost.delta_apart
+    return cost.delta if cost.mu is None else cost.separate_delta
 
 
 def _flat(cost: Cost) -> Cost:

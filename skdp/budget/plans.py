@@ -84,7 +84,7 @@ def kinds(cost: Cost) -> Counter[str]:
     found: Counter[str] = Counter()
     for single, times in cost.components:
         if single.mu is not None:
-            kind = ["gaussian", single.mu, single.delta_apart]
+            kind = ["gaussian", single.mu, single.separate_delta]
         elif single.delta:
             kind = ["approximate", single.epsilon, single.delta]
         else:

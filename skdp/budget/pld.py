@@ -279,7 +279,7 @@ def plan_loss(cost: Cost) -> PlanLoss:
             safe += n * math.log1p(-single.delta)
         else:
             square += n * exact(single.mu) ** 2
-            safe += n * math.log1p(-single.delta_apart)
+            safe += n * math.log1p(-single.separate_delta)
     step = _step(charges) if charges else Fraction(1)
     losses = _compose(charges, step)
     mu = math.nextafter(math.sqrt(round_up(square)) * (1 + 4 * _U), math.inf) if square else 0.0

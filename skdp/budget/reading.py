@@ -63,9 +63,9 @@ class BudgetReader:
         return self._terms.accountant
 
     @property
-    def delta_apart(self) -> float:
+    def separate_delta(self) -> float:
         """The separate delta, for charges that are not Gaussian ("gdp" and "zcdp")."""
-        return self._terms.delta_apart
+        return self._terms.separate_delta
 
     @property
     def ledger(self) -> str | None:

@@ -106,7 +106,7 @@ class Terms:
     delta: float
     adjacency: str
     accountant: str
-    delta_apart: float
+    separate_delta: float
     plans: tuple[tuple[float, float], ...] = ()
     unit: str | None = None  # the column whose value says whose a row is; None: one row
 
@@ -117,7 +117,7 @@ class Terms:
             "delta": repr(self.delta),
             "adjacency": self.adjacency,
             "accountant": self.accountant,
-            "delta_apart": repr(self.delta_apart),
+            "delta_apart": repr(self.separate_delta),  # the file keeps its first version's name
             "plans": json.dumps(self.plans) if self.plans else None,
             "unit": self.unit,
         }
@@ -301,7 +301,7 @@ def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]
 def components_json(cost: Cost) -> str:
     """Return the single prices in a cost as JSON."""
     return json.dumps(
-        [[n, c.epsilon, c.delta, c.mu, c.delta_apart] for c, n in cost.components]
+        [[n, c.epsilon, c.delta, c.mu, c.separate_delta] for c, n in cost.components]
     )  # json writes a float as its repr
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from skdp.core.calibration import pure_epsilon_from_mu
 from skdp.core.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.core.clipping import Ball, Box, Projection, ScaledBox
-from skdp.core.isolation import quiet, untracked
+from skdp.core.isolation import suppress_warnings, untracked
 from skdp.core.noise import public_generator
 from skdp.core.privacy_filter import Release, check_allowance, released
 from skdp.core.query import (
@@ -59,8 +59,8 @@ __all__ = [
     "open_session",
     "public_generator",
     "pure_epsilon_from_mu",
-    "quiet",
     "register_query",
     "released",
+    "suppress_warnings",
     "untracked",
 ]

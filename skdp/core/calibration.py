@@ -2,7 +2,7 @@
 
 Pure functions of public numbers; nothing is released here. The conversions themselves, mu from
 (epsilon, delta) and mu from pure epsilon, live with the accountants (`skdp.budget.accountants`),
-so that the price in the ledger and the noise in the release come from one place.
+so that the cost in the ledger and the noise in the release come from one place.
 
 References
 ----------

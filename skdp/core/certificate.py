@@ -1,4 +1,4 @@
-"""The certificate of a fit: what was released, by which mechanism, at which price.
+"""The certificate of a fit: what was released, by which mechanism, at which cost.
 
 It holds public values only: parameters, mechanisms, sensitivities and noise scales. It is what
 a fitted estimator keeps as ``privacy_`` and what an auditor reads.

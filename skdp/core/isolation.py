@@ -1,7 +1,7 @@
 """Code that rows may reach, without its warnings and exceptions: nothing of a row leaves with them.
 
-Nothing is released here. Whoever reads cells, or runs a user's code on rows, does it within `quiet`
-and `interruptible`, and asks `attempt` for what may raise.
+Nothing is released here. Whoever reads cells, or runs a user's code on rows, does it within
+`suppress_warnings` and `interruptible`, and asks `run_isolated` for what may raise.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "attempt",
     "interruptible",
     "no_restart",
-    "quiet",
+    "run_isolated",
+    "suppress_warnings",
     "untracked",
 ]
 
@@ -67,7 +67,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppress_warnings() -> Iterator[None]:
     """Turn warnings off: they may quote rows, or say what a user cannot act on."""
     with np.errstate(all="ignore"):
         _SILENCE.enter()
@@ -105,7 +105,7 @@ def _marked(previous: Callable[[int, Any], Any]) -> Callable[[int, Any], None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Mark exceptions of signal handlers (Ctrl-C, timeouts), so that `attempt` lets them through.
+    """Mark exceptions of signal handlers (Ctrl-C, timeouts): `run_isolated` lets them through.
 
     They leave as they were raised, without what they interrupted. Signals reach the main thread
     only; elsewhere, what is raised is the callable's own.
@@ -133,7 +133,7 @@ def interruptible() -> Iterator[None]:
         raise reason.with_traceback(None) from None
 
 
-def attempt(make: Callable[[], Any], default: Any, restart: Callable[[int], None]) -> Any:
+def run_isolated(make: Callable[[], Any], default: Any, restart: Callable[[int], None]) -> Any:
     """Return what a user's code makes of a row or block, or the public default if it raises.
 
     It finds numpy's and Python's global generators in the same state each time: left alone, they

@@ -6,8 +6,9 @@ delta) atomically, before any noise is drawn, and nothing is ever refunded. A re
 session (delta = 0) a share s may lose s * epsilon (basic composition). In a Gaussian session the
 whole is mu-GDP with the largest mu that implies (epsilon, delta), and a share s may lose
 sqrt(s) * mu (mu**2 adds up, adaptively chosen releases included: Smith & Thakurta 2022). A release
-that is not private but for a small probability has a delta of its own, `delta_apart`, which adds to
-the claim: the publication of rows, each with a probability, and Laplace noise of smooth scale.
+that is not private but for a small probability has a delta of its own, `separate_delta`, which
+adds to the claim: the publication of rows, each with a probability, and Laplace noise of smooth
+scale.
 
 A mechanism takes its share, makes its release through `add_noise` or `release`, which a transcript
 records and replays and a seed keys, and writes down what it did. The mechanisms are in
@@ -41,7 +42,7 @@ from skdp.core import calibration
 from skdp.core import noise as samplers
 from skdp.core.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.core.clipping import Floats
-from skdp.core.isolation import interruptible, quiet, untracked
+from skdp.core.isolation import interruptible, suppress_warnings, untracked
 from skdp.core.table import REPLACE_ONE
 from skdp.core.transcript import Entry, Opened, current_transcript
 from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError, SeededNoiseWarning
@@ -154,10 +155,10 @@ class PrivacyFilter:
         Name in ledger and certificate.
     epsilon, delta : float
         Already validated.
-    delta_apart : float
+    separate_delta : float
         For one release with a delta of its own: the probability with which a publication of rows
         shows the one in question, or the delta of Laplace noise of smooth scale. The claim is
-        (epsilon, delta + delta_apart).
+        (epsilon, delta + separate_delta).
     budget : PrivacyBudget or None
     random_state : None, int or RandomState
         Seeds post-processing; and noise, but only inside ``config_context(noise="seeded")``.
@@ -176,7 +177,7 @@ class PrivacyFilter:
         estimator: str,
         epsilon: float,
         delta: float,
-        delta_apart: float = 0.0,
+        separate_delta: float = 0.0,
         budget: PrivacyBudget | None,
         random_state: Any = None,
         context: str = "",
@@ -191,10 +192,10 @@ class PrivacyFilter:
             raise ValueError(f"{estimator}: the budget's unit is {budget.unit!r}, not {unit!r}")
         self.estimator = estimator
         self.epsilon = float(epsilon)
-        # The noise pays with `delta`, a publication with `delta_apart`; the claim has their sum.
+        # The noise pays with `delta`, a publication with `separate_delta`; the claim has their sum.
         noise_delta = float(delta)
-        self.delta_apart = check_delta(delta_apart, "delta_apart")
-        self.delta = round_up(as_charged(noise_delta) + as_charged(self.delta_apart))
+        self._separate_delta = check_delta(separate_delta, "separate_delta")
+        self.delta = round_up(as_charged(noise_delta) + as_charged(self._separate_delta))
         self.relation = REPLACE_ONE if budget is None else budget.adjacency
         self.claimed_mu = check_allowance(self.epsilon, noise_delta)
         self.unit = unit
@@ -214,14 +215,14 @@ class PrivacyFilter:
             epsilon=self.epsilon,
             delta=self.delta,
             mu=self.claimed_mu,
-            delta_apart=self.delta_apart,
+            separate_delta=self._separate_delta,
         )
         if self.noise_seed is not None:
             # Two fits on different rows or parameters must never share noise: the difference of
             # their releases would be exact. So the stream is keyed by both.
             key = hashlib.blake2b(digest(), digest_size=32)
             claim = (estimator, self.epsilon, self.delta, self.relation, context)
-            key.update(repr(claim if not self.delta_apart else (*claim, noise_delta)).encode())
+            key.update(repr(claim if not self._separate_delta else (*claim, noise_delta)).encode())
             self._key = key.digest()
             self._state.entropy = samplers.SeededEntropy(self.noise_seed, self._key)
         if budget is not None:
@@ -298,8 +299,8 @@ class PrivacyFilter:
         e**((k - 1) epsilon)).
         """
         if self._steps == 1:
-            return self.delta_apart
-        return self.delta_apart / self._growth * (1 - 2**-50)
+            return self._separate_delta
+        return self._separate_delta / self._growth * (1 - 2**-50)
 
     @property
     def _growth(self) -> float:
@@ -374,10 +375,10 @@ class PrivacyFilter:
             if probability > as_charged(self.separate_delta):
                 raise PrivacyLeakError(
                     f"release {name!r} needs a delta of its own of {float(probability):g}; the "
-                    f"session has set delta_apart={self.separate_delta:g} aside for that"
+                    f"session has set separate_delta={self.separate_delta:g} aside for that"
                 )
             if self._state.separate_delta_is_spent:
-                raise PrivacyLeakError(f"release {name!r}: delta_apart has been spent already")
+                raise PrivacyLeakError(f"release {name!r}: separate_delta has been spent already")
             self._state.separate_delta_is_spent = True
 
     @contextlib.contextmanager
@@ -386,7 +387,7 @@ class PrivacyFilter:
         with self._lock:
             self._state.passes += 1
         try:
-            with quiet(), interruptible(), untracked():
+            with suppress_warnings(), interruptible(), untracked():
                 yield
         finally:
             with self._lock:
@@ -558,7 +559,7 @@ class PrivacyFilter:
         if self._state.passes:
             raise PrivacyLeakError("a session cannot be closed by code that runs on its rows")
         if self._state.is_open and self._budget is not None:
-            # The price stands in the ledger since the session opened. That its description cannot
+            # The cost stands in the ledger since the session opened. That its description cannot
             # be added now is no reason to lose a fit that is paid for.
             with contextlib.suppress(LedgerError, SealedBudgetError):
                 self._budget.describe(self._charge, [one.to_dict() for one in self._records])

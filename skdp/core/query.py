@@ -392,10 +392,10 @@ def check_query(query: Any) -> type[Any]:
 
 def owned(query: Any) -> Any:
     """Return a copy of a query with arrays of its own, which nobody else can change meanwhile."""
-    twin = copy.copy(query)
+    copied = copy.copy(query)
     for field in dataclasses.fields(query):
-        object.__setattr__(twin, field.name, _owned(getattr(query, field.name)))
-    return twin
+        object.__setattr__(copied, field.name, _owned(getattr(query, field.name)))
+    return copied
 
 
 def _owned(value: Any) -> Any:

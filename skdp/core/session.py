@@ -226,16 +226,16 @@ def open_session(
     estimator: str,
     epsilon: float,
     delta: float = 0.0,
-    delta_apart: float = 0.0,
+    separate_delta: float = 0.0,
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
     context: str = "",
     unit: Unit | None = None,
 ) -> Session:
-    """Charge (epsilon, delta + delta_apart) to the budget and return a session on the rows.
+    """Charge (epsilon, delta + separate_delta) to the budget and return a session on the rows.
 
     Guarantee: the charge is in the ledger before any noise is drawn; everything the session
-    releases is (epsilon, delta + delta_apart)-differentially private together, for the caller's
+    releases is (epsilon, delta + separate_delta)-differentially private together, for the caller's
     whole table and the budget's relation, rows that a filter has left out included.
 
     Parameters
@@ -246,7 +246,7 @@ def open_session(
         Name in ledger and certificate.
     epsilon, delta : float
         Valid (`skdp.base` checks them for estimators).
-    delta_apart : float, default=0.0
+    separate_delta : float, default=0.0
         For one release with a separate delta (`PublishedRows`, or Laplace noise scaled to a smooth
         sensitivity); other noise has none of it.
     budget : PrivacyBudget or None
@@ -284,7 +284,7 @@ def open_session(
         estimator=estimator,
         epsilon=epsilon,
         delta=delta,
-        delta_apart=delta_apart,
+        separate_delta=separate_delta,
         budget=budget,
         random_state=random_state,
         context=context,

@@ -1,9 +1,9 @@
 """Exact statistics of bounded integer rows, each with the sensitivity that belongs to it.
 
-Nothing is released here. Every function makes one pass over the rows in blocks and returns
-exact integers: the same to the last bit in any row order, block size or number of threads,
-because every partial sum of a block stays below 2**53 (float64 adds integers exactly there) and
-blocks are added as int64, or as Python integers where int64 could overflow.
+Nothing is released here. Every function makes one pass over the rows in chunks and returns
+exact integers: the same to the last bit in any row order, chunk size or number of threads,
+because every partial sum of a chunk stays below 2**53 (float64 adds integers exactly there) and
+chunks are added as int64, or as Python integers where int64 could overflow.
 
 Sensitivities are integers in the same steps, for both neighbouring relations (A: add or remove
 one row; R: replace one row). All views are symmetric about 0, so the diameter of the image, which
@@ -69,8 +69,8 @@ def exact_sum(rows: Rows, view: View) -> tuple[NDArray, int]:
     """Return (sum of q, n), exactly."""
     dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
 
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        totals[0] += as_total(np.ones(len(block)) @ view.map(block), dtype)
+    def add(chunk: Floats, totals: list[NDArray]) -> None:
+        totals[0] += as_total(np.ones(len(chunk)) @ view.map(chunk), dtype)
 
     (total,) = fold(rows, add, lambda: [np.zeros(view.n_dims, dtype=dtype)], width=view.n_dims)
     return total, rows._n
@@ -85,8 +85,8 @@ def exact_moments(rows: Rows, view: ScaledBox) -> tuple[NDArray, int, int]:
     d = view.n_dims
     dtype = total_dtype(rows, scale)
 
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        q = view.map(block)
+    def add(chunk: Floats, totals: list[NDArray]) -> None:
+        q = view.map(chunk)
         ones = np.ones(len(q))
         totals[0][:d] += as_total(ones @ q, dtype)
         # q**2 is above 2**53, so it is rounded: one operation on one number.
@@ -138,8 +138,8 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
     batch, most = (2 ** min(max(room - 2 * bits, 0), 16) for room in (53, 62))
     dtype = total_dtype(rows, 2**32 if long else 4**bits)
 
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        q = view.map(block)
+    def add(chunk: Floats, totals: list[NDArray]) -> None:
+        q = view.map(chunk)
         totals[0] += as_total(np.ones(len(q)) @ q, dtype)
         if long:
             high = q * 2.0**-15
@@ -160,7 +160,7 @@ def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
     def fresh() -> list[NDArray]:
         return [np.zeros(d, dtype=dtype), np.zeros((3 if long else 1, d, d), dtype=dtype)]
 
-    # Every block adds a matrix of products: it should have more rows than that costs.
+    # Every chunk adds a matrix of products: it should have more rows than that costs.
     first, products = fold(rows, add, fresh, least=4 * d)
     second = products[0].astype(object)
     if long:

@@ -49,7 +49,7 @@ class Rows(Protocol):
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
         """Return the (start, stop) of chunks that cover all rows."""
 
-    def block(self, start: int, stop: int) -> Floats:
+    def chunk(self, start: int, stop: int) -> Floats:
         """Return rows start to stop as float64."""
 
     def digest(self) -> bytes:
@@ -156,9 +156,9 @@ class PrivateTable:
         *,
         width: int = 1,
         least: int = 256,
-        read: str = "block",
+        read: str = "chunk",
     ) -> list[NDArray]:
-        """Add up what `add` makes of every block of rows; see `fold`."""
+        """Add up what `add` makes of every chunk of rows; see `fold`."""
         return fold(self.rows, add, fresh, width=width, least=least, read=read)
 
     @property
@@ -196,25 +196,25 @@ def fold(
     *,
     width: int = 1,
     least: int = 256,
-    read: str = "block",
+    read: str = "chunk",
 ) -> list[NDArray]:
-    """Add up what `add` makes of every block, in threads, and return the totals.
+    """Add up what `add` makes of every chunk, in threads, and return the totals.
 
     Guarantee: the totals are exact integers, so neither the number of threads nor the order in
-    which blocks are added changes a bit. Overflow warnings are off: they would depend on rows.
-    While there are several threads, each has one thread of BLAS: a block is too small for more.
+    which chunks are added changes a bit. Overflow warnings are off: they would depend on rows.
+    While there are several threads, each has one thread of BLAS: a chunk is too small for more.
     Rows in parts bring a fold of their own, which may run `add` and `fresh` in other processes:
     they hold public values only.
 
     Parameters
     ----------
     add : callable
-        Adds a block's part to the totals, in place. A total of unsigned integers may wrap around.
+        Adds a chunk's part to the totals, in place. A total of unsigned integers may wrap around.
     fresh : callable
         Makes totals of zero; each thread has its own.
     width, least : int
         As in `Rows.spans`.
-    read : {"block", "labelled", "codes"}
+    read : {"chunk", "labelled", "codes"}
         The method of the rows that returns what `add` is handed of (start, stop).
     """
     if hasattr(rows, "fold"):
@@ -267,13 +267,13 @@ def gathered(
     """
     if not hasattr(rows, "fold"):
         for start, stop in rows.spans():
-            block = rows.block(start, stop)
-            yield take(block if draw is None else block[draw(stop - start)])
+            chunk = rows.chunk(start, stop)
+            yield take(chunk if draw is None else chunk[draw(stop - start)])
         return
     wanted = None
     if draw is not None:
         # The same draws as of the same rows in memory.
-        drawn = [start + draw(stop - start) for start, stop in rows.chunks()]
+        drawn = [start + draw(stop - start) for start, stop in rows.spans_in_memory()]
         wanted = np.concatenate([np.zeros(0, dtype=np.int64), *drawn])
     yield from rows.gather(take, wanted=wanted)
 
@@ -315,8 +315,8 @@ def as_total(part: NDArray, dtype: type) -> NDArray:
     return whole.astype(object) if dtype is object else whole
 
 
-# Two limits on a block: half a megabyte of float64, so that a handful of temporaries stay in
-# a core's cache (twice larger blocks are half as fast) and far below 128 MB; and at most
+# Two limits on a chunk: half a megabyte of float64, so that a handful of temporaries stay in
+# a core's cache (twice larger chunks are half as fast) and far below 128 MB; and at most
 # 2**16 rows, so that sums of products of 18-bit integers stay below 2**53 (PROOFS.md,
 # "Exact sums").
 _BLOCK_VALUES = 2**16
@@ -326,7 +326,7 @@ MAX_FEATURES = 8192
 _LARGEST_BLOCK = 2**22  # values: 32 MB, for statistics that want many rows at once
 
 
-def _block_rows(width: int, least: int = 256) -> int:
-    """Return the rows of a block: within cache, at least `least`, but never above 32 MB."""
+def _chunk_rows(width: int, least: int = 256) -> int:
+    """Return the rows of a chunk: within cache, at least `least`, but never above 32 MB."""
     step = min(max(_BLOCK_VALUES // width, least), _BLOCK_ROWS, _LARGEST_BLOCK // width)
     return max(step, 1)

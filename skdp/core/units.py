@@ -22,7 +22,7 @@ from skdp.core.calibration import pure_part
 from skdp.core.clipping import Floats
 from skdp.core.noise import OSEntropy
 from skdp.core.query import Choice, reviewed
-from skdp.core.table import REPLACE_ONE, PrivateTable, Stability, _block_rows
+from skdp.core.table import REPLACE_ONE, PrivateTable, Stability, _chunk_rows
 
 __all__ = [
     "CHOICE_SHARE",
@@ -170,11 +170,11 @@ class UnitRows:
         self.counts, self._n = counts, int(counts.size)
 
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
-        """Return the (start, stop) of blocks that cover all rows."""
-        step = _block_rows(width, least)
+        """Return the (start, stop) of chunks that cover all rows."""
+        step = _chunk_rows(width, least)
         return [(i, min(i + step, self._n)) for i in range(0, self._n, step)]
 
-    def block(self, start: int, stop: int) -> Floats:
+    def chunk(self, start: int, stop: int) -> Floats:
         """Return rows start to stop as float64, shape (stop - start, 1)."""
         return self.counts[start:stop].astype(np.float64).reshape(-1, 1)
 

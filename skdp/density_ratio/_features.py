@@ -30,7 +30,7 @@ from sklearn.preprocessing import (
 
 from skdp.base import check_bounds
 from skdp.budget import PrivacyBudget
-from skdp.core import quiet
+from skdp.core import suppress_warnings
 from skdp.queries import KernelMap
 
 Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ class KernelValues:
     def n_scales(self) -> int:
         return len(self.gammas)
 
-    def blocks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
+    def chunks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
         """Yield the features of the caller's rows, block by block."""
         step = max(1, _BLOCK_VALUES // self.map.n_dims)
         for start in range(0, len(values), step):
@@ -110,11 +110,11 @@ class BasisValues:
         fresh = copier(self.transformer)
         return lambda values: fresh().transform(as_table(values, self.columns))
 
-    def blocks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
+    def chunks(self, values: Floats) -> Iterator[tuple[slice, Floats]]:
         """Yield the features of the caller's rows; as private rows are mapped, so are these."""
         transform = self.transforming()
         step = max(1, _BLOCK_VALUES // max(len(self.low), values.shape[1]))
-        with quiet():
+        with suppress_warnings():
             for start in range(0, len(values), step):
                 part = slice(start, start + step)
                 yield part, self._outputs(transform, values[part])
@@ -196,7 +196,7 @@ def fit_basis(basis: Any, bounds: Any, X: Any, public: Floats) -> BasisValues | 
     if _spends(basis):
         raise ValueError("basis must be a transformer that spends no privacy budget")
     columns = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else None
-    with quiet():
+    with suppress_warnings():
         fitted = clone(basis).fit(as_table(public, columns))
         outputs = dense(copier(fitted)().transform(as_table(public, columns)))
     if outputs.ndim != 2 or len(outputs) != len(public) or outputs.shape[1] == 0:
@@ -215,7 +215,7 @@ def fit_basis(basis: Any, bounds: Any, X: Any, public: Floats) -> BasisValues | 
 
 
 def _spends(estimator: Any) -> bool:
-    """Say whether an estimator, or one inside it, has a budget or a price."""
+    """Say whether an estimator, or one inside it, has a budget or a cost."""
     inside = [estimator, *getattr(estimator, "get_params", dict)().values()]
     return any(hasattr(part, "privacy_cost") or isinstance(part, PrivacyBudget) for part in inside)
 
@@ -237,7 +237,7 @@ def public_moments(features: KernelValues | BasisValues, values: Floats) -> Publ
     second: Any = 0.0
     first: Any = 0.0
     kept = []
-    for part, block in features.blocks(values):
+    for part, block in features.chunks(values):
         second = second + block.T @ block
         first = first + block.sum(axis=0)
         inside = tried[(tried >= part.start) & (tried < part.stop)] - part.start

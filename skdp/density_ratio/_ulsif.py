@@ -155,7 +155,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -343,7 +343,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
                 self._session(
                     rows,
                     delta=0.0 if self._publishes else None,
-                    delta_apart=apart,
+                    separate_delta=apart,
                     context=self._context_of(public),
                 ) as session,
                 np.errstate(all="ignore"),
@@ -495,24 +495,24 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """Return max(0, w0 + f(x).coef), block by block."""
         weights = np.empty(len(values))
         with np.errstate(all="ignore"):
-            for part, block in self._features.blocks(values):
+            for part, block in self._features.chunks(values):
                 weights[part] = self.baseline_ + block @ self.coef_
         return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, LARGEST_WEIGHT)
 
     def _weights_std(self, values: Floats, weights: Floats) -> Floats:
         std = np.empty(len(values))
         with np.errstate(all="ignore"):
-            for part, block in self._features.blocks(values):
+            for part, block in self._features.chunks(values):
                 std[part] = np.sqrt(np.square(block @ self._noise_coef).sum(axis=1))
         return np.clip(np.nan_to_num(std, nan=np.inf), 0.0, LARGEST_WEIGHT)
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the price of one fit, before any data is touched.
+        """Return the cost of one fit, before any data is touched.
 
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the price of a fit does not depend on them.
+            Accepted for symmetry; the cost of a fit does not depend on them.
 
         Returns
         -------
@@ -523,7 +523,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         cost = super().privacy_cost(n_samples, n_features)
         if not self._publishes:
             return cost
-        return Cost(epsilon=cost.epsilon, delta=cost.delta, delta_apart=cost.delta)
+        return Cost(epsilon=cost.epsilon, delta=cost.delta, separate_delta=cost.delta)
 
     def expected_error(
         self, n_samples: int, X_public: ArrayLike, *, like: ArrayLike | None = None

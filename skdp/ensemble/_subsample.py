@@ -25,7 +25,7 @@ from skdp._parameters import Integers, Table, check_parameter
 from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
-from skdp.core import Ball, Box, Mean, Session, UserFunction, quiet
+from skdp.core import Ball, Box, Mean, Session, UserFunction, suppress_warnings
 from skdp.ensemble._plan import COUNT_SHARE, SCORES, SMOOTH, Noise, Plan, check_noise, planned
 from skdp.ensemble._progress import CALLER, BlockProgress, CallbackSupportMixin, with_callbacks
 from skdp.ensemble._scores import directions, radius, restored
@@ -164,7 +164,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -334,7 +334,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         if hasattr(self, "feature_names_in_"):
             problem = ""
             try:
-                with quiet():  # rows without names are taken in the order of X
+                with suppress_warnings():  # rows without names are taken in the order of X
                     validate_data(self, self.public, reset=False, skip_check_array=True)
             except ValueError as error:
                 problem = str(error)
@@ -495,7 +495,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         """Fit the student on public rows and released answers; a constant if it cannot be."""
         model = self.estimator if self.student is None else self.student
         seed = int(session.post_processing_rng().integers(0, 2**31 - 1))
-        with quiet():
+        with suppress_warnings():
             try:
                 student = seeded(model, seed).fit(asked, self.answers_)
                 student.predict(asked)

@@ -16,7 +16,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.multiclass import check_classification_targets
 
 from skdp.base import became_text
-from skdp.core import public_generator, quiet
+from skdp.core import public_generator, suppress_warnings
 from skdp.tabular import as_table, label_codes
 
 Floats = NDArray[np.float64]
@@ -247,7 +247,7 @@ def probe(
     else:
         low, high = (-1.0, 1.0) if targets is None else targets
         y = np.clip(rng.uniform(low, high, size=len(rows)), low, high)
-    with quiet():
+    with suppress_warnings():
         try:
             fitted = bare(estimator, 0).fit(X, y)
         except ValueError:
@@ -265,7 +265,7 @@ def probe(
             f"models have; {type(fitted).__name__} has not"
         )
     if output == "parameters":
-        with quiet():
+        with suppress_warnings():
             elsewhere = as_table(3.0 * rows[::-1] + 1.0, like)
             other = bare(estimator, 0).fit(elsewhere, y)
             good = replaceable(fitted, other, X)

@@ -63,7 +63,7 @@ def _drawn(
     if known and not (halving and isinstance(random_state, np.random.RandomState)):
         sampler = ParameterSampler(distributions, number, random_state=copy.deepcopy(random_state))
         return list(sampler), None
-    # Any parameter may change the price, so all that may be drawn are priced.
+    # Any parameter may change the cost, so all that may be drawn are priced.
     grids = [distributions] if isinstance(distributions, Mapping) else list(distributions)
     drawn = [name for grid in grids for name, values in grid.items() if hasattr(values, "rvs")]
     if drawn:

@@ -93,7 +93,7 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
       together or of a whole search;
     - parameters that no fit accepts, as far as the step can tell without rows, by step, and
       parameters that mean something else than in scikit-learn;
-    - seeds, memory caches, and meta-estimators whose fits no price can know.
+    - seeds, memory caches, and meta-estimators whose fits no cost can know.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
 
 
 def look_into(estimator: Any, n_samples: int | None = None, groups: Any = None) -> PipelineCheck:
-    """Do what `check_pipeline` does; with what the price of a search may depend on."""
+    """Do what `check_pipeline` does; with what the cost of a search may depend on."""
     walk = _Walk(n_samples, groups)
     walk.visit(estimator, "")
     walk.compare_budgets()
@@ -152,7 +152,7 @@ def _budget_of(part: Any) -> PrivacyBudget | None:
 
 
 def _price_of(part: Any) -> Cost | None:
-    """Return the price of one fit, or None: it releases nothing, or its parameters are wrong."""
+    """Return the cost of one fit, or None: it releases nothing, or its parameters are wrong."""
     try:
         cost: Cost | None = part.privacy_cost()
     except (TypeError, ValueError):
@@ -169,7 +169,7 @@ def _releases(part: Any) -> bool:
 
 
 def _grants(budget: PrivacyBudget, cost: Cost) -> bool:
-    """Say whether the ledger grants this price now, beside what is charged and set aside."""
+    """Say whether the ledger grants this cost now, beside what is charged and set aside."""
     try:
         budget.check(cost)
     except BudgetExceededError:
@@ -183,7 +183,7 @@ def _refusal(part: Any) -> str:
         cost = part.privacy_cost()
         check_without_rows(part)
         if cost is not None:
-            noise_delta = 0.0 if cost.mu is None else cost.delta - cost.delta_apart
+            noise_delta = 0.0 if cost.mu is None else cost.delta - cost.separate_delta
             check_allowance(cost.epsilon, noise_delta)
     except (TypeError, ValueError) as error:
         return str(error).rstrip(".")
@@ -433,7 +433,7 @@ class _Walk:
                 f"its {short} is more than the budget has left ({room}): fit is refused",
                 f"{way if by_delta else 'a smaller epsilon'}, or a larger budget",
             )
-        # Searches have a price of their own: they fit each candidate many times.
+        # Searches have a cost of their own: they fit each candidate many times.
         steps = [(where, cost) for where, part, cost in priced if id(part) not in self.in_searches]
         for where, search in self.searches:
             pricer = Pricer(self.n_samples, self.groups, budget)
@@ -449,7 +449,7 @@ class _Walk:
             self.add(
                 HIGH,
                 ", ".join(dict.fromkeys(where for where, _ in steps)),
-                f"{'their prices' if several else 'the price of all its fits and scores'} "
+                f"{'their prices' if several else 'the cost of all its fits and scores'} "
                 f"(epsilon={total.epsilon:g}, delta={total.delta:g}) "
                 f"{'are together' if several else 'is'} more than the budget has left ({room}): a "
                 "fit is refused after others are charged",
@@ -461,7 +461,7 @@ class _Walk:
     # --- searches -------------------------------------------------------------------------------
 
     def search(self, search: Any, path: str, where: str) -> None:
-        """Look at a search: its candidates, its splitter, its scorers and its price."""
+        """Look at a search: its candidates, its splitter, its scorers and its cost."""
         before, seen = len(self.parts), len(self.findings)
         inside = _below(path, "estimator")
         self.depth += 1
@@ -496,7 +496,7 @@ class _Walk:
             Pricer(self.n_samples, self.groups, None).search(search).total()
         except (TypeError, ValueError) as error:
             if all(one.severity != HIGH for one in self.findings[seen:]):
-                self.add(LOW, where, f"its price is not known: {error}", "search_cost(search, ...)")
+                self.add(LOW, where, f"its cost is not known: {error}", "search_cost(search, ...)")
         else:
             self.searches.append((where, search))
 

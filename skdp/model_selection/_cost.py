@@ -8,7 +8,7 @@ of its candidates.)
 
 Which folds keep the sum of the charges a guarantee for the search as a whole: under
 "replace_one" the folds by position, under "add_or_remove_one" the folds by content of
-`PerRecordKFold`. Everything else is said in the price's `note`, which a reservation can write
+`PerRecordKFold`. Everything else is said in the cost's `note`, which a reservation can write
 into the ledger.
 """
 
@@ -26,18 +26,18 @@ from skdp.model_selection._searches import is_search
 
 
 class SearchCost(Cost):
-    """The price of a search: a `Cost` that also says what it is made of.
+    """The cost of a search: a `Cost` that also says what it is made of.
 
     Parameters
     ----------
     cost : Cost
-        The whole price.
+        The whole cost.
     n_fits : int, default=0
         Number of fits of whole candidates, the refit included.
     n_scores : int, default=0
         Number of calls of private scorers.
     note : str, default=""
-        What the price does not cover. ``budget.reserve(cost, note=cost.note)`` writes it into the
+        What the cost does not cover. ``budget.reserve(cost, note=cost.note)`` writes it into the
         ledger.
     findings : PipelineCheck, default=()
         What `check_pipeline` found in the search.
@@ -66,7 +66,7 @@ class SearchCost(Cost):
     findings: PipelineCheck
 
     def _repr_html_(self) -> str:
-        """Return the price, what it does not cover, and what was found, for notebooks."""
+        """Return the cost, what it does not cover, and what was found, for notebooks."""
         note = f"<p>Not covered: {html.escape(self.note)}.</p>" if self.note else ""
         return (
             f"<div><p><strong>({self.epsilon:g}, {self.delta:g})</strong> for {self.n_fits} fits "
@@ -100,7 +100,7 @@ def search_cost(
     estimator and in `Pipeline`, `FeatureUnion`, `ColumnTransformer`,
     `TransformedTargetRegressor`, voting estimators and nested searches.
 
-    **What the price covers.** The fits and the private scores. Of C candidates on K folds a record
+    **What the cost covers.** The fits and the private scores. Of C candidates on K folds a record
     is in K - 1 training folds and one test fold each, and in the refit: it loses at most
     C ((K - 1) epsilon_fit + epsilon_score) + epsilon_refit by sequential composition. The ledger
     adds all C K + 1 fits and C K scores, a little more, because it does not know which rows a
@@ -108,7 +108,7 @@ def search_cost(
     ``cv_results_`` come from scores on private folds. They are private only with a
     `private_scorer`; the `note` says so otherwise, and says where the folds of neighbouring
     tables are not neighbouring tables. A private scorer inside a function or lambda is not seen:
-    it is not in the price, and the note calls it not private; pass the scorer itself.
+    it is not in the cost, and the note calls it not private; pass the scorer itself.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def search_cost(
         If a meta-estimator fits a private estimator an unknown number of times, or has a budget
         and no privacy_cost method.
     ValueError
-        If nothing in the search has a price, ``cv`` is an iterator, or ``random_state`` must be
+        If nothing in the search has a cost, ``cv`` is an iterator, or ``random_state`` must be
         an int because the candidates to draw from cannot be listed.
 
     Examples
@@ -207,7 +207,7 @@ def cross_val_cost(
         If a meta-estimator fits a private estimator an unknown number of times, or has a budget
         and no privacy_cost method.
     ValueError
-        If nothing has a price, or ``cv`` is an iterator.
+        If nothing has a cost, or ``cv`` is an iterator.
 
     Examples
     --------

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator
 
-from skdp.core import public_generator, quiet
+from skdp.core import public_generator, suppress_warnings
 from skdp.tabular import check_units, is_missing
 
 Words = NDArray[np.uint64]
@@ -230,7 +230,7 @@ def record_words(X: Any, y: Any, key: bytes) -> Words:
     -------
     words : ndarray of uint64, shape (n_samples,)
     """
-    with quiet():  # a warning would tell of a cell
+    with suppress_warnings():  # a warning would tell of a cell
         return _record_words(X, y, key)
 
 

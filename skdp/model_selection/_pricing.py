@@ -58,7 +58,7 @@ class Bill:
         total = _sum([times * cost for times, cost in self.lines if times])
         if total is None:
             raise ValueError(
-                "nothing in the search has a price: neither the estimator nor the scorer has "
+                "nothing in the search has a cost: neither the estimator nor the scorer has "
                 "a privacy_cost method (or none charges the given budget)"
             )
         return total
@@ -165,7 +165,7 @@ class Pricer:
         return _scorer_lists(estimator, scoring, self.n_samples, self.groups)
 
     def price(self, path: str, part: Any) -> Cost | None:
-        """Return the price of a part; an error of its parameters names the step."""
+        """Return the cost of a part; an error of its parameters names the step."""
         try:
             return part.privacy_cost(n_samples=self.n_samples)
         except (TypeError, ValueError) as error:
@@ -174,7 +174,7 @@ class Pricer:
             raise type(error)(f"step {path}: {error}") from None
 
     def one_fit(self, estimator: Any) -> Cost | None:
-        """Return the price of one fit of `estimator`; None if it charges nothing."""
+        """Return the cost of one fit of `estimator`; None if it charges nothing."""
         costs: list[Cost] = []
         for path, part in private_parts(estimator):
             if is_search(part):
@@ -271,7 +271,7 @@ class Pricer:
 
 
 def _cover(costs: Sequence[Cost]) -> Cost | None:
-    """Return a price that none of `costs` exceeds: which candidate is refitted is not known."""
+    """Return a cost that none of `costs` exceeds: which candidate is refitted is not known."""
     if not costs:
         return None
     sums = np.array([_sums(cost) for cost in costs])
@@ -294,7 +294,7 @@ def _sum(costs: Sequence[Cost]) -> Cost | None:
 
 
 def _sums(cost: Cost) -> list[float]:
-    """Return everything that an accountant may add up of a price."""
+    """Return everything that an accountant may add up of a cost."""
     epsilon = delta = mu_squared = rho = apart = 0.0
     for single, times in cost.components:
         epsilon += times * single.epsilon
@@ -306,5 +306,5 @@ def _sums(cost: Cost) -> list[float]:
         else:
             mu_squared += times * single.mu**2
             rho += times * single.mu**2 / 2
-            apart += times * single.delta_apart
+            apart += times * single.separate_delta
     return [epsilon, delta, mu_squared, rho, apart]

@@ -1,4 +1,4 @@
-"""A search over private estimators at one price: `DPGridSearchCV`, `DPRandomizedSearchCV`.
+"""A search over private estimators at one cost: `DPGridSearchCV`, `DPRandomizedSearchCV`.
 
 Released, under the (epsilon, delta) of the search: the parameters, the fitted model and the noisy
 score of the best of a secret number of runs. Nothing of the other runs: no table of results, no
@@ -22,10 +22,10 @@ __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 
 
 class DPGridSearchCV(PrivateSearch):
-    """Search a grid over a private estimator, for one price whatever its size.
+    """Search a grid over a private estimator, for one cost whatever its size.
 
-    The private twin of scikit-learn's ``GridSearchCV``. There, a grid of 20 candidates in 5 folds
-    is 100 fits, and their sum is the price. Here a secret number of runs is made: each draws a
+    The private counterpart of scikit-learn's ``GridSearchCV``. There, a grid of 20 candidates in 5
+    folds is 100 fits, and their sum is the cost. Here a secret number of runs is made: each draws a
     candidate at random, fits it on a random part of the rows and scores it, with noise, on the
     others. Only the best run comes out. The whole costs what three runs do (less with delta > 0),
     so a run has a third of epsilon, and not a hundredth.
@@ -91,7 +91,7 @@ class DPGridSearchCV(PrivateSearch):
     See Also
     --------
     DPRandomizedSearchCV : With candidates drawn from distributions.
-    search_cost : The price of scikit-learn's own searches.
+    search_cost : The cost of scikit-learn's own searches.
 
     Notes
     -----
@@ -104,7 +104,7 @@ class DPGridSearchCV(PrivateSearch):
     ``skdp/queries/best_of_runs.md``.
 
     **Not protected: time.** A search takes as long as its K runs, and who knows K knows more than
-    the price covers. Do not publish how long it took.
+    the cost covers. Do not publish how long it took.
     **Nor what your own code keeps.** A function in a step that counts or logs its calls knows K,
     too.
 
@@ -173,7 +173,7 @@ class DPGridSearchCV(PrivateSearch):
 
 
 class DPRandomizedSearchCV(PrivateSearch):
-    """Search candidates drawn from distributions, for one price whatever their number.
+    """Search candidates drawn from distributions, for one cost whatever their number.
 
     As `DPGridSearchCV`, which says what a run is and what it costs. The list of candidates is drawn
     before any row is read, from the operating system's entropy.

@@ -193,7 +193,7 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     metric : str
         The score of a row.
     epsilon : float
-        The price of one call.
+        The cost of one call.
     bounds : float, (float, float) or None
         Of a row's score.
     max_rows_per_unit : int or "private"
@@ -229,12 +229,12 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         self.random_state = random_state
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the price of one call.
+        """Return the cost of one call.
 
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            The price does not depend on them.
+            The cost does not depend on them.
 
         Returns
         -------
@@ -338,7 +338,7 @@ def private_scorer(
         distance to the nearest centre (of a pipeline: in the space behind its transformers, so
         do not compare candidates that scale differently), *per row*, where `KMeans.score` sums.
     epsilon : float
-        The price of one call. A search calls it once a candidate and fold (twice with
+        The cost of one call. A search calls it once a candidate and fold (twice with
         ``return_train_score=True``); `search_cost` counts that.
     bounds : float or (float, float), default=None
         A row's score is clipped to (low, high), and a number b means (-b, 0). From public

@@ -78,12 +78,12 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return Repeats.of_mean(int(mean), logarithmic=self.runs == "logarithmic")
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the price of the whole search, before any data is touched.
+        """Return the cost of the whole search, before any data is touched.
 
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the price does not depend on them.
+            Accepted for symmetry; the cost does not depend on them.
 
         Returns
         -------
@@ -92,7 +92,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         """
         self._context()
         epsilon, delta = float(self.epsilon), float(self.delta)
-        return Cost(epsilon=epsilon, delta=delta, delta_apart=delta)
+        return Cost(epsilon=epsilon, delta=delta, separate_delta=delta)
 
     def run_cost(self) -> Cost:
         """Return what a fit may lose in one run; its score may lose as much of other rows.
@@ -212,7 +212,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 repeats,
                 float(self.test_size),
             )
-            with self._session(rows, delta=0.0, delta_apart=float(self.delta)) as session:
+            with self._session(rows, delta=0.0, separate_delta=float(self.delta)) as session:
                 best = session.answer(query)
                 certificate = session.certificate()
             if best.model is None:

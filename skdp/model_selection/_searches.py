@@ -71,7 +71,7 @@ def scorers_in(scoring: Any) -> list[Any]:
 # What scikit-learn's meta-estimators do with an estimator inside, where the sum of its charges is
 # no guarantee for the whole, or is not known. By the name of the class or of one that it inherits.
 _PER_CLASS = "fits once for each class that occurs in y: the number of charges tells how many"
-_PER_OUTPUT = "fits once for each column of y, which no price can know"
+_PER_OUTPUT = "fits once for each column of y, which no cost can know"
 _CHOOSES = "chooses by scores on private rows, as often as they tell it to"
 _META = {
     "AdaBoostClassifier": "weighs rows by the errors made on them, which are private",
@@ -87,7 +87,7 @@ _META = {
     "OneVsOneClassifier": f"{_PER_CLASS}; each fit is on the rows of two classes only",
     "OneVsRestClassifier": _PER_CLASS,
     "OutputCodeClassifier": _PER_CLASS,
-    "RFE": "fits once for each number of columns, which no price can know",
+    "RFE": "fits once for each number of columns, which no cost can know",
     "RFECV": _CHOOSES,
     "RegressorChain": _PER_OUTPUT,
     "SelectFromModel": "chooses columns by a fitted estimator: put that before it, in the pipeline",

@@ -127,7 +127,7 @@ class DPKernelDensity(BoxDensity):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------

@@ -73,12 +73,12 @@ class _SmoothFit(QuantileFit):
         return self.mechanism == "smooth" and self.noise == "laplace"
 
     def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
-        """Return the price of one fit, before any data is touched.
+        """Return the cost of one fit, before any data is touched.
 
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the price does not depend on them.
+            Accepted for symmetry; the cost does not depend on them.
 
         Returns
         -------
@@ -88,11 +88,11 @@ class _SmoothFit(QuantileFit):
         assert cost is not None  # a median is always released
         if not self._is_laplace():
             return cost
-        return Cost(epsilon=cost.epsilon, delta=cost.delta, delta_apart=cost.delta)
+        return Cost(epsilon=cost.epsilon, delta=cost.delta, separate_delta=cost.delta)
 
     def _opened(self, rows: Rows) -> Session:
         if self._is_laplace():
-            return self._session(rows, delta=0.0, delta_apart=self.delta)
+            return self._session(rows, delta=0.0, separate_delta=self.delta)
         return self._session(rows)
 
     def _check_release(self, d: int, stated: Pair | None) -> None:
@@ -169,7 +169,7 @@ class DPMedian(_SmoothFit):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -354,7 +354,7 @@ class DPQuantile(_SmoothFit):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------

@@ -41,7 +41,7 @@ def _range(quantile_range: Any, name: str = "quantile_range") -> tuple[float, fl
 class DPRobustScaler(QuantileFit):
     """Centre columns by private medians and scale them by private interquartile ranges.
 
-    The private twin of scikit-learn's ``RobustScaler``, without ``copy`` (the input is never
+    The private counterpart of scikit-learn's ``RobustScaler``, without ``copy`` (the input is never
     changed). Output is float64.
 
     Parameters
@@ -92,7 +92,7 @@ class DPRobustScaler(QuantileFit):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------
@@ -244,7 +244,7 @@ class DPRobustScaler(QuantileFit):
 class DPQuantileTransformer(QuantileFit):
     """Map columns to a uniform or a normal distribution by private quantiles.
 
-    The private twin of scikit-learn's ``QuantileTransformer``, without ``subsample``,
+    The private counterpart of scikit-learn's ``QuantileTransformer``, without ``subsample``,
     ``ignore_implicit_zeros`` and ``copy`` (the input is never changed). Output is float64.
 
     Parameters
@@ -293,7 +293,7 @@ class DPQuantileTransformer(QuantileFit):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
 
     Raises
     ------

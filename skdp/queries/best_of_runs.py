@@ -31,7 +31,7 @@ from skdp.budget.amounts import round_down
 from skdp.budget.conversions import gdp_delta, largest, smallest
 from skdp.budget.stand_in import StandInBudget
 from skdp.core import noise as samplers
-from skdp.core.isolation import attempt
+from skdp.core.isolation import run_isolated
 from skdp.core.query import Measurement, UserFunction, reviewed
 from skdp.core.transcript import inner_sessions
 from skdp.exceptions import PrivacyLeakError
@@ -135,7 +135,7 @@ class BaseRun:
         squares = 0.0
         for cost in costs:
             for single, times in cost.components:
-                if single.delta_apart or (single.delta and single.mu is None):
+                if single.separate_delta or (single.delta and single.mu is None):
                     return False
                 mu = pure_mu(single.epsilon) if single.mu is None else single.mu
                 squares += times * mu**2
@@ -288,13 +288,15 @@ class BestOfRuns(Measurement):
         with samplers.lent_generators() as restart:
             budget.asked.clear()
             X, y = _part(rows, train)
-            model = attempt(lambda: self.fit.call(candidate, X, y, budget, seed), None, restart)
+            model = run_isolated(
+                lambda: self.fit.call(candidate, X, y, budget, seed), None, restart
+            )
             _check_claims(budget, base)
             if model is None:
                 return None
             budget.asked.clear()
             X, y = _part(rows, test)
-            score = attempt(
+            score = run_isolated(
                 lambda: float(self.score.call(model, X, y, budget, seed)), math.nan, restart
             )
             _check_claims(budget, base)

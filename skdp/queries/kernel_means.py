@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from skdp.core.clipping import SUM_BITS, Ball, Box, Floats, isqrt_up
-from skdp.core.isolation import attempt
+from skdp.core.isolation import run_isolated
 from skdp.core.mechanisms import independent_noise
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, UserFunction, reviewed
@@ -152,7 +152,7 @@ def _features(
         made = transform(X)
         return to_float(made.toarray() if sparse.issparse(made) else made)[0]
 
-    values: Floats | None = attempt(make, None, restart)
+    values: Floats | None = run_isolated(make, None, restart)
     return values
 
 
@@ -324,7 +324,7 @@ class BasisMean(Measurement):
         width = max(table.n_features, view.n_dims)
         with meter.user_code(share, name) as restart:
             for start, stop in rows.spans(width=width):
-                block = rows.block(start, stop)
+                block = rows.chunk(start, stop)
                 parts = [block] if exact_blocks else [block[i : i + 1] for i in range(len(block))]
                 for part in parts:
                     q = _row_features(transform.call, part, view, restart)

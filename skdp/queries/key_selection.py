@@ -229,7 +229,7 @@ class SelectKeys(Measurement):
         replace = table.relation == REPLACE_ONE
         delta = exact_fraction(meter.separate_delta)
         if not delta:
-            raise ValueError("private keys need a delta of their own, delta_apart")
+            raise ValueError("private keys need a delta of their own, separate_delta")
         fraction = meter.fraction(share)
         epsilon = (
             meter.level(fraction)

@@ -213,7 +213,7 @@ def _each_block(
         for start, stop in rows.spans():
             a, b = np.searchsorted(ascending, [start, stop])
             if a < b:
-                block = rows.block(start, stop)[ascending[a:b] - start]
+                block = rows.chunk(start, stop)[ascending[a:b] - start]
                 out[order[a:b]] = image(block)
 
 
@@ -294,7 +294,7 @@ class PublishedRows(Measurement):
     filled with dummies to exactly `size`. In random order.
 
     Guarantee: (0, p)-DP with p = size / n (R), rate (A), and no better: p is exact. It must not
-    exceed the session's `delta_apart`.
+    exceed the session's `separate_delta`.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ class PublishedRows(Measurement):
     Raises
     ------
     PrivacyLeakError
-        If p exceeds `delta_apart`, or the session has published rows before.
+        If p exceeds `separate_delta`, or the session has published rows before.
     ValueError
         If size or rate is out of range.
     """
@@ -351,7 +351,7 @@ def publish_rows(
 
     Guarantee: (0, probability)-DP if a row that differs between neighbours is among those shown
     with at most this probability and what is shown otherwise does not depend on it; it is
-    refused beyond `delta_apart`, and a second time.
+    refused beyond `separate_delta`, and a second time.
 
     Parameters
     ----------

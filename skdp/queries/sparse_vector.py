@@ -1,7 +1,7 @@
 """The sparse vector technique: many comparisons with a threshold, of which few may be positive.
 
 Released: for each query, one bit that says whether the public answer is far from the exact one.
-Negative bits are free: the price is that of `max_above` positive ones. Whether an answer is far is
+Negative bits are free: the cost is that of `max_above` positive ones. Whether an answer is far is
 decided on integers, |exact - public| + nu >= threshold + rho, with discrete Laplace noise: rho is
 drawn once, nu anew for every query. Guarantee: all bits together are epsilon-DP for the share's
 epsilon, whatever else the session releases between them (in a Gaussian session: mu-GDP by the pure
@@ -83,7 +83,7 @@ def threshold_scales(
 @reviewed
 @dataclass(frozen=True, eq=False)
 class SparseVector(Measurement):
-    """Comparisons of answers with public ones, at one price for all; see `AboveThreshold`.
+    """Comparisons of answers with public ones, at one cost for all; see `AboveThreshold`.
 
     Guarantee: the share is taken at once. Each score abs(exact - public) moves by at most 1, in
     rows, under both relations.

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp.core.clipping import SUM_BITS, Box, Floats
-from skdp.core.isolation import attempt
+from skdp.core.isolation import run_isolated
 from skdp.core.mechanisms import l2_noise
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
@@ -39,7 +39,7 @@ __all__ = [
 
 def _answer(query: Callable[[Floats], Any], row: Floats, restart: Callable[[int], None]) -> float:
     """Return g(row) clipped to [0, 1]; 0 where it fails or returns no finite number."""
-    value = attempt(lambda: float(query(row)), math.nan, restart)
+    value = run_isolated(lambda: float(query(row)), math.nan, restart)
     return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
 
 
@@ -65,7 +65,7 @@ class FunctionMean(Measurement):
         view = Box([0.0], [1.0], bits=SUM_BITS)
         total = 0
         with meter.user_code(share, name) as restart:
-            for block in table.rows.blocks():
+            for block in table.rows.chunks():
                 # A subclass or a view would let the callable reach the other rows.
                 values = [_answer(self.function.call, np.array(row), restart) for row in block]
                 total += int(view.map(np.array(values)[:, None]).sum())
@@ -134,7 +134,7 @@ def _row_scores(
 ) -> Floats:
     """Apply the user's callable; exceptions and non-finite values become the public default."""
     length = X.shape[0]
-    values = attempt(
+    values = run_isolated(
         lambda: np.asarray(score(X, y), dtype=np.float64).reshape(length), None, restart
     )
     if values is None:

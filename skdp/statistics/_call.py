@@ -55,7 +55,7 @@ class Released:
         more rows beyond them than their noise and tails explain; state ``bounds`` then, and the
         repr says so), or a size that depends on private rows.
     privacy : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which price.
+        What was released, by which mechanism, at which cost.
     bounds : tuple of two ndarrays, or None
         To which cells were clipped, stated or learned, (low, high); None where there are none.
     note : str
@@ -150,10 +150,10 @@ class Call(CallContext):
             "one_place": "" if self.name in IN_PARTS else ONE_PLACE,
         }
 
-    def opened(self, rows: Rows, public: Any, *, delta_apart: float = 0.0) -> Session:
+    def opened(self, rows: Rows, public: Any, *, separate_delta: float = 0.0) -> Session:
         """Charge the budget and return the session; `public` keys seeded noise."""
         key = (self.nan_policy, self.n_rows, public)
-        return self.open(rows, lambda: public_key(key), delta_apart=delta_apart)
+        return self.open(rows, lambda: public_key(key), separate_delta=separate_delta)
 
     @contextmanager
     def bounded(

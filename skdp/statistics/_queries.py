@@ -339,7 +339,7 @@ def mst_cost(
     with probe:
         if rows.n_features != 1 or probe.n_rows != len(graph):
             raise ValueError("weights must hold one number for each edge")
-    with call.opened(rows, public, delta_apart=apart) as session:
+    with call.opened(rows, public, separate_delta=apart) as session:
         view = Box([0.0], [top])
         release = session.answer(SpanningCost(view, n, graph, noise=noise, nu=nu), name="mst_cost")
         privacy = session.certificate()

@@ -146,7 +146,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     max_rows_per_unit_ : int
         With `groups`: how many rows of one unit counted.
     privacy_ : skdp.core.PrivacyCertificate
-        What was released so far, by which mechanism, at which price.
+        What was released so far, by which mechanism, at which cost.
 
     Raises
     ------
@@ -171,7 +171,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     answers, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any
     noise, to ``budget``.
 
-    The price stands in the ledger from `fit` on, the list of releases from `close` on. The rows are
+    The cost stands in the ledger from `fit` on, the list of releases from `close` on. The rows are
     kept in memory until `close`, in no attribute: a pickled or copied estimator, and
     one in another process, predicts and samples but does not answer.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import attempt, no_restart
+from skdp.core.isolation import no_restart, run_isolated
 from skdp.tabular.containers import cut
 from skdp.tabular.values import is_missing, numbers
 
@@ -89,7 +89,7 @@ def as_list(cells: Any) -> list[Any]:
 
     One cell that its container cannot read must not decide about the others.
     """
-    found: list[Any] | None = attempt(lambda: _read(cells), None, no_restart)
+    found: list[Any] | None = run_isolated(lambda: _read(cells), None, no_restart)
     if found is not None:
         return found
     if len(cells) == 1:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import interruptible, quiet
+from skdp.core.isolation import interruptible, suppress_warnings
 from skdp.tabular.domain import REFUSE, Domain
 from skdp.tabular.encoding import Schema, _column_part, _kind_of, table_schema
 from skdp.tabular.parts import (
@@ -49,9 +49,9 @@ class CodedRows(Rows):
 
     def keep(self, positions: NDArray[np.intp]) -> Self:
         """Return the rows at ascending positions, of which nothing has been counted yet."""
-        twin = super().keep(positions)
-        twin.kept = WeakKeyDictionary()
-        return twin
+        copied = super().keep(positions)
+        copied.kept = WeakKeyDictionary()
+        return copied
 
     def codes(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the codes of rows start to stop, shape (stop - start, n_columns)."""
@@ -135,7 +135,7 @@ def _coded(X: Any, domain: Domain) -> tuple[NDArray, bool]:
     coded = np.zeros((n, domain.n_columns), dtype=np.uint8 if largest <= 2**8 else np.uint16)
     step = 2**16
     strange = False
-    with quiet(), interruptible():  # a cell's own conversion may warn, or raise
+    with suppress_warnings(), interruptible():  # a cell's own conversion may warn, or raise
         for j in range(domain.n_columns):
             for start in range(0, n, step):
                 cells = _column_part(X, j, start, min(start + step, n))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import interruptible, quiet
+from skdp.core.isolation import interruptible, suppress_warnings
 from skdp.tabular.values import numbers, rows_of_numbers
 
 __all__ = [
@@ -44,7 +44,7 @@ _REFUSED = {"c": "complex", "M": "dates", "m": "durations", "U": "text", "S": "t
 @contextmanager
 def reading() -> Iterator[None]:
     """Read cells: no warning, and no exception but those of signals, depends on one."""
-    with quiet(), interruptible():
+    with suppress_warnings(), interruptible():
         yield
 
 

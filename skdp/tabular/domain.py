@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.core.isolation import attempt, no_restart
+from skdp.core.isolation import no_restart, run_isolated
 from skdp.tabular.canonical import as_list, as_numbers, plain
 
 __all__ = [
@@ -237,7 +237,7 @@ class _Categories:
 
     def code(self, cell: Any) -> int:
         """Return a cell's code, -1 if it is no category."""
-        code: int = attempt(lambda: self.known.get(plain(cell), -1), -1, no_restart)
+        code: int = run_isolated(lambda: self.known.get(plain(cell), -1), -1, no_restart)
         if code < 0 and type(cell) in (np.float16, np.float32):
             code = self._narrow(type(cell)).get(float(cell), -1)
         return code

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import attempt, interruptible, no_restart, quiet
+from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
 from skdp.tabular.canonical import INSTANT, as_list, plain
 from skdp.tabular.containers import column_names, is_frame, is_listed, is_sliced_table, reading
 from skdp.tabular.domain import Bins, Domain
@@ -298,11 +298,11 @@ def _categories(domain: Domain, j: int, label: Any, container: str, dtype: Any) 
             column = form()
             return column if column is not None and _known_again(domain, j, column) else None
 
-        if (column := attempt(known, None, no_restart)) is not None:
+        if (column := run_isolated(known, None, no_restart)) is not None:
             return column
     if container in ("polars", "pyarrow"):
         make = module.Series if container == "polars" else module.array
-        if (column := attempt(lambda: make(_texts(values)), None, no_restart)) is not None:
+        if (column := run_isolated(lambda: make(_texts(values)), None, no_restart)) is not None:
             return column
     raise ValueError(
         f"domain: column {label!r} has categories that a {container} table cannot hold; state "
@@ -329,7 +329,7 @@ def _number_type(dtype: Any) -> np.dtype | None:
         lambda: np.dtype(dtype.to_pandas_dtype()),  # pyarrow
         lambda: np.dtype(str(dtype).lower()) if hasattr(dtype, "is_numeric") else None,  # polars
     ):
-        found: np.dtype | None = attempt(read, None, no_restart)
+        found: np.dtype | None = run_isolated(read, None, no_restart)
         if found is not None:
             return found if found.kind in "iuf" and found.itemsize <= 8 else None
     return None
@@ -420,7 +420,7 @@ def decoded(
     long = False
     types = list(types) or [None] * domain.n_columns
     codes = np.asarray(codes, dtype=np.int64)
-    with quiet(), interruptible():
+    with suppress_warnings(), interruptible():
         for j, (label, dtype) in enumerate(zip(labels, types, strict=True)):
             if isinstance(domain.column(j), Bins):
                 columns.append(_points(domain, j, codes[:, j], container, dtype, rng))

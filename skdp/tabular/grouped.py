@@ -137,7 +137,7 @@ class GroupedRows:
         """Refuse: no query but those of keys reads such a table."""
         raise TypeError("a table of units is read by queries of keys only")
 
-    def block(self, start: int, stop: int) -> NDArray:
+    def chunk(self, start: int, stop: int) -> NDArray:
         """Refuse, as `spans` does."""
         raise TypeError("a table of units is read by queries of keys only")
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import attempt, no_restart
+from skdp.core.isolation import no_restart, run_isolated
 from skdp.tabular.canonical import plain
 from skdp.tabular.containers import is_frame, is_listed, reading, refused_type, to_float
 from skdp.tabular.parts import (
@@ -61,7 +61,7 @@ class LabelledRows(Rows):
     def labelled(self, start: int, stop: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return rows start to stop with their codes."""
         codes = np.asarray(self._part(self._y, start, stop), dtype=np.int64)
-        return self.block(start, stop), codes
+        return self.chunk(start, stop), codes
 
     def digest(self) -> bytes:
         """Return a hash of rows and labels; it keys the noise of seeded fits and nothing else."""
@@ -76,12 +76,12 @@ class TargetRows(LabelledRows):
         super().__init__(X, y)
         self.n_features += 1
 
-    def block(self, start: int, stop: int) -> NDArray[np.float64]:
+    def chunk(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop, each with its target, shape (stop - start, n_features)."""
         target = np.asarray(self._part(self._y, start, stop), dtype=np.float64)
-        # A target that changed after the check: as in `Rows.block`.
+        # A target that changed after the check: as in `Rows.chunk`.
         target = np.where(np.isfinite(target), target, 0.0)
-        return np.column_stack([super().block(start, stop), target])
+        return np.column_stack([super().chunk(start, stop), target])
 
 
 def _flat(y: Any) -> tuple[NDArray, str]:
@@ -133,7 +133,7 @@ def _is_missing(label: Any) -> bool:
     """Say whether a label of any type is missing (None, NaN, NaT, NA) or infinite."""
     if isinstance(label, float | np.floating):
         return not math.isfinite(label)
-    missing: bool = attempt(lambda: plain(label) is None, False, no_restart)
+    missing: bool = run_isolated(lambda: plain(label) is None, False, no_restart)
     return missing
 
 
@@ -166,9 +166,9 @@ def label_codes(labels: NDArray, classes: NDArray) -> NDArray[np.int64]:
 
     items = _scalars(labels)
     # All at once, unless a label's own hash or comparison fails.
-    codes = attempt(lambda: [code(label) for label in items], None, no_restart)
+    codes = run_isolated(lambda: [code(label) for label in items], None, no_restart)
     if codes is None:
-        codes = [attempt(functools.partial(code, label), -1, no_restart) for label in items]
+        codes = [run_isolated(functools.partial(code, label), -1, no_restart) for label in items]
     return np.array(codes, dtype=np.int64)
 
 
@@ -296,11 +296,11 @@ class LabelForm(NumericForm):
     @property
     def read(self) -> str:
         """The method of the rows that returns all that is private about them."""
-        return "block" if self.classes is None else "labelled"
+        return "chunk" if self.classes is None else "labelled"
 
     @property
     def targets(self) -> int:
-        """How many columns a block has beside those of X."""
+        """How many columns a chunk has beside those of X."""
         return int(self.classes is None)
 
     @property

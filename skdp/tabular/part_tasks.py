@@ -58,7 +58,7 @@ class Form:
     @property
     def read(self) -> str:
         """The method of the rows that returns all that is private about them."""
-        return "block"
+        return "chunk"
 
     @property
     def reads(self) -> tuple[Any, ...] | None:
@@ -74,12 +74,12 @@ class Form:
 
     @property
     def targets(self) -> int:
-        """How many columns a block has beside those of X."""
+        """How many columns a chunk has beside those of X."""
         return 0
 
     @property
     def n_read(self) -> int:
-        """How many columns a block has."""
+        """How many columns a chunk has."""
         return self.n_columns + self.targets
 
 
@@ -123,7 +123,7 @@ class FoldTask:
     fresh: Callable[[], Totals]
     width: int = 1
     least: int = 256
-    read: str = "block"
+    read: str = "chunk"
     image: str | None = None  # of the probe, as it is where noise is drawn
     versions: tuple[str, str] | None = None
 
@@ -138,9 +138,9 @@ class FoldTask:
 
     def _image(self) -> str:
         """Return a hash of what `add` makes of public rows, before it is handed private ones."""
-        block = np.linspace(-1.5, 2.0, 3 * self.form.n_read).reshape(3, -1)
+        chunk = np.linspace(-1.5, 2.0, 3 * self.form.n_read).reshape(3, -1)
         codes = np.zeros((3, self.form.n_columns), dtype=np.int64)
-        probe: Any = {"labelled": (block, codes[:, 0]), "codes": codes}.get(self.read, block)
+        probe: Any = {"labelled": (chunk, codes[:, 0]), "codes": codes}.get(self.read, chunk)
         totals = self.fresh()
         try:
             with np.errstate(all="ignore"):
@@ -219,14 +219,14 @@ class GatherTask(FoldTask):
         pieces: list[tuple[int, int, NDArray]] = []
         for rows in self._rows(batches):
             for span in rows.spans(width=self.width, least=self.least):
-                block = getattr(rows, self.read)(*span)
+                chunk = getattr(rows, self.read)(*span)
                 size = span[1] - span[0]
                 if part.wanted is not None:
                     a, b = np.searchsorted(part.wanted, [n, n + size])
-                    block = block[part.wanted[a:b] - n]
-                if len(block):
+                    chunk = chunk[part.wanted[a:b] - n]
+                if len(chunk):
                     with np.errstate(all="ignore"):
-                        image: NDArray = self.add(block)
+                        image: NDArray = self.add(chunk)
                     pieces.append((part.number, n, image))
                 n += size
         found[0] = pieces

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp._config import noise_is_seeded
-from skdp.core.table import _block_rows
+from skdp.core.table import _chunk_rows
 from skdp.engines import Source
 from skdp.engines._source import Part
 from skdp.exceptions import PrivacyLeakError, SourceError
@@ -327,11 +327,11 @@ class PartsRows:
         """Refuse to read rows elsewhere than where they lie; nothing is released then."""
         raise PrivacyLeakError("rows in parts are read by fold only, and this reads them otherwise")
 
-    spans = block = blocks = slices = labelled = codes = _refuse
+    spans = chunk = chunks = slices = labelled = codes = _refuse
 
-    def chunks(self) -> list[tuple[int, int]]:
+    def spans_in_memory(self) -> list[tuple[int, int]]:
         """Return the (start, stop) of the chunks that the same rows would have in memory."""
-        step = _block_rows(self.n_features)
+        step = _chunk_rows(self.n_features)
         return [(i, min(i + step, self._n)) for i in range(0, self._n, step)]
 
     def digest(self) -> bytes:
@@ -348,7 +348,7 @@ class PartsRows:
         *,
         width: int = 1,
         least: int = 256,
-        read: str = "block",
+        read: str = "chunk",
     ) -> Totals:
         """Add up what `add` makes of the chunks of all parts; see `skdp.core.table.fold`.
 
@@ -365,7 +365,7 @@ class PartsRows:
         take: Callable[[Any], NDArray],
         *,
         wanted: NDArray[np.int64] | None = None,
-        read: str = "block",
+        read: str = "chunk",
     ) -> list[NDArray]:
         """Return what `take` makes of each row, in the order of the parts: in this process.
 

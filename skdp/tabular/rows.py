@@ -1,10 +1,10 @@
-"""Where private rows enter: one check of the whole table, then blocks of float64.
+"""Where private rows enter: one check of the whole table, then chunks of float64.
 
 Nothing is released here. ``check_rows`` decides everything that may be an error (shape,
 type, NaN, infinity) once, before any charge, with fixed texts that quote no cell; after it
-no reader of the rows can fail. A ``Rows`` hands out blocks, so a memory-mapped array larger
+no reader of the rows can fail. A ``Rows`` hands out chunks, so a memory-mapped array larger
 than memory works and no second copy of the data is held. It is the seam for other engines:
-whatever yields the same blocks gets the same statistics, because those are exact integers.
+whatever yields the same chunks gets the same statistics, because those are exact integers.
 
 A privacy unit is one row, or all rows of one id: ``Rows`` with `units` know whose each row is, and
 the core keeps so many rows of each unit (`skdp.core.units`).
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skdp.core.table import MAX_FEATURES, _block_rows
+from skdp.core.table import MAX_FEATURES, _chunk_rows
 from skdp.tabular.containers import (
     alone,
     any_type,
@@ -136,7 +136,7 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
 
 
 def _container(X: Any, estimator: str) -> Any:
-    """Return X as something that can be cut into blocks of two dimensions, or raise."""
+    """Return X as something that can be cut into chunks of two dimensions, or raise."""
     if sparse.issparse(X):
         raise TypeError(
             f"{estimator} does not support sparse input: X must be a dense array or a table; "
@@ -217,9 +217,9 @@ class Rows:
 
     def of_units(self, groups: Any, estimator: str) -> Self:
         """Return these rows with whose they are, by an id for each row of the caller's table."""
-        twin = copy.copy(self)
-        twin.units = check_units(groups, self._length, estimator=estimator)
-        return twin
+        copied = copy.copy(self)
+        copied.units = check_units(groups, self._length, estimator=estimator)
+        return copied
 
     def unit_rows(self) -> Units:
         """Return whose each of these rows is."""
@@ -230,22 +230,22 @@ class Rows:
 
     def keep(self, positions: NDArray[np.intp]) -> Self:
         """Return the rows at ascending positions among these."""
-        twin = copy.copy(self)
-        twin._positions = positions if self._positions is None else self._positions[positions]
-        twin._n = int(positions.size)
-        return twin
+        copied = copy.copy(self)
+        copied._positions = positions if self._positions is None else self._positions[positions]
+        copied._n = int(positions.size)
+        return copied
 
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
-        """Return the (start, stop) of blocks that cover all rows.
+        """Return the (start, stop) of chunks that cover all rows.
 
         Parameters
         ----------
         width : int
             Values that the reader makes of a row, if more than n_features.
         least : int
-            Rows that a block should have, memory permitting.
+            Rows that a chunk should have, memory permitting.
         """
-        step = _block_rows(max(self.n_features, width), least)
+        step = _chunk_rows(max(self.n_features, width), least)
         return [(i, min(i + step, self._n)) for i in range(0, self._n, step)]
 
     def _part(self, table: Any, start: int, stop: int) -> Any:
@@ -254,10 +254,10 @@ class Rows:
             return cut(table, start, stop)
         return take(table, self._positions[start:stop])
 
-    def block(self, start: int, stop: int) -> NDArray[np.float64]:
+    def chunk(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop as float64, shape (stop - start, n_features)."""
         values, _ = to_float(self._part(self._X, start, stop))
-        assert values is not None  # check_rows has converted every block once
+        assert values is not None  # check_rows has converted every chunk once
         with np.errstate(all="ignore"):
             finite = math.isfinite(values.sum())
         if not finite:
@@ -266,10 +266,10 @@ class Rows:
             values = np.where(np.isfinite(values), values, 0.0)
         return values
 
-    def blocks(self) -> Iterator[NDArray[np.float64]]:
-        """Yield the rows in order as float64 arrays of shape (at most block, n_features)."""
+    def chunks(self) -> Iterator[NDArray[np.float64]]:
+        """Yield the rows in order as float64 arrays of shape (at most chunk, n_features)."""
         for start, stop in self.spans():
-            yield self.block(start, stop)
+            yield self.chunk(start, stop)
 
     def slices(self, step: int) -> Iterator[tuple[Any, Any]]:
         """Yield (X, y) slices of the caller's own containers, `step` rows at a time.
@@ -289,8 +289,8 @@ class Rows:
         if not self._numeric:
             return bytes.fromhex(joblib.hash((self._X, self._y), hash_name="sha1"))
         h = hashlib.blake2b(repr((self._n, self.n_features)).encode(), digest_size=32)
-        for block in self.blocks():
-            h.update(np.ascontiguousarray(block).tobytes())
+        for chunk in self.chunks():
+            h.update(np.ascontiguousarray(chunk).tobytes())
         return h.digest()
 
 
@@ -362,7 +362,7 @@ def check_rows(
 ) -> Any:
     """Validate a private table once and return the handle through which trusted code reads it.
 
-    Guarantee: after it returns, reading any block cannot fail. Every error text is fixed and
+    Guarantee: after it returns, reading any chunk cannot fail. Every error text is fixed and
     public (type, number of features), raised outside any ``except`` so that no context quotes
     a cell.
 
@@ -486,7 +486,7 @@ def check_samples(
     others = Rows(X, positions=np.flatnonzero(~private))
     public = np.empty((others._n, others.n_features))
     for start, stop in others.spans():
-        public[start:stop] = others.block(start, stop)
+        public[start:stop] = others.chunk(start, stop)
     return rows, public
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import attempt, interruptible, no_restart, quiet
+from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
 
@@ -92,7 +92,7 @@ def check_units(groups: Any, n_rows: int, *, estimator: str) -> Units:
         problem = _OTHER_LENGTH
     if problem:
         raise ValueError(problem.format(estimator=estimator))
-    with quiet(), interruptible():  # an id's own conversion may warn, or raise
+    with suppress_warnings(), interruptible():  # an id's own conversion may warn, or raise
         if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufUSMm":
             found, problem = _of_array(cells)
         else:
@@ -129,7 +129,7 @@ def _column(groups: Any) -> tuple[Any, str]:
         return groups.to_numpy(), ""
     if hasattr(groups, "to_pylist") or hasattr(groups, "to_list"):
         return as_list(groups), ""
-    array = attempt(lambda: np.asarray(groups), None, no_restart)
+    array = run_isolated(lambda: np.asarray(groups), None, no_restart)
     if array is None or array.ndim != 1:
         return (), _NOT_FLAT
     return array, ""
@@ -162,7 +162,9 @@ def _of_objects(cells: list[Any]) -> tuple[Units | None, str]:
     problems = set()
     for i, cell in enumerate(cells):
         key = (
-            cell if type(cell) is str else attempt(functools.partial(_key, cell), _ODD, no_restart)
+            cell
+            if type(cell) is str
+            else run_isolated(functools.partial(_key, cell), _ODD, no_restart)
         )
         if key is _ODD or key is _GONE:
             problems.add(_STRANGE if key is _ODD else _MISSING)

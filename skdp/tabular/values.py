@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import attempt, interruptible, no_restart, quiet
+from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = [
     "array_of_rows",
@@ -124,15 +124,15 @@ def number(cell: Any) -> float | None:
 def numbers(cells: Iterable[Any]) -> tuple[Floats, bool]:
     """Return cells as float64, each by itself, and whether any of them is no number.
 
-    What is missing or no number is NaN. Call it within `quiet` and `interruptible`: a class may
-    have code of its own too.
+    What is missing or no number is NaN. Call it within `suppress_warnings` and `interruptible`:
+    a class may have code of its own too.
     """
     items = cells if isinstance(cells, list) else list(cells)
     with np.errstate(all="ignore"):  # a long double beyond the range is infinite
-        fast: Floats | None = attempt(lambda: _at_once(items), None, no_restart)
+        fast: Floats | None = run_isolated(lambda: _at_once(items), None, no_restart)
         if fast is not None:
             return fast, False
-        found = [attempt(functools.partial(number, cell), None, no_restart) for cell in items]
+        found = [run_isolated(functools.partial(number, cell), None, no_restart) for cell in items]
     values = np.array([math.nan if v is None else v for v in found], dtype=np.float64)
     return values, None in found
 
@@ -157,7 +157,7 @@ def cells_of(row: Any) -> Any:
         return row
     if kind is float or kind is int or kind is str or row is None:
         return None
-    return attempt(lambda: _cells_of(row), None, no_restart)
+    return run_isolated(lambda: _cells_of(row), None, no_restart)
 
 
 def _cells_of(row: Any) -> Any:
@@ -178,7 +178,7 @@ def _rows(X: Iterable[Any]) -> tuple[list[Any], tuple[int, ...]] | None:
     None if some rows have another shape than others.
     """
     items = list(X)
-    if attempt(lambda: set(map(type, items)) <= _EXACT, False, no_restart):
+    if run_isolated(lambda: set(map(type, items)) <= _EXACT, False, no_restart):
         return items, ()
     rows = [cells_of(row) for row in items]
     shapes = {() if row is None else getattr(row, "shape", (len(row),)) for row in rows}
@@ -193,7 +193,7 @@ def rows_of_numbers(X: Iterable[Any]) -> tuple[Floats | None, bool]:
 
     None if the rows have different shapes, or some are none.
     """
-    if (found := attempt(lambda: _rows(X), None, no_restart)) is None:
+    if (found := run_isolated(lambda: _rows(X), None, no_restart)) is None:
         return None, False
     rows, shape = found
     if not shape:
@@ -214,7 +214,7 @@ def object_rows(X: Iterable[Any]) -> NDArray[np.object_] | None:
 
     None if the rows have different shapes, or some are none.
     """
-    if (found := attempt(lambda: _rows(X), None, no_restart)) is None:
+    if (found := run_isolated(lambda: _rows(X), None, no_restart)) is None:
         return None
     rows, shape = found
     table = np.empty((len(rows), *shape), dtype=object)
@@ -232,7 +232,7 @@ def array_of_rows(X: Iterable[Any]) -> NDArray | None:
 
     None if the rows have different shapes, or some are none.
     """
-    with quiet(), interruptible():
+    with suppress_warnings(), interruptible():
         table = object_rows(X)
     if table is not None and set(map(type, table.ravel().tolist())) <= {bool, int, float}:
         return np.array(table.tolist()).reshape(table.shape)  # each cell to a number of its own

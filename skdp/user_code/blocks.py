@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
-from skdp.core.isolation import attempt, interruptible, quiet
+from skdp.core.isolation import interruptible, run_isolated, suppress_warnings
 from skdp.core.query import UserFunction, reviewed
 from skdp.tabular.containers import as_table, take, to_float
 from skdp.tabular.rows import Rows
@@ -88,7 +88,7 @@ class _Muffled(io.TextIOBase):
 @contextlib.contextmanager
 def silent(heard: set[threading.Thread] | None = None) -> Iterator[None]:
     """Drop warnings and what is printed: both may quote rows. `heard`: threads that may print."""
-    with quiet():
+    with suppress_warnings():
         allowed = set() if heard is None else heard
         out, err = (_Muffled(stream, allowed) for stream in (sys.stdout, sys.stderr))
         try:
@@ -111,7 +111,9 @@ def _answer(task: Task, X: Any, y: NDArray, seed: int, width: int) -> Floats:
             np.errstate(all="ignore"),  # of the thread, unlike the warnings' filters
             samplers.lent_generators() as restart,
         ):
-            values = attempt(lambda: to_float(task(X, y, seed))[0], None, lambda _: restart(seed))
+            values = run_isolated(
+                lambda: to_float(task(X, y, seed))[0], None, lambda _: restart(seed)
+            )
     finally:
         _RUNNING.block = False
     if values is None or values.shape != (width,):
@@ -170,7 +172,7 @@ def _by_content(rows: Rows, key: bytes) -> NDArray[np.uint64]:
     words = np.empty(rows._n, dtype=np.uint64)
     for start, stop in rows.spans():
         labels = np.asarray(rows._part(rows._y, start, stop), dtype=np.float64)
-        both = np.ascontiguousarray(np.column_stack([rows.block(start, stop), labels]))
+        both = np.ascontiguousarray(np.column_stack([rows.chunk(start, stop), labels]))
         for i, row in enumerate(both, start):
             content = row.tobytes()
             count = seen[content].to_bytes(8, "little")
@@ -317,7 +319,7 @@ class BlockAnswers:
         """Return the one chunk of all answers."""
         return [(0, self._n)]
 
-    def block(self, start: int, stop: int) -> Floats:
+    def chunk(self, start: int, stop: int) -> Floats:
         """Return the answers of blocks start to stop."""
         if self._answers is None:
             vectors = self._run()

@@ -169,7 +169,7 @@ def test_a_filter_never_grants_more_than_the_true_loss_allows(name, plan):
 
 
 def test_the_gdp_filter_is_exact_for_gaussian_noise():
-    # Grants all that the truth allows, and a twin whose cap is 3% too wide is caught.
+    # Grants all that the truth allows, and a copied whose cap is 3% too wide is caught.
     accountant = ACCOUNTANTS["gdp"](1.0, 1e-6)
     mu = math.sqrt(float(accountant.cap.main) / 10) * (1 - 1e-12)
     granted, _ = fill(accountant, [Cost(1.0, 1e-7, mu=mu)] * 12)
@@ -189,7 +189,7 @@ def test_gaussian_accountants_grant_more_than_sums():
     assert counts["gdp"] > counts["zcdp"] > 10
 
 
-def test_why_delta_apart_is_fixed_in_advance():
+def test_why_separate_delta_is_fixed_in_advance():
     """The rule "D + delta(M) <= delta, whatever the split" is broken by an adaptive choice.
 
     First a Gaussian release of mu_1. Where the realised loss l is large, go on with Gaussian
@@ -215,7 +215,7 @@ def test_why_delta_apart_is_fixed_in_advance():
     assert total > 1.2 * delta
 
 
-def test_delta_apart_is_capped_apart():
+def test_separate_delta_is_capped_apart():
     for name in ("gdp", "zcdp"):
         claim = Cost(0.001, 1e-7)
         none = ACCOUNTANTS[name](1.0, 1e-6)
@@ -224,7 +224,7 @@ def test_delta_apart_is_capped_apart():
         assert (3 * some.price(claim)).fits(some.cap)
         assert not (4 * some.price(claim)).fits(some.cap)
         assert some.cap.main < none.cap.main
-        assert some.price(Cost(0.5, 2e-7, mu=0.01, delta_apart=1e-7)).apart == exact(1e-7)
+        assert some.price(Cost(0.5, 2e-7, mu=0.01, separate_delta=1e-7)).apart == exact(1e-7)
         assert some.loss(3 * some.price(claim)).delta <= 1e-6
 
 
@@ -270,12 +270,12 @@ def test_zcdp_prices():
 def test_gaussian_accountants_need_a_delta(name):
     with pytest.raises(ValueError, match="delta must be above 0"):
         ACCOUNTANTS[name](1.0, 0.0)
-    with pytest.raises(ValueError, match="delta_apart must be in"):
+    with pytest.raises(ValueError, match="separate_delta must be in"):
         ACCOUNTANTS[name](1.0, 1e-6, 1e-6)
 
 
-def test_the_basic_accountant_has_no_delta_apart():
-    with pytest.raises(ValueError, match="delta_apart must be 0"):
+def test_the_basic_accountant_has_no_separate_delta():
+    with pytest.raises(ValueError, match="separate_delta must be 0"):
         ACCOUNTANTS["basic"](1.0, 1e-6, 1e-7)
 
 

@@ -56,8 +56,8 @@ def cost(release):
     return Cost(*release)
 
 
-def filtered(accountant, epsilon, delta, delta_apart, menu):
-    keeper = accountant_of(Terms(epsilon, delta, "replace_one", accountant, delta_apart))
+def filtered(accountant, epsilon, delta, separate_delta, menu):
+    keeper = accountant_of(Terms(epsilon, delta, "replace_one", accountant, separate_delta))
 
     def after(charged, release):
         price = keeper.price_at(cost(release), charged)

@@ -160,9 +160,9 @@ def test_what_is_cloned_or_pickled_in_the_block_keeps_its_budget():
     budget, other = PrivacyBudget(10.0), PrivacyBudget(10.0)
     plain, named = scale(), scale(other)
     with budget:
-        twins = [clone(plain), pickle.loads(pickle.dumps(plain)), clone(named)]
+        copies = [clone(plain), pickle.loads(pickle.dumps(plain)), clone(named)]
         pipe = clone(make_pipeline(plain, DPKMeans(2, epsilon=1.0, bounds=(-3, 3))))
-    assert [twin.budget for twin in twins] == [budget, budget, other]
+    assert [copied.budget for copied in copies] == [budget, budget, other]
     assert plain.budget is None
     pipe.fit(X)
     assert budget.spent.epsilon == 2

@@ -174,7 +174,7 @@ def test_facts_that_are_no_facts_are_refused_before_the_charge(wrong):
         ({"accountant": None}, ValueError, "accountant must"),
         ({"accountant": "gdp"}, ValueError, "delta must be above 0 under accountant="),
         ({"adjacency": "replace"}, ValueError, "adjacency must be one of 'replace_one', 'add_or"),
-        ({"delta_apart": 1e-7}, ValueError, "delta_apart must be 0"),
+        ({"separate_delta": 1e-7}, ValueError, "separate_delta must be 0"),
         ({"ledger": 3}, TypeError, "ledger must"),
         ({"ledger": b"x"}, TypeError, "ledger must"),
         ({"ledger": ""}, ValueError, "ledger must"),
@@ -187,9 +187,9 @@ def test_bad_parameters(arguments, error, message):
 
 
 def test_the_terms_cannot_be_changed():
-    budget = PrivacyBudget(1.0, 1e-6, accountant="gdp", delta_apart=1e-7)
+    budget = PrivacyBudget(1.0, 1e-6, accountant="gdp", separate_delta=1e-7)
     assert (budget.epsilon, budget.delta, budget.adjacency) == (1.0, 1e-6, "replace_one")
-    assert (budget.accountant, budget.delta_apart, budget.sealed) == ("gdp", 1e-7, False)
+    assert (budget.accountant, budget.separate_delta, budget.sealed) == ("gdp", 1e-7, False)
     for name in ("epsilon", "delta", "adjacency", "accountant", "spent", "sealed", "other"):
         with pytest.raises(AttributeError):
             setattr(budget, name, 10.0)
@@ -426,7 +426,7 @@ def test_html_of_an_empty_and_of_a_long_ledger():
 
 def test_html_under_the_gaussian_accountants():
     for accountant, label in (("gdp", "mu squared"), ("zcdp", "rho")):
-        budget = PrivacyBudget(1.0, 1e-6, accountant=accountant, delta_apart=1e-7)
+        budget = PrivacyBudget(1.0, 1e-6, accountant=accountant, separate_delta=1e-7)
         spend(budget, 0.01, 1e-8)
         page = Page(budget._repr_html_())
         assert label in page.text

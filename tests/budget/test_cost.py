@@ -17,7 +17,7 @@ PURE, GAUSS, CLAIM = Cost(0.1), Cost(0.5, 1e-6, mu=0.12), Cost(0.2, 1e-7)
 
 def test_the_simple_forms():
     cost = Cost(epsilon=1, delta=0, mu=None)
-    assert (cost.epsilon, cost.delta, cost.mu, cost.delta_apart) == (1.0, 0.0, None, 0.0)
+    assert (cost.epsilon, cost.delta, cost.mu, cost.separate_delta) == (1.0, 0.0, None, 0.0)
     assert cost.components == ((cost, 1),)
     assert [c.mechanism for c in (PURE, GAUSS, CLAIM)] == ["pure", "gaussian", "approximate"]
 
@@ -60,7 +60,7 @@ def test_ten_tenths_are_one():
         ({"epsilon": 1, "delta": 1}, "delta must"),
         ({"epsilon": 1, "delta": 0.1, "mu": 0}, "mu must"),
         ({"epsilon": 1, "delta": 0, "mu": 1}, "delta must be above 0"),
-        ({"epsilon": 1, "delta": 0.1, "delta_apart": 0.2}, "delta_apart must"),
+        ({"epsilon": 1, "delta": 0.1, "separate_delta": 0.2}, "separate_delta must"),
     ],
 )
 def test_bad_prices(arguments, message):
@@ -82,4 +82,4 @@ def test_prices_and_losses_are_immutable():
     for thing in (PURE, PrivacyLoss(1.0, 0.0)):
         with pytest.raises(dataclasses.FrozenInstanceError):
             thing.epsilon = 2.0
-    assert repr(PURE) == "Cost(epsilon=0.1, delta=0.0, mu=None, delta_apart=0.0)"
+    assert repr(PURE) == "Cost(epsilon=0.1, delta=0.0, mu=None, separate_delta=0.0)"

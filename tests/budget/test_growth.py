@@ -17,8 +17,8 @@ from skdp.exceptions import LedgerError
 
 BUDGETS = {
     "basic": {},
-    "gdp": {"accountant": "gdp", "delta_apart": 1e-6},
-    "zcdp": {"accountant": "zcdp", "delta_apart": 1e-6},
+    "gdp": {"accountant": "gdp", "separate_delta": 1e-6},
+    "zcdp": {"accountant": "zcdp", "separate_delta": 1e-6},
 }
 
 

@@ -113,12 +113,15 @@ def test_a_link_leads_to_the_same_ledger(tmp_path):
         ({"epsilon": 4.0}, r"made with epsilon=3\.0, not 4\.0\."),
         ({"delta": 1e-5}, r"made with delta=1e-06, not 1e-05\."),
         ({"adjacency": "add_or_remove_one"}, "made with adjacency=replace_one, not add_or"),
-        ({"accountant": "basic", "delta_apart": 0}, "made with accountant=gdp, not basic; delta_"),
-        ({"delta_apart": 2e-7}, "made with delta_apart=1e-07, not 2e-07"),
+        (
+            {"accountant": "basic", "separate_delta": 0},
+            "made with accountant=gdp, not basic; separate_delta",
+        ),
+        ({"separate_delta": 2e-7}, "made with separate_delta=1e-07, not 2e-07"),
     ],
 )
 def test_reopening_with_other_terms_names_them(tmp_path, changed, message):
-    terms = {"epsilon": 3.0, "delta": 1e-6, "accountant": "gdp", "delta_apart": 1e-7}
+    terms = {"epsilon": 3.0, "delta": 1e-6, "accountant": "gdp", "separate_delta": 1e-7}
     PrivacyBudget(**terms, ledger=tmp_path / "a.budget")
     with pytest.raises(ValueError, match=message):
         PrivacyBudget(**{**terms, **changed}, ledger=tmp_path / "a.budget")
@@ -265,7 +268,7 @@ def test_a_ledger_that_is_gone_or_was_replaced_seals_the_budget(tmp_path):
 # -- permissions, locks, space ----------------------------------------------------------------
 
 
-def attempt(function):
+def run_isolated(function):
     try:
         function()
     except LedgerError as error:
@@ -280,7 +283,7 @@ def test_a_read_only_file_or_folder(open_folder, file_mode, folder_mode):
     path.chmod(file_mode)
     open_folder.chmod(folder_mode)
     for call in (lambda: spend(budget), lambda: PrivacyBudget(3.0, ledger=path)):
-        text = as_ordinary_user(lambda call=call: attempt(call))
+        text = as_ordinary_user(lambda call=call: run_isolated(call))
         assert "the file and its directory must be writable" in text
         assert str(path) in text
     assert budget.charges == []
@@ -289,12 +292,12 @@ def test_a_read_only_file_or_folder(open_folder, file_mode, folder_mode):
 def test_a_new_ledger_in_a_read_only_folder_and_an_unreadable_ledger(open_folder):
     path = open_folder / "a.budget"
     open_folder.chmod(0o555)
-    text = as_ordinary_user(lambda: attempt(lambda: PrivacyBudget(3.0, ledger=path)))
+    text = as_ordinary_user(lambda: run_isolated(lambda: PrivacyBudget(3.0, ledger=path)))
     assert "must be writable" in text
     open_folder.chmod(0o777)
     budget = PrivacyBudget(3.0, ledger=path)
     path.chmod(0o000)
-    text = as_ordinary_user(lambda: attempt(lambda: spend(budget)))
+    text = as_ordinary_user(lambda: run_isolated(lambda: spend(budget)))
     assert "cannot be opened" in text
 
 
@@ -357,7 +360,7 @@ def test_a_journal_that_cannot_be_written(tmp_path):
     def limited():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
-        return attempt(lambda: spend(budget))
+        return run_isolated(lambda: spend(budget))
 
     assert "disk" in in_child(limited)
     assert len(budget.charges) == 1

@@ -25,7 +25,7 @@ COSTS = [
     Cost(0.5),
     Cost(0.2, 1e-8),
     Cost(0.3, 1e-7, mu=0.05),
-    Cost(0.25, 2e-7, mu=0.04, delta_apart=5e-8),
+    Cost(0.25, 2e-7, mu=0.04, separate_delta=5e-8),
     Cost(0.1) + Cost(0.3, 1e-7, mu=0.05),
     3 * Cost(0.05),
 ]

@@ -54,8 +54,8 @@ def elsewhere(code, budget, folder):
 def test_unpickling_in_the_same_process_gives_the_live_object(dumps):
     budget = PrivacyBudget(3.0)
     assert pickle.loads(dumps(budget)) is budget
-    model, twin = pickle.loads(dumps((Model(budget=budget), Model(budget=budget))))
-    assert model.budget is twin.budget is budget
+    model, copied = pickle.loads(dumps((Model(budget=budget), Model(budget=budget))))
+    assert model.budget is copied.budget is budget
 
 
 def test_a_pickle_outlives_the_object(tmp_path):
@@ -70,7 +70,7 @@ def test_a_pickle_outlives_the_object(tmp_path):
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_the_handle_never_changes(protocol):
-    budget = PrivacyBudget(3.0, 1e-6, accountant="gdp", delta_apart=1e-7)
+    budget = PrivacyBudget(3.0, 1e-6, accountant="gdp", separate_delta=1e-7)
     before = pickle.dumps(budget, protocol)
     hash_before = joblib.hash(Model(budget=budget)), joblib.hash(budget)
     spend(budget, 0.1)

@@ -51,7 +51,7 @@ def test_nothing_is_granted_without_a_plan_or_beside_it():
         with pytest.raises(BudgetExceededError):
             budget.charge(Cost(0.11), estimator="A")
         with pytest.raises(BudgetExceededError):
-            budget.charge(Cost(0.3, 1e-7, mu=0.05, delta_apart=1e-9), estimator="A")
+            budget.charge(Cost(0.3, 1e-7, mu=0.05, separate_delta=1e-9), estimator="A")
         with pytest.raises(BudgetExceededError):
             budget.charge(Cost(0.1, 1e-9), estimator="A")
         assert budget.spent.epsilon == 0
@@ -167,8 +167,8 @@ def test_parts_that_do_not_fit_are_refused(plans, error, match):
 def test_what_the_accountant_cannot_keep_is_refused():
     with pytest.raises(ValueError, match="delta must be above 0"):
         PrivacyBudget(1.0, accountant="pld")
-    with pytest.raises(ValueError, match="delta_apart must be 0"):
-        plan_budget(delta_apart=1e-7)
+    with pytest.raises(ValueError, match="separate_delta must be 0"):
+        plan_budget(separate_delta=1e-7)
     with pytest.raises(ValueError, match='plans must be None but under accountant="pld"'):
         PrivacyBudget(1.0, 1e-6, plans=[(1.0, 1e-6)])
 

@@ -120,7 +120,7 @@ def test_splitting_a_loss_keeps_both_masses():
 
 
 def test_separate_deltas_and_claims_without_mu_tell_all():
-    loss = plan_loss(2 * Cost(0.5, 1e-7) + Cost(1.0, 2e-6, mu=0.1, delta_apart=1e-6))
+    loss = plan_loss(2 * Cost(0.5, 1e-7) + Cost(1.0, 2e-6, mu=0.1, separate_delta=1e-6))
     apart = 1 - (1 - 1e-7) ** 2 * (1 - 1e-6)
     assert apart * (1 - 1e-9) <= loss.delta(50.0) <= apart * (1 + 1e-9)
     assert loss.epsilon(1.199e-6) == math.inf

@@ -122,7 +122,7 @@ def test_a_reservation_holds_whatever_is_charged_beside_it():
 
 
 def test_the_separate_delta_is_capped_as_under_gdp():
-    budget = PrivacyBudget(4.0, 1e-6, accountant="gdp_residue", delta_apart=1e-7)
+    budget = PrivacyBudget(4.0, 1e-6, accountant="gdp_residue", separate_delta=1e-7)
     with pytest.raises(BudgetExceededError, match="separate delta"):
         budget.charge(Cost(0.1, 2e-7), estimator="A")
     budget.charge(Cost(0.1, 1e-7), estimator="A")

@@ -49,9 +49,9 @@ def test_pickles_copies_and_states_keep_the_unit(tmp_path, unit):
     assert clone(DPStandardScaler(budget=budget)).budget is budget
     assert pickle.loads(pickle.dumps(budget)) is budget
     state = budget.__getstate__()
-    twin = PrivacyBudget.__new__(PrivacyBudget)
-    twin.__setstate__(state)
-    assert twin.unit == unit
+    copied = PrivacyBudget.__new__(PrivacyBudget)
+    copied.__setstate__(state)
+    assert copied.unit == unit
 
 
 def test_pickles_are_read_where_no_budget_lives(tmp_path):

@@ -16,9 +16,9 @@ from skdp.exceptions import LedgerError
 
 BUDGETS = {
     "basic": {},
-    "gdp": {"accountant": "gdp", "delta_apart": 1e-7},
-    "gdp_residue": {"accountant": "gdp_residue", "delta_apart": 1e-7},
-    "zcdp": {"accountant": "zcdp", "delta_apart": 1e-7},
+    "gdp": {"accountant": "gdp", "separate_delta": 1e-7},
+    "gdp_residue": {"accountant": "gdp_residue", "separate_delta": 1e-7},
+    "zcdp": {"accountant": "zcdp", "separate_delta": 1e-7},
     "pld": {"accountant": "pld", "plans": [(3.0, 5e-7), (2.0, 5e-7)]},
 }
 

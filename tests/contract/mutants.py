@@ -80,8 +80,8 @@ MUTANTS = (
     # --- charging ---------------------------------------------------------------------------------
     _m(
         "half of epsilon is charged", "core.privacy_filter",
-        "            epsilon=self.epsilon,\n            delta=self.delta,\n            mu=self.claimed_mu,\n            delta_apart",
-        "            epsilon=self.epsilon / 2,\n            delta=self.delta,\n            mu=self.claimed_mu,\n            delta_apart",
+        "            epsilon=self.epsilon,\n            delta=self.delta,\n            mu=self.claimed_mu,\n            separate_delta",
+        "            epsilon=self.epsilon / 2,\n            delta=self.delta,\n            mu=self.claimed_mu,\n            separate_delta",
         f"{CHARGES}[toy-replace_one-0.0]",
     ),
     _m(
@@ -127,7 +127,7 @@ MUTANTS = (
         f"{CHARGES}[mwem_all-replace_one-1e-05]", f"{CHARGES}[kmeans-replace_one-1e-05]",
     ),
     _m(
-        "half of the price is announced", "base",
+        "half of the cost is announced", "base",
         "return Cost(epsilon=epsilon, delta=delta, mu=mu)",
         "return Cost(epsilon=epsilon / 2, delta=delta, mu=mu)",
         f"{CHARGES}[toy-replace_one-0.0]", f"{REPLAY}[toy-0.0-replace_one]",
@@ -180,7 +180,7 @@ MUTANTS = (
         "a stale exact attribute is kept", "base",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
-        "        self._cache = {'sum': sum(float(b.sum()) for b in rows.blocks())}\n"
+        "        self._cache = {'sum': sum(float(b.sum()) for b in rows.chunks())}\n"
         "        return rows",
         f"{REPLAY}[kmeans-0.0-replace_one]",
     ),
@@ -188,7 +188,7 @@ MUTANTS = (
         "a warning quotes a cell", "base",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
-        "        for block in rows.blocks():\n"
+        "        for block in rows.chunks():\n"
         "            __import__('warnings').warn(f'the largest is {block.max()}', stacklevel=2)\n"
         "        return rows",
         f"{REPLAY}[pca-0.0-replace_one]",
@@ -197,7 +197,7 @@ MUTANTS = (
         "an error that one row decides", "base",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
         "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
-        "        if any(abs(block).max() > 1e200 for block in rows.blocks()):\n"
+        "        if any(abs(block).max() > 1e200 for block in rows.chunks()):\n"
         "            raise ValueError('X must be within reason')\n        return rows",
         f"{WORST}[toy-0.0-replace_one]",
     ),

@@ -1,9 +1,9 @@
-"""Statistical audit: no estimator loses more than it claims, and broken twins are caught.
+"""Statistical audit: no estimator loses more than it claims, and under-noised variants are caught.
 
 Each estimator is fitted thousands of times on a worst pair of tables with its claim c. The lower
 bound must lie below c, so the estimator passes; and above c / factor, so that the same runs refute
-the claim c / factor: that of a twin whose noise is 1 / factor of what its claim needs. Factor 1.5
-(noise at two thirds) wherever one release dominates.
+the claim c / factor: that of a variant whose noise is 1 / factor of what its claim needs. Factor
+1.5 (noise at two thirds) wherever one release dominates.
 
 False alarms: each audit is wrong with probability at most 1 - CONFIDENCE = 3e-6, all of them
 together below 1e-4; seeds are fixed, so a result repeats itself until the noise's code changes.
@@ -101,7 +101,7 @@ class Pair:
         Fitted attribute, or function of the fit, that tells the tables apart; None for the
         likelihood ratio of releases.
     factor : float
-        The twin's: how much more it loses than it claims.
+        The variant's: how much more it loses than it claims.
     public : ndarray or None
         Public rows behind those of both tables, which are the private ones of two samples then.
     """
@@ -286,7 +286,7 @@ def difference(fitted):
 
 
 # Audits of DPSubsampleAggregate are in tests/test_ensemble.py: their worst pair needs a model that
-# one row turns, and the twin another sensitivity.
+# one row turns, and the variant another sensitivity.
 PAIRS = [
     Pair("min-max scaler R", QUARTILES, FIVE, FIVE_MOVED, quartiles_below, 2000, 4.0),
     # Choices: an event that shows all of the loss is rare, so few runs show it in part.
@@ -400,8 +400,8 @@ def test_the_claim_holds_and_that_of_less_noise_would_not(pair):
     result = audited(pair)
     assert result.passed
     mu = None if result.mu is None else result.mu / pair.factor
-    twin = replace(result, epsilon=result.epsilon / pair.factor, mu=mu)
-    assert not twin.passed
+    variant = replace(result, epsilon=result.epsilon / pair.factor, mu=mu)
+    assert not variant.passed
 
 
 @pytest.mark.statistical

@@ -96,7 +96,7 @@ def check_composition(fitted):
 @pytest.mark.parametrize(("case", "relation"), EVERY)
 def test_sessions_charge_what_was_announced_and_is_shown(case, delta, relation):
     estimator, budget = check_charges(case, delta, relation)
-    # Again, as a clone: the same price once more, and nothing comes back.
+    # Again, as a clone: the same cost once more, and nothing comes back.
     before = budget.spent
     X, y = case.table(rows(N, case.n_features, 1))
     again = clone(estimator)
@@ -161,7 +161,7 @@ class AnnouncesLess(Toy):
 
 
 class HalfIsCharged(Toy):
-    """Charges a price of its own and opens its session on none."""
+    """Charges a cost of its own and opens its session on none."""
 
     def _session(self, rows, *, epsilon=None, delta=None):
         if self.budget is not None:
@@ -186,13 +186,13 @@ def test_what_nobody_counts_is_found(broken):
 
 @pytest.mark.parametrize("broken", [AsksForFree, AsksAnotherBudget, AnnouncesLess])
 def test_replay_finds_it_without_a_budget_too(broken):
-    """Then the price that is announced has to cover every session."""
+    """Then the cost that is announced has to cover every session."""
     with pytest.raises(AssertionError, match="privacy_cost"):
         replay_check(make(Case("broken", broken), 0.0), rows(9, 3, 0), rows(9, 3, 1))
 
 
 def test_a_session_without_a_release_costs_nothing():
-    """One that is opened to look at what is public: its price is nobody's business."""
+    """One that is opened to look at what is public: its cost is nobody's business."""
 
     class Looks(Toy):
         def fit(self, X, y=None):

@@ -84,7 +84,7 @@ class Broken(BaseEstimator):
 
 
 def audited(estimator, pair, statistic="median_", seed=0, n_runs=3000):
-    """Audit a claim: that of `Broken` is given, because it states no price."""
+    """Audit a claim: that of `Broken` is given, because it states no cost."""
     return audit(
         estimator,
         *PAIRS[pair],

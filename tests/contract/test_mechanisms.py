@@ -39,7 +39,7 @@ ZERO, ONE = np.zeros((1, 1)), np.ones((1, 1))
 
 def row(s):
     """Return the one row's value: 0 or 1."""
-    return int(next(iter(s._table.rows.blocks()))[0, 0])
+    return int(next(iter(s._table.rows.chunks()))[0, 0])
 
 
 def chosen(s, others=12):

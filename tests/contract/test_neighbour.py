@@ -483,7 +483,7 @@ def own_statistic(s):
     """Release the number of rows above 1/2, whose sensitivity is 1 everywhere, of 8 at most."""
 
     def statistic(ladders):
-        block = np.concatenate([np.zeros(0), *(b[:, 0] for b in s._table.rows.blocks())])
+        block = np.concatenate([np.zeros(0), *(b[:, 0] for b in s._table.rows.chunks())])
         return np.array([(block > 0.5).sum()]), [ladders[0].level(0.0)]
 
     return smooth_release(s._meter, "own", [8], statistic)
@@ -760,7 +760,7 @@ def test_leaf_sums_about_the_wrong_point_are_found(monkeypatch, delta):
 
 def test_a_declared_sensitivity_read_from_rows_is_found():
     def ask(s):
-        largest = float(np.abs(np.concatenate(list(s._table.rows.blocks()))).max())
+        largest = float(np.abs(np.concatenate(list(s._table.rows.chunks()))).max())
         return s.answer(Sum(ball_of(s, 0.0, largest))).value
 
     release = OneRelease(ask)
@@ -828,7 +828,7 @@ def test_a_moved_private_row_attains_the_sensitivity_among_public_ones():
 
 def test_a_number_of_releases_that_depends_on_rows_is_found():
     def ask(s):
-        positive = next(iter(s._table.rows.blocks()))[-1, 0] > 0
+        positive = next(iter(s._table.rows.chunks()))[-1, 0] > 0
         s.answer(Sum(box(s)), 0.5)
         return s.answer(Sum(box(s)), 0.5).value if positive else None
 
@@ -841,5 +841,5 @@ def test_a_number_of_releases_that_depends_on_rows_is_found():
 def test_a_release_outside_the_transcript_is_the_replay_audit_s_to_find():
     """What passes no query leaves no distance: the audits complete each other."""
     assert session.Session.n_rows is not None
-    release = OneRelease(lambda s: float(next(iter(s._table.rows.blocks())).sum()))
+    release = OneRelease(lambda s: float(next(iter(s._table.rows.chunks())).sum()))
     assert neighbour_check(release, *tables("replace_one", *CORNERS)) == []

@@ -38,8 +38,8 @@ def test_expected_failures_are_few_and_have_reasons():
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.sklearn], ids=lambda c: c.name)
-def test_a_broken_twin_fails_the_checks(case):
-    """The checks can fail: a twin whose constructor changes a parameter does."""
+def test_a_under_noised_variant_fails_the_checks(case):
+    """The checks can fail: a class whose constructor changes a parameter does."""
     from sklearn.utils.estimator_checks import check_estimator
 
     class Twin(type(case.checked())):

@@ -19,7 +19,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdp.core import UserFunction, open_session, quiet
+from skdp.core import UserFunction, open_session, suppress_warnings
 from skdp.core.transcript import record
 from skdp.queries import BlockVotes, FunctionMean, ScoreMean
 from skdp.tabular import Domain, check_coded, check_labelled, check_rows, opaque_rows
@@ -145,7 +145,7 @@ def test_a_block_may_use_skdp_while_another_thread_waits_for_it():
     """The thread that waits for the blocks must hold nothing that they need."""
 
     def task(X, y, seed):
-        with quiet():
+        with suppress_warnings():
             coded = check_coded(X > 0, Domain.binary(1), estimator="T")
         return np.full(3, coded.n_features)
 
@@ -201,14 +201,14 @@ def test_warnings_of_two_threads_come_back():
     entered, leave_first = threading.Event(), threading.Event()
 
     def first():
-        with quiet():
+        with suppress_warnings():
             entered.set()
             leave_first.wait(60)
 
     thread = threading.Thread(target=first)
     thread.start()
     assert entered.wait(60)
-    with quiet():
+    with suppress_warnings():
         leave_first.set()
         thread.join(60)
         with warnings.catch_warnings(record=True) as heard:

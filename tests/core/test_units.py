@@ -225,7 +225,7 @@ def test_a_delta_that_groups_make_too_large_is_none(delta):
             estimator="test",
             epsilon=epsilon,
             delta=delta,
-            delta_apart=0.1,
+            separate_delta=0.1,
             budget=None,
         )
         found = meter.per_step(3).separate_delta

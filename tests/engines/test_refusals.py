@@ -242,7 +242,7 @@ def test_an_engine_that_fails_says_nothing_of_its_own():
 
 def test_rows_in_parts_have_one_door():
     rows = check_rows(PARTS, estimator="test", one_place="")
-    for read in (rows.spans, rows.block, rows.blocks, rows.slices, rows.codes, rows.labelled):
+    for read in (rows.spans, rows.chunk, rows.chunks, rows.slices, rows.codes, rows.labelled):
         with pytest.raises(PrivacyLeakError):
             read(0, 1)
     table = PrivateTable(rows, stability_of("replace_one"))

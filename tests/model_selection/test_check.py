@@ -561,7 +561,7 @@ def test_the_price_of_a_whole_search():
     nested = GridSearchCV(fits, {"refit": [True]}, scoring=scorer(budget), cv=KFold(2))
     ((where, what),) = found(nested, "high")
     assert where == "GridSearchCV"
-    # What is charged elsewhere is not in this price.
+    # What is charged elsewhere is not in this cost.
     assert found(searched(0.3).set_params(scoring=scorer(None)), "high") != []
 
 

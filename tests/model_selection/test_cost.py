@@ -350,7 +350,7 @@ def test_the_refit_is_priced_at_a_candidate_that_is_dearest_in_every_sense_or_at
     assert cost.delta == pytest.approx(3e-6)
 
 
-# --- private scorers in the price -------------------------------------------------------------
+# --- private scorers in the cost -------------------------------------------------------------
 
 
 def test_private_scores_are_in_the_price():
@@ -367,7 +367,7 @@ def test_private_scores_are_in_the_price():
     assert price() == (16, 0, True)
     assert price(scoring="accuracy") == (16, 0, True)
     assert price(scoring=["accuracy", "f1"], refit=False) == (15, 0, True)
-    # The scorer alone has a price where the estimator has none.
+    # The scorer alone has a cost where the estimator has none.
     plain = GridSearchCV(DummyClassifier(), {"strategy": ["prior"]}, scoring=one)
     assert search_cost(plain).epsilon == 5 * 0.125
 
@@ -394,7 +394,7 @@ def test_steps_that_release_nothing_are_free():
     cost = cross_val_cost(pipe, PerRecordKFold(2, random_state=0), scoring="accuracy")
     assert cost.epsilon == 1.0
     assert "replaced record" not in cost.note  # of the free step, which has no budget
-    with pytest.raises(ValueError, match="has a price"):
+    with pytest.raises(ValueError, match="has a cost"):
         cross_val_cost(Free(), 2)
 
 
@@ -405,7 +405,7 @@ def test_only_one_budget_is_counted_if_asked():
     assert cross_val_cost(pipe, 2, scoring=scorer).epsilon == 2 * 1.875
     assert cross_val_cost(pipe, 2, scoring=scorer, budget=mine).epsilon == 2 * 1.5
     assert cross_val_cost(pipe, 2, scoring=scorer, budget=other).epsilon == 2 * 0.25
-    with pytest.raises(ValueError, match="nothing in the search has a price"):
+    with pytest.raises(ValueError, match="nothing in the search has a cost"):
         cross_val_cost(Toy(), 2, budget=mine)
 
 
@@ -468,7 +468,7 @@ def test_the_score_of_a_search_in_a_search(train):
     assert "scorer is not private" in cost.note
 
 
-# --- what the price does not cover ------------------------------------------------------------
+# --- what the cost does not cover ------------------------------------------------------------
 
 
 class ByLength(KFold):
@@ -643,7 +643,7 @@ def test_a_meta_estimator_that_fits_an_unknown_number_of_times_is_refused():
     [
         (lambda: search_cost(Toy()), TypeError, "cross_val_cost"),
         (lambda: search_cost(GridSearchCV), TypeError, "search must be"),
-        (lambda: search_cost(GridSearchCV(DummyRegressor(), {})), ValueError, "has a price"),
+        (lambda: search_cost(GridSearchCV(DummyRegressor(), {})), ValueError, "has a cost"),
         (lambda: cross_val_cost(Toy(), iter([])), ValueError, "cv is an iterator"),
         (lambda: cross_val_cost(Toy(), "five"), ValueError, "cv"),
         (lambda: cross_val_cost(Toy(), LeaveOneOut()), ValueError, "n_samples must be given"),

@@ -198,8 +198,8 @@ def test_a_scorer_of_users_needs_them():
     assert 0.0 <= score <= 1.0
     # Six rows count, whichever: a score of so many rows is a multiple of a sixth.
     assert abs(score * 6 - round(score * 6)) < 1e-2
-    twin = clone(scorer.set_score_request(groups=True))
-    assert twin.get_metadata_routing().score.requests == {"groups": True}
+    copied = clone(scorer.set_score_request(groups=True))
+    assert copied.get_metadata_routing().score.requests == {"groups": True}
 
 
 # --- splitters that users decide together --------------------------------------------------------

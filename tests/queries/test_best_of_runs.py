@@ -117,7 +117,7 @@ def test_more_runs_at_the_price_of_one_are_caught():
     pair = gaussian_pair(gdp_mu(epsilon, delta))
     a, b = (best_of(r, chances(repeats)) for r in pair)
     assert hockey_stick(b, a, epsilon) > 2 * delta
-    # And a fixed number of runs at the price of one: there is no secret.
+    # And a fixed number of runs at the cost of one: there is no secret.
     a, b = (best_of(r, np.array([1.0]), np.array([30])) for r in pair)
     assert hockey_stick(b, a, epsilon) > 10 * delta
 
@@ -175,7 +175,7 @@ def test_what_a_run_may_lose():
     gaussian = BaseRun(None, 0.5)
     assert gaussian.covers([Cost(9, 1e-6, mu=0.3), Cost(9, 1e-6, mu=0.39)])
     assert not gaussian.covers([Cost(9, 1e-6, mu=0.3), Cost(9, 1e-6, mu=0.41)])
-    assert not gaussian.covers([Cost(0.1, 1e-9, delta_apart=1e-9)])
+    assert not gaussian.covers([Cost(0.1, 1e-9, separate_delta=1e-9)])
     assert gaussian.covers([Cost(0.3)]) and not gaussian.covers([Cost(0.5)])
 
 

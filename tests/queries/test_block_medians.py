@@ -87,7 +87,7 @@ def test_laplace_needs_a_delta_of_its_own():
     laplace = block_smooth_median(run, Box([0.0], [1.0]), noise="laplace")
     with opened(np.zeros((9, 1))) as session, pytest.raises(ValueError, match="not pure"):
         session.answer(laplace)
-    with opened(np.zeros((9, 1)), delta_apart=1e-5) as session:
+    with opened(np.zeros((9, 1)), separate_delta=1e-5) as session:
         session.answer(laplace)
         assert session.certificate().releases[0].delta == 1e-5
 

@@ -34,7 +34,7 @@ def table(baskets, names=None):
 def select(rows, query, *, epsilon=1.0, delta=0.0, apart=0.1, relation="add_or_remove_one"):
     budget = PrivacyBudget(epsilon, 0.9, adjacency=relation, unit="unit")
     with open_session(
-        rows, estimator="test", epsilon=epsilon, delta=delta, delta_apart=apart, budget=budget
+        rows, estimator="test", epsilon=epsilon, delta=delta, separate_delta=apart, budget=budget
     ) as session:
         return session.answer(query)
 
@@ -63,7 +63,7 @@ def shows(method, max_keys, n_keys, runs, relation="add_or_remove_one"):
             estimator="test",
             epsilon=1.0,
             delta=gaussian(method).get("delta", 0.0),
-            delta_apart=0.1,
+            separate_delta=0.1,
             budget=None,
         )
         seen += bool(Session(private, meter).answer(query))
@@ -195,7 +195,7 @@ def test_sums_of_a_certificate():
     rows = table([[0, 1, 2]] * 400)
     budget = PrivacyBudget(1.0, 1e-6, adjacency="replace_one", unit="unit")
     with open_session(
-        rows, estimator="t", epsilon=1.0, delta=5e-7, delta_apart=5e-7, budget=budget
+        rows, estimator="t", epsilon=1.0, delta=5e-7, separate_delta=5e-7, budget=budget
     ) as session:
         session.answer(SelectKeys(3, "sips"))
         releases = session.certificate().releases

@@ -36,7 +36,7 @@ def open_session(
     budget = PrivacyBudget(total, 0.9, adjacency=adjacency, **options)
     rows = check_rows(X, estimator="T", allow_empty=adjacency == A)
     return core.open_session(
-        rows, estimator="T", epsilon=epsilon, delta=delta, delta_apart=apart, budget=budget,
+        rows, estimator="T", epsilon=epsilon, delta=delta, separate_delta=apart, budget=budget,
         random_state=seed,
     )  # fmt: skip
 
@@ -334,7 +334,7 @@ def test_published_rows_are_raw_rows_and_the_ledger_and_certificate_say_so(adjac
     budget = PrivacyBudget(3.0, 0.1, adjacency=adjacency)
     rows = check_rows(X, estimator="T")
     with core.open_session(
-        rows, estimator="T", epsilon=1.0, delta=1e-6, delta_apart=0.025, budget=budget
+        rows, estimator="T", epsilon=1.0, delta=1e-6, separate_delta=0.025, budget=budget
     ) as session:
         session.answer(Sum(box_of(session, -1, 1)))
         shown = session.answer(PublishedRows(5, rate=0.025, dummy=9.0))
@@ -352,7 +352,7 @@ def test_published_rows_are_raw_rows_and_the_ledger_and_certificate_say_so(adjac
     json.loads(certificate.to_json(), parse_constant=pytest.fail)  # JSON has no Infinity
     (charge,) = budget.charges
     assert charge.releases[-1]["delta"] == record.delta and "delta" not in charge.releases[0]
-    assert charge.cost.delta_apart == 0.025
+    assert charge.cost.separate_delta == 0.025
 
 
 def test_the_noise_of_a_session_is_that_of_the_claim_without_the_part_set_aside():
@@ -364,7 +364,7 @@ def test_the_noise_of_a_session_is_that_of_the_claim_without_the_part_set_aside(
 
 @pytest.mark.parametrize("accountant", ["gdp", "zcdp"])
 def test_accountants_keep_the_publication_apart(accountant):
-    options = {"accountant": accountant, "delta_apart": 0.1, "total": 100.0}
+    options = {"accountant": accountant, "separate_delta": 0.1, "total": 100.0}
     session = open_session(delta=1e-6, apart=0.025, **options)
     assert session._meter._budget.spent.delta >= 0.025
     with pytest.raises(ValueError, match="Nothing was charged"):
@@ -376,16 +376,16 @@ def test_ten_decimal_parts_add_up_exactly():
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
-def test_a_publication_beyond_delta_apart_or_a_second_one_is_refused(adjacency):
+def test_a_publication_beyond_separate_delta_or_a_second_one_is_refused(adjacency):
     session = open_session(adjacency=adjacency, apart=0.025)
     for size, rate in ((6, 0.0251), (200, 1.0), (1000, 1.0)):
-        with pytest.raises(PrivacyLeakError, match="delta_apart"):
+        with pytest.raises(PrivacyLeakError, match="separate_delta"):
             session.answer(PublishedRows(size, rate=rate))
     assert session.certificate().releases == ()
     assert session.answer(PublishedRows(5, rate=0.025)).shape == (5, 3)
     with pytest.raises(PrivacyLeakError, match="already"):
         session.answer(PublishedRows(1, rate=0.001))
-    with pytest.raises(PrivacyLeakError, match="delta_apart"):
+    with pytest.raises(PrivacyLeakError, match="separate_delta"):
         open_session(adjacency=adjacency, delta=0.5).answer(PublishedRows(1, rate=0.001))
     session = open_session(adjacency=adjacency, apart=0.5)
     session.close()
@@ -393,14 +393,14 @@ def test_a_publication_beyond_delta_apart_or_a_second_one_is_refused(adjacency):
         session.answer(PublishedRows(1, rate=0.001))
 
 
-def test_a_bad_delta_apart_is_refused_before_the_charge():
+def test_a_bad_separate_delta_is_refused_before_the_charge():
     budget = PrivacyBudget(3.0, 0.5)
     rows = check_rows(X, estimator="T")
     for bad in (-0.1, 1.0, math.nan, "0"):
         with pytest.raises((TypeError, ValueError), match="delta"):
-            core.open_session(rows, estimator="T", epsilon=1.0, delta_apart=bad, budget=budget)
+            core.open_session(rows, estimator="T", epsilon=1.0, separate_delta=bad, budget=budget)
     with pytest.raises(ValueError, match="delta"):
         core.open_session(
-            rows, estimator="T", epsilon=1.0, delta=0.5, delta_apart=0.5, budget=budget
+            rows, estimator="T", epsilon=1.0, delta=0.5, separate_delta=0.5, budget=budget
         )
     assert budget.spent.epsilon == 0

@@ -426,7 +426,7 @@ def open_session(X=TABLE, *, epsilon=1.0, delta=0.0, apart=0.0, adjacency=R, see
         estimator="T",
         epsilon=epsilon,
         delta=delta,
-        delta_apart=apart,
+        separate_delta=apart,
         budget=budget,
         random_state=seed,
     )

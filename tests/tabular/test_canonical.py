@@ -131,7 +131,7 @@ def test_what_a_cell_is(k):
         warnings.simplefilter("error")
         if isinstance(cell, Ruder):
             with pytest.raises(SystemExit):
-                number(cell)  # which nobody calls outside of `attempt`
+                number(cell)  # which nobody calls outside of `run_isolated`
             return
         found = number(cell)
     if expected is None:
@@ -193,13 +193,13 @@ def outcome(read):
 
 
 def image(X):
-    return np.concatenate(list(check_rows(X, estimator="T").blocks()))[:, :2]
+    return np.concatenate(list(check_rows(X, estimator="T").chunks()))[:, :2]
 
 
 def kept(X):
     """Return the rows without missing cells, where those with some are left out."""
     rows, _ = check_table(X, estimator="T", omit=True, allow_empty=True)
-    return np.concatenate([np.empty((0, rows.n_features)), *rows.blocks()])[:, :2]
+    return np.concatenate([np.empty((0, rows.n_features)), *rows.chunks()])[:, :2]
 
 
 def not_a_number(X):
@@ -396,7 +396,7 @@ def test_every_type_of_column_gives_the_same_numbers(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows = check_rows(X, estimator="T")
-        np.testing.assert_array_equal(np.concatenate(list(rows.blocks())), VALUES)
+        np.testing.assert_array_equal(np.concatenate(list(rows.chunks())), VALUES)
         np.testing.assert_array_equal(check_public_array(X, estimator="T"), VALUES)
         np.testing.assert_array_equal(kept(X), VALUES)
 

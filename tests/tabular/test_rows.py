@@ -20,7 +20,7 @@ VALUES = np.array([[1.5, 2.0], [3.0, 4.25], [5.0, 6.0]])
 
 
 def read(X) -> np.ndarray:
-    return np.concatenate(list(check_rows(X, estimator="T").blocks()))
+    return np.concatenate(list(check_rows(X, estimator="T").chunks()))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_blocks_cover_a_long_table_in_order(monkeypatch):
     monkeypatch.setattr(table_module, "_BLOCK_VALUES", 64)
     X = np.arange(3000.0).reshape(1000, 3)
     rows = check_rows(X, estimator="T")
-    blocks = list(rows.blocks())
+    blocks = list(rows.chunks())
     assert rows.spans(least=7)[:2] == [(0, 21), (21, 42)]
     assert rows.spans(width=64, least=7)[-1] == (994, 1000)
     assert len(blocks) == 4
@@ -59,7 +59,7 @@ def test_blocks_cover_a_long_table_in_order(monkeypatch):
 
 @pytest.mark.parametrize("width, least", [(1, 1), (10**4, 4 * 10**4), (10**7, 256), (8192, 32768)])
 def test_no_block_is_larger_than_32_megabytes_unless_one_row_is(width, least):
-    step = table_module._block_rows(width, least)
+    step = table_module._chunk_rows(width, least)
     assert step >= 1
     assert step * width <= 2**22 or step == 1
     assert step <= 2**16  # exact sums need it
@@ -129,7 +129,7 @@ TABLE = np.random.default_rng(0).normal(size=(8, 3)) * [1.0, 1e-3, 1e6]
 def samples(X, y, **options):
     """Return the private rows as the kernel reads them, and the public ones."""
     rows, public = check_samples(X, y, estimator="T", **options)
-    blocks = list(rows.blocks())
+    blocks = list(rows.chunks())
     return np.concatenate(blocks) if blocks else np.empty((0, rows.n_features)), public
 
 
@@ -317,7 +317,7 @@ def test_blocks_of_a_sample_are_those_of_the_sample_alone(monkeypatch):
     alone = check_rows(X[y == 1], estimator="T")
     assert rows.spans() == alone.spans()
     assert len(rows.spans()) > 3
-    for block, expected in zip(rows.blocks(), alone.blocks(), strict=True):
+    for block, expected in zip(rows.chunks(), alone.chunks(), strict=True):
         np.testing.assert_array_equal(block, expected, strict=True)
     np.testing.assert_array_equal(public, X[y == 0], strict=True)
     assert rows.digest() == alone.digest()

@@ -198,7 +198,7 @@ def choose_noise(kind: str, epsilon: float, *, delta: float = 0.0, nu: int = 3) 
     if kind == "laplace":
         if not delta > 0:
             raise ValueError(
-                "noise='laplace' is not pure: it needs a delta of its own (delta_apart)"
+                "noise='laplace' is not pure: it needs a delta of its own (separate_delta)"
             )
         degrees = 0
         kappa, beta = laplace_kappa(e, delta)
@@ -297,7 +297,7 @@ def smooth_noise(
     """Return the noise that each of `parts` numbers gets for a share; takes nothing.
 
     Each part has an equal part of the share: epsilon / parts in a pure session, the pure
-    epsilon of mu**2 / parts in a Gaussian one. Laplace noise has `delta_apart` / parts beside
+    epsilon of mu**2 / parts in a Gaussian one. Laplace noise has `separate_delta` / parts beside
     it.
     """
     level = meter.level(share)
@@ -321,7 +321,7 @@ def smooth_release(
 
     Guarantee: if `statistic` returns integers f and rungs of smooth bounds as `Ladder` says,
     each number is (epsilon, delta)-DP for its part of the share, delta = 0 but for Laplace
-    noise. That is not Gaussian: its delta is `delta_apart`, all of it, and a session has it
+    noise. That is not Gaussian: its delta is `separate_delta`, all of it, and a session has it
     once. In a Gaussian session, pure noise for the share's mu.
 
     Parameters

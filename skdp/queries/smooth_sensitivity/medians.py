@@ -63,7 +63,7 @@ def integer_columns(rows: Rows, view: Box | Projection) -> NDArray[np.int32]:
     out = np.empty((view.n_dims, rows._n), dtype=np.int32)
     with np.errstate(all="ignore"):
         for start, stop in rows.spans(width=view.n_dims):
-            out[:, start:stop] = view.map(rows.block(start, stop)).T
+            out[:, start:stop] = view.map(rows.chunk(start, stop)).T
     return out
 
 
@@ -79,7 +79,7 @@ def order_halves(view: Any) -> list[int]:
 class SmoothMedian(Measurement):
     """The q-quantile of every feature, x_(ceil(q n)), under smooth-sensitivity noise.
 
-    Guarantee: each feature takes an equal part of the share (of `delta_apart` too with Laplace
+    Guarantee: each feature takes an equal part of the share (of `separate_delta` too with Laplace
     noise, which is not pure). The smooth sensitivity of the order statistic under the relation
     in force (of no rows, it is the box's low end), rounded up on a public ladder; the result is
     clipped to the box.
