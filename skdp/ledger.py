@@ -21,9 +21,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from skdp._version import __version__
+from skdp.budget.arguments import ledger_path
 from skdp.budget.charge import Charge, Cost, PrivacyLoss
 from skdp.budget.html import budget_html
-from skdp.budget.ledger import Ledger
+from skdp.budget.opening import opened
 from skdp.budget.plans import Plan
 from skdp.budget.schema import Contents
 from skdp.budget.snapshot import snapshot
@@ -341,7 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.command == "export":
             text = (export_json if options.format == "json" else export_html)(options.path)
         else:
-            Ledger.open(os.path.realpath(options.path))[0].backup(os.path.realpath(options.target))
+            opened(ledger_path(options.path, True)).backup(os.path.realpath(options.target))
     except LedgerError as error:
         sys.stderr.write(f"{error}\n")
         return 2

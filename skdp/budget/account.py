@@ -20,7 +20,8 @@ from skdp.budget.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan
 from skdp.budget.amounts import Amount, exact
 from skdp.budget.arguments import check_cost, check_text
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, total
-from skdp.budget.ledger import Ledger, Terms, releases_json
+from skdp.budget.ledger import Terms
+from skdp.budget.operations import LedgerOperations, releases_json
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 
 _COUNTED = 1_000  # prices that depend on what was charged before are counted one by one so far
@@ -39,7 +40,7 @@ class Account:
     Attributes
     ----------
     accountant : Accountant
-    ledger : Ledger
+    ledger : LedgerOperations
         Given once it is open.
     sealed : bool
         Whether the ledger could not be reached when it was last asked.
@@ -50,7 +51,7 @@ class Account:
     __slots__ = ("accountant", "ledger", "sealed", "terms", "tokens")
 
     accountant: Accountant
-    ledger: Ledger
+    ledger: LedgerOperations
     sealed: bool
     terms: Terms
     tokens: dict[str, None]

@@ -11,6 +11,7 @@ import numbers
 import os
 from collections.abc import Mapping, Sequence
 
+from skdp.budget import postgres
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.amounts import check_delta, check_positive, exact
 from skdp.budget.charge import Cost, total
@@ -44,7 +45,9 @@ def path_of(ledger: object) -> str:
 
 
 def ledger_path(ledger: object, must_exist: bool) -> str:
-    """Return the absolute path of the ledger that the user named, or raise."""
+    """Return the absolute path (or the URL) of the ledger that the user named, or raise."""
+    if postgres.is_url(ledger):
+        return postgres.normal_url(str(ledger))
     path = path_of(ledger)
     if os.path.exists(path) and not os.path.isfile(path):
         raise LedgerError(f"ledger must be the path of a file; {path} is a directory or device.")

@@ -78,11 +78,11 @@ class PrivacyBudget(BudgetReader):
     delta : float, default=0.0
         Total delta, in [0, 1). With 0 only purely private fits are granted.
     ledger : str or os.PathLike or None, default=None
-        File that records the charges, on a local disk. It is created if it is not there, and
-        reopened with what was spent if it is; the other parameters must then be those it was made
-        with. None: the ledger ends with this process. It is kept in memory until the budget is
-        shared (pickled, or the process forks), then in a file of ``/dev/shm``, or of the
-        temporary folder where there is none.
+        File that records the charges, on a local disk, or ``"postgresql://user@host/database"``
+        for many hosts. It is created if it is not there, and reopened with what was spent if it is;
+        the other parameters must then be those it was made with. None: the ledger ends with this
+        process. It is in memory until the budget is shared (pickled, or the process forks), then
+        in a file of ``/dev/shm``, or of the temporary folder where there is none.
     accountant : {"basic", "gdp", "gdp_residue", "zcdp", "pld"}, default="basic"
         How charges add up. "basic" adds epsilon and delta. "gdp" adds mu squared (tight for
         Gaussian noise), "gdp_residue" too, but for pure releases only what they need inside what
@@ -218,7 +218,7 @@ class PrivacyBudget(BudgetReader):
             account.ledger, stored = Ledger.create_in_memory(terms, facts), dict[str, Any](facts)
         else:
             path = ledger_path(ledger, must_exist)
-            account.ledger, stored = open_or_create(path, terms, facts)
+            account.ledger, stored = open_or_create(path, terms, facts, must_exist=must_exist)
         self._set_up(account, stored, origin=True)
         _LIVE.setdefault((self._ledger.path, self._ledger.id), self)
         if type(self) is PrivacyBudget:

@@ -188,6 +188,8 @@ class Charge:
         The price, with its components.
     skdp_version : str
         The version of skdp that charged.
+    host : str or None
+        The host that charged, where the ledger is one of many hosts.
     """
 
     number: int
@@ -204,6 +206,7 @@ class Charge:
     pid: int
     cost: Cost = field(repr=False)
     skdp_version: str = __version__
+    host: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from skdp.budget.account import Account
-from skdp.budget.ledger import Ledger, Terms
-from skdp.budget.opening import differences
+from skdp.budget.ledger import Terms
+from skdp.budget.opening import differences, ledger_at
 from skdp.exceptions import LedgerError, SealedBudgetError
 
 __all__ = ["Handle"]
@@ -81,7 +81,7 @@ class Handle:
     def account(self) -> tuple[Account, Mapping[str, Any]]:
         """Return the account of this ledger, sealed if it is not there, and what that says."""
         account = Account(self.terms)
-        account.ledger = Ledger(self.path, self.ledger_id, temporary=self.temporary)
+        account.ledger = ledger_at(self.path, self.ledger_id, temporary=self.temporary)
         try:
             stored = account.ledger.stated()
         except (LedgerError, SealedBudgetError):  # gone, another kind of file, or unreadable

@@ -12,24 +12,49 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from skdp.budget import locks
+from skdp.budget import locks, postgres
 from skdp.budget.ledger import Ledger, Terms
+from skdp.budget.operations import LedgerOperations
 from skdp.exceptions import LedgerError
 
-__all__ = ["differences", "open_or_create"]
+__all__ = ["differences", "ledger_at", "open_or_create", "opened"]
+
+
+# The parameter that a column of the ledger holds, where their names differ.
+_SHOWN = {"delta_apart": "separate_delta"}
 
 
 def differences(stored: Mapping[str, str | None], terms: Terms) -> list[str]:
     """Return in what the terms of a ledger file differ from those of a budget."""
     return [
-        f"{name}={stored[name]}, not {text}"
+        f"{_SHOWN.get(name, name)}={stored[name]}, not {text}"
         for name, text in terms.texts().items()
         if stored[name] != text
     ]
 
 
-def open_or_create(path: str, terms: Terms, facts: dict[str, str]) -> tuple[Ledger, dict[str, Any]]:
+def ledger_at(path: str, ledger_id: str, *, temporary: bool = False) -> LedgerOperations:
+    """Return the ledger at a path or URL, which need not be there."""
+    if postgres.is_url(path):
+        return postgres.PostgresLedger(path, ledger_id)
+    return Ledger(path, ledger_id, temporary=temporary)
+
+
+def opened(path: str) -> LedgerOperations:
+    """Return the ledger that is at a path or URL."""
+    return ledger_at(path, "") if postgres.is_url(path) else Ledger.open(path)[0]
+
+
+def open_or_create(
+    path: str, terms: Terms, facts: dict[str, str], *, must_exist: bool = False
+) -> tuple[LedgerOperations, dict[str, Any]]:
     """Return the ledger at `path`, made if it is not there, and what it says of itself."""
+    if postgres.is_url(path):
+        return _completed(
+            *postgres.PostgresLedger.open_or_create(path, terms, facts, must_exist=must_exist),
+            terms,
+            facts,
+        )
     folder = os.path.dirname(path)
     named = "dataset" in facts
     with locks.folder_locked(folder, 10.0) if named else contextlib.nullcontext():
@@ -39,14 +64,23 @@ def open_or_create(path: str, terms: Terms, facts: dict[str, str]) -> tuple[Ledg
             with contextlib.suppress(FileExistsError):  # another process was faster: open it
                 return Ledger.create(path, terms, facts), facts
         ledger, stored = Ledger.open(path)
-        wrong = differences(stored, terms) + [
-            f"{name}={stored[name]}, not {value}"
-            for name, value in facts.items()
-            if stored[name] not in (None, value)
-        ]
-        if wrong:
-            raise ValueError(f"The ledger {path} was made with " + "; ".join(wrong) + ".")
-        new: dict[str, Any] = {name: value for name, value in facts.items() if stored[name] is None}
+        return _completed(ledger, stored, terms, facts)
+
+
+def _completed(
+    ledger: LedgerOperations, stored: dict[str, Any], terms: Terms, facts: Mapping[str, str]
+) -> tuple[LedgerOperations, dict[str, Any]]:
+    """Return a ledger that was there and what it says, with what is stated for the first time."""
+    path = ledger.path
+    wrong = differences(stored, terms) + [
+        f"{name}={stored[name]}, not {value}"
+        for name, value in facts.items()
+        if stored[name] not in (None, value)
+    ]
+    if wrong:
+        raise ValueError(f"The ledger {path} was made with " + "; ".join(wrong) + ".")
+    new: dict[str, Any] = {name: value for name, value in facts.items() if stored[name] is None}
+    if isinstance(ledger, Ledger):
         original = stored["backup_of"]
         if original is not None:
             if original != path and Ledger.is_at(original, ledger.id):
@@ -54,10 +88,10 @@ def open_or_create(path: str, terms: Terms, facts: dict[str, str]) -> tuple[Ledg
                     f"The ledger {path} is a backup of {original}, which is there: open that."
                 )
             new["backup_of"] = None
-        if named or stored["dataset"] is not None:
+        if "dataset" in facts or stored["dataset"] is not None:
             _refuse_second(path, facts.get("dataset", stored["dataset"]))
-        if new:
-            ledger.state(new)
+    if new:
+        ledger.state(new)
     return ledger, {**stored, **new}
 
 

@@ -118,7 +118,7 @@ def _open_to(connection: sqlite3.Connection, tokens: Sequence[str]) -> list[sqli
 
     First the open ones whose token it has, newest first, then those that are closed.
     """
-    mine = f"token IN ({', '.join('?' * len(tokens))})" if tokens else "0"
+    mine = f"token IN ({', '.join('?' * len(tokens))})" if tokens else "1 = 0"
     return connection.execute(
         "SELECT number, drawn FROM plans JOIN reservations"
         f" USING (number) WHERE (closed IS NULL AND {mine})"

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from skdp.budget.account import Account
 from skdp.budget.amounts import check_delta
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
-from skdp.budget.ledger import Ledger, Terms
+from skdp.budget.ledger import Terms
+from skdp.budget.operations import LedgerOperations
 from skdp.budget.row_counts import RowCounts
 from skdp.budget.statement import Statement
 
@@ -30,7 +31,7 @@ class BudgetReader:
     # -- the terms ----------------------------------------------------------------------------
 
     @property
-    def _ledger(self) -> Ledger:
+    def _ledger(self) -> LedgerOperations:
         return self._account.ledger
 
     @property

@@ -330,6 +330,7 @@ def charge_of(
         pid=row["pid"],
         cost=cost,
         skdp_version=row["skdp_version"],
+        host=row["host"] if "host" in row.keys() else None,  # noqa: SIM118  sqlite3.Row is no dict
     )
 
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from skdp.budget import locks, schema
+from skdp.budget import locks, postgres, schema
 from skdp.budget.arguments import path_of
 from skdp.budget.files import errors, may_be_ledger
 from skdp.exceptions import LedgerError
@@ -28,7 +28,7 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
     Parameters
     ----------
     path : str or os.PathLike
-        Of the file, which may be read-only.
+        Of the file, which may be read-only, or the URL of a ledger in PostgreSQL.
 
     Returns
     -------
@@ -42,6 +42,8 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
     LedgerError
         If it is no ledger, is not there, or cannot be read.
     """
+    if postgres.is_url(path):
+        return postgres.snapshot(postgres.normal_url(str(path))), schema.FORMAT
     name = path_of(path)
     if not os.path.isfile(name):
         raise LedgerError(f"There is no ledger at {name}.")

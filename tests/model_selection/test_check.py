@@ -586,7 +586,7 @@ def test_a_wrong_epsilon_of_a_later_step_is_named_before_any_charge():
 def test_a_price_that_depends_on_the_number_of_rows_is_said_to_be_unknown():
     search = GridSearchCV(kmeans(), {"n_clusters": [2]}, scoring=scorer(), cv=LeaveOneOut())
     ((where, what),) = found(search, "low")
-    assert "price is not known: n_samples must be given" in what
+    assert "cost is not known: n_samples must be given" in what
     assert list(search_cost(search, 5).findings) == []
 
 
