@@ -44,6 +44,7 @@ THIRD_PARTY = {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl"}
 OPTIONAL = {
     "inspection": {"matplotlib"},
     "audit": {"hypothesis", "pytest"},
+    "budget": {"psycopg"},
     "tabular": {"duckdb"},
 }
 
