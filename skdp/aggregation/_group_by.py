@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
@@ -348,10 +348,8 @@ class DPGroupBy(BaseEstimator):
         caps_private = PRIVATE in (self.max_keys_per_unit, self.max_rows_per_unit)
         learned = {one.column for one in aggregates if learns(one)}
         # Learned bounds may be other than any that are stated: their terms count apart.
-        dummy = dict.fromkeys(learned, (0.0, math.nan))
-        terms = distinct_terms(
-            term for one in with_bounds(aggregates, dummy) for term in terms_of(one)
-        )
+        bounded = with_bounds(aggregates, dict.fromkeys(learned, (0.0, math.nan)))
+        terms = distinct_terms(term for one in bounded for term in terms_of(one))
         spreads = sum(one.kind == "mean" for one in aggregates)
         weights = {
             "learned": _LEARNED * len(learned),
@@ -397,10 +395,9 @@ class DPGroupBy(BaseEstimator):
         """
         with self._all_or_nothing(), untracked():
             context, aggregates, listed = self._check()
-            by = self._by()
             rows: Any = check_grouped(
                 table,
-                by=by,
+                by=self._by(),
                 unit=self.unit,
                 columns=list(dict.fromkeys(one.column for one in aggregates if one.column)),
                 random_state=self.random_state,
@@ -412,19 +409,28 @@ class DPGroupBy(BaseEstimator):
             session = context.open(
                 rows, lambda: public_key(self), delta=noise, separate_delta=apart
             )
-            with session:
-                columns = self._released(session, aggregates, listed)
-                self.privacy_ = session.certificate()
+            try:
+                with session:
+                    columns = self._released(session, aggregates, listed, rows.prepare)
+                    self.privacy_ = session.certificate()
+            finally:
+                rows.close()
             self.table_ = table_of(columns, table)
         return self
 
     def _released(
-        self, session: Session, aggregates: list[Aggregate], listed: tuple[Any, ...] | None
+        self,
+        session: Session,
+        aggregates: list[Aggregate],
+        listed: tuple[Any, ...] | None,
+        prepare: Callable[[Any, list[KeyTerm]], None],
     ) -> dict[str, list[Any]]:
         """Release everything; return the columns of the result."""
         shares = self._shares(aggregates, listed)
         aggregates = self._bounded(session, aggregates, shares)
         self.bounds_ = {one.name: one.bounds for one in aggregates if one.bounds is not None}
+        terms = distinct_terms(term for one in aggregates for term in terms_of(one))
+        prepare(listed, terms)
         shapes = None
         if shares["shapes"]:
             query = UnitShapes(listed, KEY_EDGES, ROW_EDGES)
@@ -445,7 +451,6 @@ class DPGroupBy(BaseEstimator):
             return columns
         if shares["found"] and keys:
             shapes = session.answer(UnitShapes(keys, KEY_EDGES, ROW_EDGES), shares["found"])
-        terms = distinct_terms(term for one in aggregates for term in terms_of(one))
         self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
         self._measure_left_out(session, keys, shares)
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_

@@ -133,6 +133,12 @@ class GroupedRows:
         """Raise for stated keys of another type than their column."""
         raise NotImplementedError
 
+    def prepare(self, keys: Sequence[Any] | None, terms: Sequence[KeyTerm]) -> None:
+        """Say what will be asked, all of it public; keys are None where they are private."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
     def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
         """Refuse: no query but those of keys reads such a table."""
         raise TypeError("a table of units is read by queries of keys only")

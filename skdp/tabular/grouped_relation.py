@@ -3,12 +3,17 @@
 Nothing is released here. The integers are those of `skdp.tabular.grouped.GroupedTable` for the same
 ranks: values are put into steps one by one and added up as integers, so that neither the order of
 rows nor the number of threads changes a bit. Only results by key come to Python.
+
+What every unit has in every key, its *pairs*, is counted once, into a temporary table of the
+relation's own connection that is sorted by unit: what is asked of units finds each of them in one
+place then. `close` drops it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,22 +24,33 @@ from numpy.typing import NDArray
 from skdp.tabular.grouped import (
     _CENTER_BITS,
     FRACTION_BITS,
-    VALUE_BITS,
     GroupedRows,
     KeyTerm,
     check_names,
     secret_number,
     term_width,
 )
-from skdp.tabular.grouped_keys import key_order, plain_key
+from skdp.tabular.grouped_keys import family_of_key, key_order, told_apart
+from skdp.tabular.grouped_sql import (
+    bin_of,
+    bounded_sql,
+    family,
+    key_cell,
+    key_sql,
+    literal,
+    place_of_edges,
+    quoted,
+    square_sql,
+    steps_sql,
+    there,
+    unit_sql,
+)
 
 __all__ = ["GroupedRelation", "is_relation", "open_relation"]
 
-_NUMBERS: tuple[str, ...] = (
-    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "BOOLEAN"),
-    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "DECIMAL"),
-)
 _MOST_PACKED_KEYS, _MOST_PACKED_ROWS = 2**22, 2**10
+_COUNTS = ("rows", "units")
+_BINNED = ("bins", "leaves")
 
 
 def is_relation(table: Any) -> bool:
@@ -64,46 +80,6 @@ def _opened(table: Any) -> Any:
         raise ValueError(f"{path!r} could not be read as Parquet") from None
 
 
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
-
-
-def _number(value: float) -> str:
-    """Return a float as SQL: read from its shortest text, which is exact."""
-    return f"'{value!r}'::DOUBLE"
-
-
-def _family(kind: str) -> str:
-    """Return what the keys of a column of this type are."""
-    kind = kind.upper()
-    if kind.endswith("]"):
-        return ""
-    kind = kind.partition("(")[0]
-    if kind == "BOOLEAN":
-        return "boolean"
-    if kind in _NUMBERS:
-        return "number"
-    if kind in ("VARCHAR", "ENUM"):
-        return "text"
-    return "date" if kind.startswith(("DATE", "TIMESTAMP")) and "TIME ZONE" not in kind else ""
-
-
-def _literal(value: Any) -> tuple[str, str]:
-    """Return a listed key as SQL, and of which family it is."""
-    if isinstance(value, bool):
-        return str(value).upper(), "boolean"
-    if isinstance(value, int):
-        return str(value), "number"
-    if isinstance(value, float):
-        return _number(value), "number"
-    if isinstance(value, np.datetime64):
-        return f"TIMESTAMP '{str(value.astype('datetime64[us]')).replace('T', ' ')}'", "date"
-    if isinstance(value, str):
-        quoted = value.replace("'", "''")
-        return f"'{quoted}'", "text"
-    return "", "none"
-
-
 def open_relation(
     table: Any,
     *,
@@ -119,10 +95,10 @@ def open_relation(
     check_names(names, by=by, unit=unit, columns=columns)
     kinds = {name: str(kind) for name, kind in zip(names, relation.types, strict=True)}
     for name in by:
-        if not _family(kinds[name]) or kinds[name].startswith("DECIMAL"):  # read as Decimal
+        if not family(kinds[name]) or kinds[name].startswith("DECIMAL"):  # read as Decimal
             raise TypeError(f"keys of column {name!r} must be text, numbers, booleans or dates")
     for name in columns:
-        if _family(kinds[name]) not in ("number", "boolean"):
+        if family(kinds[name]) not in ("number", "boolean"):
             raise TypeError(f"column {name!r} must hold numbers")
     rows = GroupedRelation(relation, by, unit, columns, kinds, random_state)
     rows.check(allow_empty)
@@ -144,113 +120,202 @@ class GroupedRelation(GroupedRows):
         super().__init__(n_features=len(columns), unit_name=unit)
         self._relation, self._by, self._unit = relation, list(by), unit
         self._kinds = kinds
+        self._u = unit_sql(unit, kinds[unit])
         self._unit_count: int | None = None
+        self._tag = f"skdp_{uuid.uuid4().hex}"
+        self._tables: dict[Any, str] = {}  # what has been put into temporary tables
+        self._sums: dict[str, str] = {}  # of every pair: SQL and the name of its column
+        self._codes: dict[Any, int] | None = None  # of private keys
+        self._names: list[Any] = []
         self.secret = secret_number(random_state, self.digest)
 
     def _fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query; what an engine says of an error may quote a cell."""
         try:
-            found: list[tuple[Any, ...]] = self._relation.query("skdp_rows", sql).fetchall()
+            done = self._relation.query("skdp_rows", sql)
+            found: list[tuple[Any, ...]] = [] if done is None else done.fetchall()
         except Exception:  # noqa: BLE001
             raise RuntimeError("DuckDB could not run a query on the table") from None
         return found
 
+    def _table(self, what: Any, sql: str) -> str:
+        """Return the name of a temporary table, which is made if there is none."""
+        if what not in self._tables:
+            name = f"{self._tag}_{len(self._tables)}"
+            self._fetch(f"CREATE TEMP TABLE {name} AS {sql}")
+            self._tables[what] = name
+        return self._tables[what]
+
+    def close(self) -> None:
+        """Drop temporary tables."""
+        while self._tables:
+            self._fetch(f"DROP TABLE IF EXISTS {self._tables.popitem()[1]}")
+        self.kept.clear()
+        self._codes = None
+
     def check(self, allow_empty: bool) -> None:
         """Raise for missing ids or keys, and for no rows."""
         tests = ["count(*) = 0"]
-        for name in (self._unit, *self._by):
-            missing = f"{_name(name)} IS NULL"
+        columns = (self._unit, *self._by)
+        for name, cell in zip(columns, (self._u, *self._k), strict=True):
+            missing = f"{cell} IS NULL"
             if self._kinds[name].upper() in ("FLOAT", "DOUBLE"):
-                missing += f" OR isnan({_name(name)})"
+                missing += f" OR isnan({cell})"
             tests.append(f"coalesce(bool_or({missing}), false)")
         empty, *missing_in = self._fetch(f"SELECT {', '.join(tests)} FROM skdp_rows")[0]
         if empty and not allow_empty:
             raise ValueError("table has no rows")
-        for name, found in zip((self._unit, *self._by), missing_in, strict=True):
-            what = "unit" if name == self._unit else "key"
+        for name, found in zip(columns, missing_in, strict=True):
             if found:
+                what = "unit" if name == self._unit else "key"
+                dates = what == "key" and family(self._kinds[name]) == "date"
                 raise ValueError(
-                    f"{what} column {name!r} has missing values; drop these rows, or put in a "
-                    "value that says so"
+                    f"{what} column {name!r} has missing values{' or infinite dates' * dates}; "
+                    "drop these rows, or put in a value that says so"
                 )
+        self._table("probe", "SELECT 1 AS one")  # that there may be such tables, before any charge
+        self.close()
 
     @property
     def _n(self) -> int:
         """The number of units."""
         if self._unit_count is None:
-            counted = f"SELECT count(DISTINCT {_name(self._unit)}) FROM skdp_rows"
+            counted = f"SELECT count(DISTINCT {self._u}) FROM skdp_rows"
             self._unit_count = int(self._fetch(counted)[0][0])
         return self._unit_count
 
     def digest(self) -> bytes:
         """Return a hash of the content, for seeded noise: the same in any order of rows."""
-        cells = ", ".join(_name(name) for name in self._kinds)
+        cells = ", ".join(quoted(name) for name in self._kinds)
         found = self._fetch(f"SELECT count(*), sum(hash({cells})::HUGEINT) FROM skdp_rows")
         return hashlib.blake2b(repr((sorted(self._kinds), found)).encode(), digest_size=32).digest()
 
-    # --- parts of queries -------------------------------------------------------------------------
+    # --- pairs of a unit and a key ----------------------------------------------------------------
 
     @property
-    def _key(self) -> str:
-        if len(self._by) == 1:
-            return _name(self._by[0])
-        return f"row({', '.join(_name(name) for name in self._by)})"
+    def _k(self) -> list[str]:
+        """Key columns as they are compared."""
+        return [key_sql(name, self._kinds[name]) for name in self._by]
 
-    def _as_key(self, value: Any) -> Any:
-        if len(self._by) == 1:
-            return plain_key(value, self._by[0])
-        parts = value.values() if isinstance(value, dict) else value
-        return tuple(plain_key(part, name) for part, name in zip(parts, self._by, strict=True))
+    @property
+    def _fields(self) -> list[str]:
+        return [f"k{i}" for i in range(len(self._by))]
 
     def check_keys(self, keys: Sequence[Any]) -> None:
-        """Raise for listed keys of another kind than their column; both are public."""
+        """Raise for listed keys of another type than their column; both are public."""
         for key in keys:
             for part, name in zip(self._parts(key), self._by, strict=True):
-                if _literal(part)[1] != _family(self._kinds[name]):
+                if family_of_key(part) != family(self._kinds[name]):
                     raise TypeError(f"keys of column {name!r} must be of its type")
 
     def _parts(self, key: Any) -> tuple[Any, ...]:
         return (key,) if len(self._by) == 1 else tuple(key)
 
-    def _listed(self, keys: Sequence[Any]) -> tuple[str, str]:
-        """Return a table of listed keys with their places, and how rows are joined with it."""
-        fields = [f"k{i}" for i in range(len(self._by))]
+    def prepare(self, keys: Sequence[Any] | None, terms: Sequence[KeyTerm]) -> None:
+        """Say for what pairs will be asked, so that one pass over the rows is enough."""
+        for term in terms:
+            self._sums_of(term)
+        if keys is None:
+            self._private()
+
+    def _sums_of(self, term: KeyTerm) -> tuple[str, str]:
+        """Return the columns of pairs with the number of a term's values and their sum, "" if none.
+
+        They are added to those that pairs have; where pairs are there without them, all is made
+        anew.
+        """
+        if term.kind in (*_COUNTS, *_BINNED):
+            return "", ""
+        where = f"FILTER (WHERE {there(term.column)})"
+        asked = [f"count(*) {where}"]
+        if term.kind != "filled":
+            steps = square_sql(term) if term.kind == "square" else steps_sql(term)
+            asked.append(f"coalesce(sum({steps}) {where}, 0)::BIGINT")
+        if any(sql not in self._sums for sql in asked):
+            self.close()
+        names = [self._sums.setdefault(sql, f"s{len(self._sums)}") for sql in asked]
+        return names[0], names[-1] if len(names) > 1 else ""
+
+    def _counted(self, listed: str, more: str) -> str:
+        """Return SQL that counts every unit's rows of every listed key, sorted by unit."""
+        sums = "".join(f", {sql} AS {name}" for sql, name in self._sums.items())
+        return (
+            f"SELECT {self._u} AS u, listed.code AS code{more}, count(*) AS n{sums} FROM skdp_rows "
+            f"JOIN {listed} AS listed ON {self._joined()} GROUP BY ALL ORDER BY u"
+        )
+
+    def _joined(self) -> str:
+        return " AND ".join(
+            f"{cell} = listed.{name}" for cell, name in zip(self._k, self._fields, strict=True)
+        )
+
+    def _private(self) -> str:
+        """Return the table of all pairs, of keys that nobody listed; `kh` is a hash of the key."""
+        fields = ", ".join(self._fields)
+        cells = ", ".join(
+            f"{cell} AS {name}" for cell, name in zip(self._k, self._fields, strict=True)
+        )
+        keys = self._table(
+            "keys",
+            f"SELECT *, (row_number() OVER (ORDER BY {fields}) - 1)::BIGINT AS code, "
+            f"hash({fields}) AS kh FROM (SELECT DISTINCT {cells} FROM skdp_rows)",
+        )
+        if self._codes is None:
+            found = self._fetch(f"SELECT {fields} FROM {keys} ORDER BY code")
+            kinds = [(name, self._kinds[name]) for name in self._by]
+            named = [
+                tuple(key_cell(cell, *kind) for cell, kind in zip(cells, kinds, strict=True))
+                for cells in found
+            ]
+            self._names = [key[0] for key in named] if len(self._by) == 1 else named
+            self._codes = {told_apart(key): i for i, key in enumerate(self._names)}
+        return self._table("all pairs", self._counted(keys, ", listed.kh AS kh"))
+
+    def _places(self, keys: Sequence[Any]) -> str:
+        """Return the codes of private keys and their places in a list, as SQL."""
+        codes = self._codes or {}
         rows = [
-            f"({', '.join(_literal(part)[0] for part in self._parts(key))}, {i})"
+            f"({codes[told_apart(key)]}, {i})"
             for i, key in enumerate(keys)
-        ] or [f"({', '.join(['NULL'] * len(self._by))}, 0)"]
-        table = f"listed({', '.join(fields)}, code) AS (VALUES {', '.join(rows)})"
-        return table, " AND ".join(
-            f"skdp_rows.{_name(name)} = listed.{name_of}"
-            for name, name_of in zip(self._by, fields, strict=True)
+            if told_apart(key) in codes
+        ]
+        return f"(VALUES {', '.join(rows or ['(NULL::BIGINT, NULL::BIGINT)'])})"
+
+    def _listed(self, keys: Sequence[Any]) -> str:
+        """Return a table of listed keys with their places, as SQL."""
+        fields = ", ".join(self._fields)
+        if self._codes is not None:
+            return (
+                f"(SELECT {fields}, place::BIGINT AS code FROM {self._tables['keys']} AS known "
+                f"JOIN {self._places(keys)} AS places(found, place) ON known.code = places.found)"
+            )
+        rows = [
+            f"({', '.join(self._literals(key))}, {i}::BIGINT)" for i, key in enumerate(keys)
+        ] or [f"({', '.join(['NULL'] * len(self._by))}, NULL::BIGINT)"]
+        return f"(SELECT * FROM (VALUES {', '.join(rows)}) AS stated({fields}, code))"
+
+    def _literals(self, key: Any) -> list[str]:
+        return [
+            literal(part, self._kinds[name])
+            for part, name in zip(self._parts(key), self._by, strict=True)
+        ]
+
+    def _pairs(self, keys: Sequence[Any]) -> str:
+        """Return the pairs of listed keys, `code` being the place in the list, as SQL."""
+        if self._codes is None:
+            return self._table(("pairs", tuple(keys)), self._counted(self._listed(keys), ""))
+        return (
+            f"(SELECT own.* REPLACE (place::BIGINT AS code) FROM {self._private()} AS own "
+            f"JOIN {self._places(keys)} AS places(found, place) ON own.code = places.found)"
         )
 
-    def _rank(self, salt: int) -> str:
-        """Return the secret rank of a listed key of a unit: no two of a unit are equal."""
-        return f"((hash(u, code::BIGINT, {salt}::UBIGINT) >> 32) << 32) | code::UBIGINT"
-
-    def _pairs(
-        self, keys: Sequence[Any], extra: Sequence[str] = (), *, materialized: bool = True
-    ) -> str:
-        """Return the common tables with what every unit has in every listed key."""
-        table, on = self._listed(keys)
-        sums = "".join(f", {one}" for one in extra)
-        how = "MATERIALIZED " if materialized else ""
-        return (
-            f"WITH {table}, pairs AS {how}(SELECT skdp_rows.{_name(self._unit)} AS u, "
-            f"listed.code AS code, count(*) AS n{sums} FROM skdp_rows JOIN listed ON {on} "
-            "GROUP BY ALL)"
-        )
-
-    def _kept(self, max_keys: int, salt: int) -> str:
-        """Return tables in which units have their keys of the smallest ranks only."""
-        return (
-            f", ranked AS (SELECT *, {self._rank(salt)} AS place FROM pairs), "
-            f"least_of AS (SELECT u, min(place, {max_keys}) AS places FROM ranked GROUP BY u "
-            f"HAVING count(*) > {max_keys}), "
-            f"limits AS (SELECT u, places[{max_keys}] AS most FROM least_of), "
-            "kept AS (SELECT ranked.* FROM ranked LEFT JOIN limits ON ranked.u = limits.u "
-            "WHERE limits.u IS NULL OR ranked.place <= limits.most)"
+    def _kept(self, keys: Sequence[Any], max_keys: int) -> str:
+        """Return the pairs in which units have their keys of the smallest ranks only."""
+        return self._table(
+            ("kept", tuple(keys), max_keys),
+            f"SELECT * EXCLUDE (place) FROM (SELECT *, row_number() OVER (PARTITION BY u ORDER BY "
+            f"{_rank('code', self.salt(-2))}) AS place FROM {self._pairs(keys)}) "
+            f"WHERE place <= {max_keys}",
         )
 
     # --- what queries read: as `GroupedTable` has it ----------------------------------------------
@@ -259,24 +324,19 @@ class GroupedRelation(GroupedRows):
         self, weights: list[int], salt: int, without: Sequence[Any]
     ) -> tuple[list[Any], list[int]]:
         """Return keys and sums of weights of their units; see `GroupedTable.key_weights`."""
-        most = len(weights)
-        table, on = self._listed(without)
-        rank = f"{{'h': hash(u, k, {salt}::UBIGINT), 'k': k}}"
-        own = f"{{'h': hash(pairs.u, pairs.k, {salt}::UBIGINT), 'k': pairs.k}}"
-        rows = (
-            f"WITH {table}, pairs AS MATERIALIZED (SELECT DISTINCT {_name(self._unit)} AS u, "
-            f"{self._key} AS k FROM skdp_rows ANTI JOIN listed ON {on}), "
-            "sizes AS (SELECT u, count(*) AS size FROM pairs GROUP BY u), "
-            f"least_of AS (SELECT u, min({rank}, {most}) AS places FROM pairs SEMI JOIN "
-            f"(SELECT u FROM sizes WHERE size > {most}) AS large USING (u) GROUP BY u), "
-            f"limits AS (SELECT u, places[{most}] AS most FROM least_of), "
-            "kept AS (SELECT pairs.u AS u, pairs.k AS k FROM pairs LEFT JOIN limits "
-            f"ON pairs.u = limits.u WHERE limits.u IS NULL OR {own} <= limits.most) "
+        pairs, most = self._private(), len(weights)
+        rank = _rank("code", salt, "kh")
+        gone = f"{self._places(without)} AS gone(code, place)"
+        weight = "1" if set(weights) == {1} else f"{weights}[least(len(ws), {most})]"
+        found = self._fetch(
+            f"WITH units AS (SELECT list({rank}) AS ws FROM {pairs} AS own ANTI JOIN {gone} "
+            "ON own.code = gone.code GROUP BY u), "
+            f"capped AS (SELECT CASE WHEN len(ws) > {most} THEN list_sort(ws)[:{most}] ELSE ws "
+            f"END AS ws, {weight} AS w FROM units), "
+            "each AS (SELECT unnest(ws) AS word, w FROM capped) "
+            f"SELECT ({_code_of('word')}) AS code, sum(w) FROM each GROUP BY 1"
         )
-        weight = "1" if set(weights) == {1} else f"{weights}[least(size, {most})]"
-        source = "kept" if weight == "1" else "kept JOIN sizes USING (u)"
-        found = self._fetch(f"{rows} SELECT k, sum({weight}) FROM {source} GROUP BY k")
-        named = sorted(((self._as_key(key), int(total)) for key, total in found), key=_by_key)
+        named = sorted(((self._names[code], int(total)) for code, total in found), key=_by_key)
         return [key for key, _ in named], [total for _, total in named]
 
     def shapes(
@@ -285,20 +345,13 @@ class GroupedRelation(GroupedRows):
         """Count units by keys and rows; see `GroupedTable.shapes`."""
         salt = self.salt(-1)
         if keys is None:
-            pairs = (
-                f"WITH pairs AS (SELECT {_name(self._unit)} AS u, {self._key} AS code, "
-                "count(*) AS n FROM skdp_rows GROUP BY ALL)"
-            )
-            rank = f"{{'h': hash(u, code, {salt}::UBIGINT), 'k': code}}"
+            pairs, rank = self._private(), _rank("code", salt, "kh")
         else:
-            pairs, rank = self._pairs(keys), self._rank(salt)
-        units = (
-            f"{pairs}, units AS (SELECT count(*) AS c, arg_min(n, {rank}) AS r "
-            "FROM pairs GROUP BY u)"
-        )
+            pairs, rank = self._pairs(keys), _rank("code", salt)
         cells = np.zeros(len(key_edges) + len(row_edges), dtype=np.int64)
         found = self._fetch(
-            f"{units} SELECT {_cell('c', key_edges)}, {_cell('r', row_edges)}, count(*) FROM units "
+            f"WITH units AS (SELECT count(*) AS c, arg_min(n, {rank}) AS r FROM {pairs} GROUP BY u)"
+            f" SELECT {_cell('c', key_edges)}, {_cell('r', row_edges)}, count(*) FROM units "
             "GROUP BY ALL"
         )
         for i, j, count in found:
@@ -308,11 +361,9 @@ class GroupedRelation(GroupedRows):
 
     def spread(self, column: str, edges: Sequence[float]) -> NDArray[np.int64]:
         """Return how the values of units are spread over bins; see `GroupedTable.spread`."""
-        x = f"skdp_rows.{_name(column)}::DOUBLE"
-        inner = [f"({x} >= {_number(edge)})::BIGINT" for edge in edges[1:-1]]
         found = self._fetch(
-            f"WITH parts AS (SELECT {_name(self._unit)} AS u, ({' + '.join(inner)}) AS bin, "
-            f"count(*) AS c FROM skdp_rows WHERE {x} IS NOT NULL AND NOT isnan({x}) GROUP BY ALL), "
+            f"WITH parts AS (SELECT {self._u} AS u, {place_of_edges(column, edges)} AS bin, "
+            f"count(*) AS c FROM skdp_rows WHERE {there(column)} GROUP BY ALL), "
             "whole AS (SELECT u, sum(c)::BIGINT AS m FROM parts GROUP BY u) "
             f"SELECT bin, sum((c << {FRACTION_BITS}) // m) FROM parts JOIN whole USING (u) "
             "GROUP BY bin"
@@ -330,9 +381,9 @@ class GroupedRelation(GroupedRows):
             found = self._packed(keys, max_keys, max_rows, most_keys, most_rows)
             return np.array(found[0], dtype=np.int64)
         lost = (
-            f"{self._pairs(keys)}{self._kept(max_keys, self.salt(-2))}, "
-            "whole AS (SELECT u, count(*) AS c, sum(n) AS n FROM pairs GROUP BY u), "
-            f"stays AS (SELECT u, sum(least(n, {max_rows})) AS n FROM kept GROUP BY u) "
+            f"WITH whole AS (SELECT u, count(*) AS c, sum(n) AS n FROM {self._pairs(keys)} "
+            f"GROUP BY u), stays AS (SELECT u, sum(least(n, {max_rows})) AS n "
+            f"FROM {self._kept(keys, max_keys)} GROUP BY u) "
             f"SELECT coalesce(sum(least(greatest(c - {max_keys}, 0), {most_keys})), 0), "
             f"coalesce(sum(least(whole.n - stays.n, {most_rows})), 0) "
             "FROM whole JOIN stays ON whole.u = stays.u"
@@ -346,21 +397,22 @@ class GroupedRelation(GroupedRows):
         """Return the integers of terms for every key; see `GroupedTable.totals`."""
         out = np.zeros((len(keys), sum(map(term_width, terms))), dtype=object)
         starts = np.cumsum([0, *map(term_width, terms)])[:-1].tolist()
-        plain = [i for i, term in enumerate(terms) if term.kind not in ("bins", "leaves")]
+        plain = [i for i, term in enumerate(terms) if term.kind not in _BINNED]
         if plain:
             columns = [starts[i] for i in plain]
             found = self._plain_totals(keys, [terms[i] for i in plain], max_keys, max_rows)
             for code, *values in found:
                 out[code, columns] = [int(value) for value in values]
         for start, term in zip(starts, terms, strict=True):
-            if term.kind in ("bins", "leaves"):
+            if term.kind in _BINNED:
                 for code, place, value in self._binned(keys, term, max_keys, max_rows):
                     out[code, start + place] = int(value)
         return out
 
     def _packs(self, keys: Sequence[Any], max_rows: int) -> bool:
-        """Say whether a rank, a key's place and the rows that count fit into one word."""
-        return len(keys) < _MOST_PACKED_KEYS and max_rows < _MOST_PACKED_ROWS
+        """Say whether one pass does: a rank, a key's place and the rows that count in one word."""
+        short = len(keys) < _MOST_PACKED_KEYS and max_rows < _MOST_PACKED_ROWS
+        return short and not self._sums  # else the pairs that are kept are needed anyway
 
     def _packed(
         self, keys: Sequence[Any], max_keys: int, max_rows: int, most_keys: int, most_rows: int
@@ -376,9 +428,12 @@ class GroupedRelation(GroupedRows):
                 f"(code::UBIGINT << 10) | least(n, {max_rows})::UBIGINT"
             )
             found = self._fetch(
-                f"{self._pairs(keys, materialized=False)}, units AS MATERIALIZED (SELECT "
-                f"count(*) AS c, sum(n)::BIGINT AS n, min({word}, {max_keys}) AS words FROM pairs "
-                "GROUP BY u), words AS (SELECT unnest(words) AS w FROM units) "
+                f"WITH every AS (SELECT sum(n)::BIGINT AS n, list({word}) AS words "
+                f"FROM {self._pairs(keys)} GROUP BY u), "
+                "units AS MATERIALIZED (SELECT len(words) AS c, n, CASE WHEN len(words) > "
+                f"{max_keys} THEN list_sort(words)[:{max_keys}] ELSE words END AS words "
+                "FROM every), "
+                "words AS (SELECT unnest(words) AS w FROM units) "
                 "SELECT ((w >> 10) & 4194303)::BIGINT, sum(w & 1023)::BIGINT, count(*) FROM words "
                 f"GROUP BY 1 UNION ALL SELECT -1, sum(least(greatest(c - {max_keys}, 0), "
                 f"{most_keys}))::BIGINT, sum(least(n - list_sum(list_transform(words, "
@@ -393,60 +448,44 @@ class GroupedRelation(GroupedRows):
     def _plain_totals(
         self, keys: Sequence[Any], terms: list[KeyTerm], max_keys: int, max_rows: int
     ) -> list[tuple[Any, ...]]:
-        salt = self.salt(-2)
-        counts = {"rows": 0, "units": 1}
-        if self._packs(keys, max_rows) and all(term.kind in counts for term in terms):
+        columns = [self._sums_of(term) for term in terms]
+        if self._packs(keys, max_rows) and all(term.kind in _COUNTS for term in terms):
             by_code = self._packed(keys, max_keys, max_rows, max_keys, max_keys * max_rows)[1]
-            return [(code, *(two[counts[term.kind]] for term in terms)) for code, two in by_code]
-        sums, values = [], []
-        for i, term in enumerate(terms):
-            if term.kind in ("rows", "units"):
+            return [
+                (code, *(two[_COUNTS.index(one.kind)] for one in terms)) for code, two in by_code
+            ]
+        values = []
+        for term, (rows, sums) in zip(terms, columns, strict=True):
+            if term.kind in _COUNTS:
                 values.append(f"sum(least(n, {max_rows}))" if term.kind == "rows" else "count(*)")
                 continue
-            x = f"skdp_rows.{_name(term.column)}::DOUBLE"
-            there = f"FILTER (WHERE {x} IS NOT NULL AND NOT isnan({x}))"
-            sums.append(f"count(*) {there} AS m{i}")
-            counted = f"least(m{i}, {max_rows})"
+            counted = f"least({rows}, {max_rows})"
             if term.kind == "filled":
                 values.append(f"sum({counted})")
                 continue
-            steps = _steps(x, term)
-            if term.kind == "square":
-                steps = (
-                    f"(((2 * {steps} - {term.top}) * (2 * {steps} - {term.top})) >> {VALUE_BITS})"
-                )
-            sums.append(f"coalesce(sum({steps}) {there}, 0)::BIGINT AS s{i}")
-            total = f"({_bounded(f's{i}', f'm{i}', max_rows)} - {counted} * {term.offset})"
+            total = f"({bounded_sql(sums, rows, max_rows)} - {counted} * {term.offset})"
             if term.kind == "about":
                 center = f"{list(term.centers)}[code + 1]::BIGINT"
                 shifted = f"(({total} - {center} * {counted}) >> {_CENTER_BITS})"
                 total = f"({shifted}::HUGEINT * {shifted}::HUGEINT)"
             values.append(f"sum({total})")
         return self._fetch(
-            f"{self._pairs(keys, sums)}{self._kept(max_keys, salt)} "
-            f"SELECT code, {', '.join(values)} FROM kept GROUP BY code"
+            f"SELECT code, {', '.join(values)} FROM {self._kept(keys, max_keys)} GROUP BY code"
         )
 
     def _binned(
         self, keys: Sequence[Any], term: KeyTerm, max_keys: int, max_rows: int
     ) -> list[tuple[Any, ...]]:
         """Return (place of the key, bin, parts of rows)."""
-        x = f"skdp_rows.{_name(term.column)}::DOUBLE"
-        if term.kind == "leaves":
-            last = 2**term.depth - 1
-            place = f"least({_steps(x, term)} >> {VALUE_BITS - term.depth}, {last})"
-        else:
-            inner = [f"({x} >= {_number(edge)})::BIGINT" for edge in term.edges[1:-1]]
-            place = f"({' + '.join(inner) or '0'})"
-        _, on = self._listed(keys)
-        count = _bounded(f"(c << {FRACTION_BITS})", "m", max_rows)
+        kept = self._kept(keys, max_keys)
+        count = bounded_sql(f"(c << {FRACTION_BITS})", "m", max_rows)
         return self._fetch(
-            f"{self._pairs(keys)}{self._kept(max_keys, self.salt(-2))}, "
-            f"parts AS (SELECT skdp_rows.{_name(self._unit)} AS u, listed.code AS code, "
-            f"{place} AS bin, count(*) AS c FROM skdp_rows JOIN listed ON {on} "
-            f"WHERE {x} IS NOT NULL AND NOT isnan({x}) GROUP BY ALL), "
+            f"WITH parts AS (SELECT {self._u} AS u, listed.code AS code, {bin_of(term)} AS bin, "
+            f"count(*) AS c FROM skdp_rows JOIN {self._listed(keys)} AS listed ON {self._joined()} "
+            f"WHERE {there(term.column)} GROUP BY ALL), "
             "shares AS (SELECT parts.*, (sum(c) OVER (PARTITION BY parts.u, parts.code))::BIGINT "
-            "AS m FROM parts SEMI JOIN kept ON parts.u = kept.u AND parts.code = kept.code) "
+            f"AS m FROM parts SEMI JOIN {kept} AS kept ON parts.u = kept.u "
+            "AND parts.code = kept.code) "
             f"SELECT code, bin, sum({count}) FROM shares GROUP BY code, bin"
         )
 
@@ -455,22 +494,19 @@ def _by_key(pair: tuple[Any, int]) -> Any:
     return key_order(pair[0])
 
 
+def _rank(code: str, salt: int, key: str = "") -> str:
+    """Return the secret rank of a key of a unit: no two of a unit are equal.
+
+    A hash of the unit, the key (its place, where that is public) and the salt; then the place.
+    """
+    return f"((hash(u, {key or f'{code}::BIGINT'}, {salt}::UBIGINT) >> 32) << 32) | {code}::UBIGINT"
+
+
+def _code_of(rank: str) -> str:
+    return f"{rank} & 4294967295"
+
+
 def _cell(column: str, edges: Sequence[int]) -> str:
     """Return the last of ascending edges that an integer reaches, as SQL."""
     above = [f"({column} >= {edge})::BIGINT" for edge in edges[1:]]
     return f"({' + '.join(above) or '0'})"
-
-
-def _steps(x: str, term: KeyTerm) -> str:
-    """Return a value in steps, as `skdp.tabular.grouped.steps_of` has it: the same operations."""
-    clipped = f"least(greatest({x}, {_number(term.low)}), {_number(term.high)})"
-    scaled = f"floor(({clipped} - {_number(term.base)}) * {_number(1.0 / term.grid)} + 0.5)"
-    return f"least(greatest({scaled}, 0), {term.top})::BIGINT"
-
-
-def _bounded(sums: str, rows: str, max_rows: int) -> str:
-    """Return sums of rows of which max_rows count, as `skdp.tabular.grouped.bounded` has it."""
-    return (
-        f"(CASE WHEN {rows} > {max_rows} THEN ({sums} // {rows}) * {max_rows} + "
-        f"(({sums} % {rows}) * {max_rows}) // {rows} ELSE {sums} END)"
-    )

@@ -1,0 +1,130 @@
+"""Keys and ids in DuckDB: collations, dates, floats, stated keys; nothing is left behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skdp import PrivacyBudget
+from skdp.aggregation import DPGroupBy
+from skdp.tabular import KeyTerm, check_grouped
+
+duckdb = pytest.importorskip("duckdb")
+
+UNITS = (KeyTerm("units"),)
+
+
+@pytest.fixture
+def engine():
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def opened(relation, by=("k",)):
+    return check_grouped(relation, by=list(by), unit="u", columns=[])
+
+
+def found(relation, **options):
+    return dict(zip(*opened(relation, **options).key_weights([1] * 8, 3, ()), strict=True))
+
+
+@pytest.mark.parametrize("setting", ["", "SET default_collation = 'NOCASE'"])
+def test_the_spelling_of_one_unit_names_no_key_of_others(engine, setting):
+    """Where a collation holds "Paris" and "PARIS" equal, one of both would stand for all rows."""
+    collated = "" if setting else "COLLATE NOCASE"
+    engine.execute(f"CREATE TABLE t (u VARCHAR {collated}, k VARCHAR {collated})")
+    engine.execute("INSERT INTO t VALUES ('Ann', 'Paris'), ('ann', 'Paris'), ('bob', 'PARIS')")
+    if setting:
+        engine.execute(setting)
+    table = engine.table("t")
+    assert found(table) == {"Paris": 2, "PARIS": 1}  # and "Ann" and "ann" are two units
+    assert opened(table).totals(("paris", "PARIS"), UNITS, 2, 1).ravel().tolist() == [0, 1]
+    assert opened(table)._n == 3
+
+
+def test_zeros_are_one_key_and_one_id(engine):
+    sql = "SELECT * FROM (VALUES (0.0::{0}, -0.0::{0}), (-0.0::{0}, 0.0::{0})) AS t(u, k)"
+    for kind in ("DOUBLE", "FLOAT"):
+        assert found(engine.sql(sql.format(kind))) == {0.0: 1}
+        both = opened(engine.sql(sql.format(kind)))
+        assert both.totals((-0.0,), UNITS, 1, 1).ravel().tolist() == [1]
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS"])
+def test_dates_beyond_those_of_python(engine, kind):
+    table = engine.sql(
+        "SELECT range AS u, CASE WHEN range < 3 THEN '12026-01-01' ELSE '2026-01-01' END"
+        f"::{kind} AS k FROM range(5)"
+    )
+    late, soon = np.datetime64("12026-01-01", "us"), np.datetime64("2026-01-01", "us")
+    assert found(table) == {soon: 2, late: 3}
+    rows = opened(table)
+    rows.check_keys((late,))
+    assert rows.totals((late, soon), UNITS, 1, 1).ravel().tolist() == [3, 2]
+
+
+def test_nanoseconds_are_those_of_their_microsecond(engine):
+    table = engine.sql(
+        "SELECT 1 AS u, ('2026-01-01 00:00:00.00000000' || range)::TIMESTAMP_NS AS k FROM range(9)"
+    )
+    moment = np.datetime64("2026-01-01", "us")
+    assert found(table) == {moment: 1}
+    assert opened(table).totals((moment,), UNITS, 1, 1).ravel().tolist() == [1]
+
+
+@pytest.mark.parametrize("cell", ["'infinity'::DATE", "make_date(5000000, 1, 1)"])
+def test_dates_that_cannot_be_counted_are_refused(engine, cell):
+    with pytest.raises(ValueError, match="'k' has missing values or infinite dates"):
+        opened(engine.sql(f"SELECT 1 AS u, {cell} AS k"))
+
+
+def test_stated_keys_are_exact(engine):
+    odd = 2**53 + 1
+    whole = engine.sql(f"SELECT range AS u, {odd - 1} + range AS k FROM range(2)")
+    stated = (0.5, 2.0**53, odd, 10**50, -(10**400))
+    assert opened(whole).totals(stated, UNITS, 1, 1).ravel().tolist() == [0, 1, 1, 0, 0]
+    floats = engine.sql("SELECT range AS u, 2.0::DOUBLE**53 AS k FROM range(2)")
+    assert opened(floats).totals((2**53, odd, 10**400), UNITS, 1, 1).ravel().tolist() == [2, 0, 0]
+    text = engine.sql("SELECT 1 AS u, 'it''s' || chr(0) || 'é' AS k")
+    assert opened(text).totals(("it's\0é", "it's"), UNITS, 1, 1).ravel().tolist() == [1, 0]
+    assert found(text) == {"it's\0é": 1}
+
+
+def test_several_columns_of_any_type(engine):
+    engine.execute("CREATE TYPE size AS ENUM ('small', 'large')")
+    table = engine.sql(
+        "SELECT range AS u, 'large'::size AS k, DATE '2026-01-01' AS d, range = 1 AS b "
+        "FROM range(3)"
+    )
+    day = np.datetime64("2026-01-01", "us")
+    expected = {("large", day, False): 2, ("large", day, True): 1}
+    assert found(table, by=("k", "d", "b")) == expected
+    rows = opened(table, by=("k", "d", "b"))
+    assert rows.totals(tuple(expected), UNITS, 1, 1).ravel().tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("keys", ["private", [0, 1]])
+def test_no_table_is_left_behind(engine, keys):
+    engine.execute("CREATE TABLE t AS SELECT range AS u, range % 2 AS k, 1.0 AS x FROM range(500)")
+    budget = PrivacyBudget(100, 0.1, adjacency="add_or_remove_one", unit="u")
+    by = DPGroupBy("k", "u", epsilon=20, keys=keys, budget=budget)
+    by = by.agg(n="count", m=("mean", "x"), q=("quantile", "x", 0.5, (0, 2)))
+    assert len(by.fit(engine.table("t")).keys_) == 2
+    with pytest.raises(TypeError, match="column 'k'"):
+        by.set_params(keys=["a"]).fit(engine.table("t"))
+    left = engine.sql("SELECT table_name FROM duckdb_tables()").fetchall()
+    assert left == [("t",)]
+
+
+def test_codes_of_other_units_keys_leave_the_ranks(engine):
+    """Codes of private keys move with every key that a unit adds; ranks must not."""
+    engine.execute("CREATE TABLE t AS SELECT range // 8 AS u, 10 + range % 8 AS k FROM range(400)")
+    engine.execute("CREATE TABLE more AS SELECT * FROM t UNION ALL SELECT 1000, 0")
+    counts = []
+    for name in ("t", "more"):
+        rows = opened(engine.table(name))
+        rows.secret = 5
+        counts.append(dict(zip(*rows.key_weights([1, 1], 7, ()), strict=True)))
+        shape = rows.shapes(None, (1, 2), (1, 2))
+        assert shape.sum() == 2 * (50 + (name == "more"))
+    assert counts[1] == {**counts[0], 0: 1}
