@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -406,9 +407,8 @@ class DPGroupBy(BaseEstimator):
             if listed is not None:
                 rows.check_keys(listed)
             noise, apart = self._deltas(aggregates, listed)
-            session = context.open(
-                rows, lambda: public_key(self), delta=noise, separate_delta=apart
-            )
+            key = functools.partial(public_key, self)
+            session = context.open(rows, key, delta=noise, separate_delta=apart)
             try:
                 with session:
                     columns = self._released(session, aggregates, listed, rows.prepare)
