@@ -314,6 +314,7 @@ def test_a_classifier_refuses_before_the_charge(change, match):
     assert ledger.spent.epsilon == 0
 
 
+@pytest.mark.slow
 def test_expected_error_of_a_classifier():
     X, y = separable(2000, 7)
     model = DPLogisticRegression(classes=[0, 1], bounds=(-5, 5), delta=1e-6)

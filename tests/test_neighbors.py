@@ -205,6 +205,7 @@ def test_noise_does_not_move_the_criterion_on_average():
     assert bias > 10 * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_bandwidth_follows_density_and_noise(delta):
     rng = np.random.default_rng(0)
@@ -303,6 +304,7 @@ def test_answers_are_consistent_and_charge_nothing(density):
     assert len(budget.charges) == 1
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

@@ -237,6 +237,7 @@ def test_expected_errors_with_learned_bounds_are_what_happens(adjacency, make, n
     assert 1 / 1.3 < expected / errors_of_scalers(scaler, draw, 40) < 1.3
 
 
+@pytest.mark.slow
 def test_expected_errors_of_ties_are_none():
     """A range holds the ages at its ends; those of a continuous column it leaves out."""
     ages = np.random.default_rng(0).integers(0, 2, (400, 2))

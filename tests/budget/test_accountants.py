@@ -87,6 +87,7 @@ def test_randomised_response_is_as_private_as_pure_mu_says():
         assert np.min(response - gauss) < 1e-3
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.floats(-3, 3).map(math.exp), st.floats(-8, 1).map(math.exp))
 def test_zcdp_delta_bounds_the_gaussian_and_the_formula(epsilon, rho):
@@ -189,6 +190,7 @@ def test_gaussian_accountants_grant_more_than_sums():
     assert counts["gdp"] > counts["zcdp"] > 10
 
 
+@pytest.mark.slow
 def test_why_separate_delta_is_fixed_in_advance():
     """The rule "D + delta(M) <= delta, whatever the split" is broken by an adaptive choice.
 

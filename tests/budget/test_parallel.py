@@ -93,6 +93,7 @@ def test_every_accountant_on_the_same_charges():
     assert [name for name, one in found.items() if not one.adaptive] == ["pld"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [100 * Cost(0.1), 3 * Cost(0.5) + 2 * Cost(0.3, 1e-6, mu=0.07)])
 def test_a_budget_of_that_epsilon_grants_the_charges_and_a_smaller_one_does_not(cost):
     for one in compare_accountants([cost], 1e-5):

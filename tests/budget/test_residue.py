@@ -130,6 +130,7 @@ def test_the_separate_delta_is_capped_as_under_gdp():
         budget.charge(Cost(0.1, 1e-9), estimator="A")
 
 
+@pytest.mark.slow
 def test_prices_of_thousands_of_charges_are_fast():
     budget = PrivacyBudget(100.0, 1e-6, accountant="gdp_residue")
     start = time.process_time()

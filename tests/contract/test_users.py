@@ -258,6 +258,7 @@ def drawn(draw):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(drawn(), st.sampled_from(DELTAS), st.integers(1, 4))
 def test_drawn_users_replaced(tables, delta, most):

@@ -549,6 +549,7 @@ def test_a_forked_child_cannot_release_under_the_parents_charge():
     session.answer(Sum(box_of(session, -1, 1)), 0.5)
 
 
+@pytest.mark.slow
 def test_threads_cannot_take_a_share_twice():
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-7)

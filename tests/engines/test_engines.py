@@ -61,6 +61,7 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_parquet(files):
     agrees(read_parquet(files, columns=["a", "b", "c", "label"]))
     by_pattern = read_parquet(str(files / "*.parquet"), columns=["a", "b", "c", "label"])
@@ -98,6 +99,7 @@ def test_files_that_change_in_mid_fit(files, what):
     assert budget.spent.epsilon == 1.0
 
 
+@pytest.mark.slow
 def test_streams(files):
     table = pa.Table.from_pandas(FRAME, preserve_index=False)
     agrees(from_stream(lambda: table.to_reader(max_chunksize=17)), cases=PLAIN[:2])

@@ -164,6 +164,7 @@ def pair(relation):
     return (big, labels, high), (rows[keep], labels[keep], targets[keep])
 
 
+@pytest.mark.slow
 @relations
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_one_row_moves_releases_by_their_sensitivity(relation, delta):

@@ -109,6 +109,7 @@ def test_vectors_move_by_their_sensitivity(relation, epsilon, delta, query):
     assert 0.999 < moved(ask, relation, epsilon=epsilon, delta=delta) <= 1.0
 
 
+@pytest.mark.slow
 @relations
 def test_no_release_moves_further_on_drawn_neighbours(relation):
     """Whatever the blocks answer, abstentions and exceptions among it."""

@@ -380,6 +380,7 @@ def test_rows_are_counted_once_for_many_releases(monkeypatch):
     assert len(kept) == 0
 
 
+@pytest.mark.slow
 def test_two_thirds_of_the_noise_is_found(monkeypatch):
     """The spread test above, on a sampler that draws at two thirds of the scale."""
     true = sampling.discrete_laplace
