@@ -73,11 +73,14 @@ def normal_url(ledger: str) -> str:
     """Return the URL without secrets, which this process remembers, or raise.
 
     ``postgresql://user@host:port/database?ledger=name``; other parameters are those of libpq.
-    `name` is the schema, "skdp" unless given.
+    `name` is the schema, "skdp" unless given. Several hosts are separated by commas.
     """
     try:
         parts = urllib.parse.urlsplit(ledger)
-        port = parts.port
+        host = parts.netloc.rpartition("@")[2]
+        ports = [one.rpartition("]")[2].partition(":")[2] for one in host.split(",")]
+        if not all(port.isdecimal() or not port for port in ports):
+            raise ValueError
         given = urllib.parse.parse_qsl(parts.query, keep_blank_values=True, strict_parsing=False)
     except ValueError:
         raise ValueError("ledger must be a URL postgresql://user@host:port/database.") from None
@@ -94,8 +97,6 @@ def normal_url(ledger: str) -> str:
     if parts.password is not None:
         secrets["password"] = urllib.parse.unquote(parts.password)
     user = "" if parts.username is None else f"{parts.username}@"
-    host = parts.netloc.rpartition("@")[2]
-    del port  # read only to see that it is one
     query = urllib.parse.urlencode([*sorted(options.items()), ("ledger", name)])
     shown = f"postgresql://{user}{host}{parts.path}?{query}"
     if secrets:
@@ -336,6 +337,13 @@ class PostgresLedger(LedgerOperations):
             except sqlite3.Error:
                 remove(path)
                 raise LedgerError(f"The backup {path} cannot be written.") from None
+
+    def present(self) -> bool:
+        """Whether the ledger can be reached, and is still the same one."""
+        try:
+            return super().present()
+        except LedgerError:
+            return False
 
     # -- transactions -------------------------------------------------------------------------
 

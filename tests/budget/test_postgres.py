@@ -393,6 +393,7 @@ def test_a_refused_login_says_where_passwords_belong(server, name):
     "url",
     [
         "postgresql://h:notaport/db",
+        "postgresql://h:1,g:notaport/db",
         "postgresql://h/db?ledger=A-B",
         "postgresql://h/db?ledger=pg_catalog",
         "postgresql://h/db?ledger=a&ledger=b",
@@ -403,6 +404,26 @@ def test_a_refused_login_says_where_passwords_belong(server, name):
 def test_a_url_that_names_no_ledger_is_refused(url):
     with pytest.raises(ValueError, match="ledger must be a URL"):
         PrivacyBudget(1.0, ledger=url)
+
+
+def test_of_several_hosts_the_one_that_writes_is_taken(server, name):
+    url = server.url(name).replace("@", f"@127.0.0.1:{free_port()},")
+    budget = PrivacyBudget(1.0, ledger=f"{url}&target_session_attrs=read-write")
+    budget.charge(Cost(0.1), estimator="A")
+    assert len(lines(server, name)) == 1
+    assert not budget.sealed
+
+
+def test_a_budget_whose_server_is_down_is_sealed(server, proxy, name):
+    budget = PrivacyBudget(1.0, ledger=server.url(name, proxy.port))
+    assert not budget.sealed
+    proxy.refuse = True
+    postgres._OPEN.pop(budget.ledger)[1].close()
+    assert budget.sealed
+    with pytest.raises(LedgerError, match="cannot be reached"):
+        budget.charge(Cost(0.1), estimator="A")
+    proxy.refuse = False
+    budget.charge(Cost(0.1), estimator="A")
 
 
 def test_what_is_no_ledger_is_refused(server, name):
