@@ -34,6 +34,8 @@ myst_heading_anchors = 3
 html_theme = "pydata_sphinx_theme"
 html_title = "skdp"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["skdp.css"]
 html_theme_options = {
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
