@@ -12,6 +12,7 @@ __all__ = [
     "PrivacyLeakError",
     "PublicRowCountWarning",
     "PublishedRowsWarning",
+    "QueryRefusedError",
     "SealedBudgetError",
     "SeededNoiseWarning",
     "SourceError",
@@ -46,6 +47,14 @@ class PrivacyLeakError(RuntimeError):
 
     Examples are the number of rows where the neighbouring relation makes it private, or a
     release beyond the session's allowance. It marks a bug in the caller; nothing was released.
+    """
+
+
+class QueryRefusedError(ValueError):
+    """A query asks for what cannot be answered privately, or is no SQL; nothing was charged.
+
+    The text says why, where in the query, and what would work. It depends on the query and on the
+    declared tables, never on a row.
     """
 
 

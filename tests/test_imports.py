@@ -46,6 +46,7 @@ OPTIONAL = {
     "audit": {"hypothesis", "pytest"},
     "budget": {"psycopg"},
     "tabular": {"duckdb"},
+    "sql": {"duckdb", "sqlglot"},
 }
 
 RANDOM = {"numpy.random", "random", "secrets", "os.urandom"}

@@ -1,0 +1,332 @@
+"""Tables that may be asked: declared one by one, private with their unit, or public.
+
+Nothing is released here. A table that is not declared is refused, never public. Of the declared
+ones the engine's catalogue says names and types, which are public. Reading rows is left to what
+`skdp.aggregation` is handed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from skdp.sql._typed import family_of, quoted, text_of
+
+__all__ = ["Catalog", "Column", "Owner", "Table", "folded", "open_catalog"]
+
+_KEYS = {"unit", "owner", "columns", "keys"}
+
+
+def folded(name: str) -> str:
+    """Return a name as DuckDB compares it: without case, of ASCII letters alone."""
+    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in name)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a declared table: public facts."""
+
+    name: str
+    kind: str
+    bounds: tuple[float, float] | None = None
+    keys: tuple[Any, ...] | None = None
+
+    @property
+    def family(self) -> str:
+        """What expressions may do with it."""
+        return "text" if self.kind.upper().startswith("ENUM") else family_of(self.kind)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose a table's rows are: those of the row of another table that a column points to."""
+
+    column: str
+    table: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A declared table.
+
+    Attributes
+    ----------
+    name : str
+    source : str
+        Of which SQL selects: a whole, quoted name, or the files.
+    columns : dict
+        By folded name.
+    unit : str or None
+        Column of ids; None where rows belong to an owner's unit, or to nobody.
+    owner : Owner or None
+    """
+
+    name: str
+    source: str
+    columns: dict[str, Column]
+    unit: str | None = None
+    owner: Owner | None = None
+
+    @property
+    def public(self) -> bool:
+        """Whether it belongs to nobody."""
+        return self.unit is None and self.owner is None
+
+
+@dataclass(eq=False, repr=False)
+class Catalog:
+    """A connection and the tables of it that are declared."""
+
+    connection: Any
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    def cursor(self) -> Any:
+        """Return a connection of its own to the same database, with settings that are known.
+
+        Raises
+        ------
+        RuntimeError
+            If the connection is closed, or if functions of the database would be run in place of
+            the engine's.
+        """
+        try:
+            cursor = self.connection.cursor()
+            for setting in (
+                "integer_division = false",
+                "ieee_floating_point_ops = true",
+                "default_collation = ''",
+                "python_enable_replacements = false",
+            ):
+                cursor.execute(f"SET {setting}")
+            found = cursor.execute("SELECT function_name, internal FROM duckdb_functions()")
+            functions = found.fetchall()
+        except Exception:  # noqa: BLE001
+            raise RuntimeError(
+                "the connection to DuckDB cannot be used; nothing was charged"
+            ) from None
+        inner = {folded(name) for name, internal in functions if internal}
+        own = {folded(name) for name, internal in functions if not internal}
+        shadows = sorted(own & inner)
+        if shadows:
+            cursor.close()
+            raise RuntimeError(
+                f"macros or functions of this database have names of the engine's: {shadows}. They "
+                "would be run in their place. Drop or rename them; nothing was charged"
+            )
+        return cursor
+
+
+def open_catalog(database: Any, tables: Any) -> Catalog:
+    """Return the declared tables of a connection, a file, or of tables in memory.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is declared and not there, or declared wrongly.
+    """
+    duckdb = _duckdb()
+    if not isinstance(tables, Mapping) or not tables:
+        raise TypeError("tables must be a dict from names to 'public' or {'unit': column, ...}")
+    if isinstance(database, Mapping):
+        connection, found = _in_memory(duckdb, database)
+    else:
+        connection = _connected(duckdb, database)
+        found = {}
+    catalog = Catalog(connection)
+    cursor = catalog.cursor()
+    for name, spec in tables.items():
+        if not isinstance(name, str):
+            raise TypeError("tables must be named by text")
+        place = folded(name)
+        if place in catalog.tables:
+            raise ValueError(f"table {name!r} is declared twice")
+        source = found.get(place) if isinstance(database, Mapping) else _base_table(cursor, name)
+        if source is None:
+            raise ValueError(f"there is no table {name!r}; views are not asked, tables are")
+        catalog.tables[place] = _declared(name, source, _columns_of(cursor, source), spec)
+    cursor.close()
+    _check_owners(catalog)
+    _check_units(catalog)
+    return catalog
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise ImportError("skdp.sql needs DuckDB and sqlglot: pip install 'skdp[sql]'") from None
+    return duckdb
+
+
+def _connected(duckdb: Any, database: Any) -> Any:
+    if isinstance(database, str | os.PathLike):
+        if not Path(os.fspath(database)).exists():
+            raise FileNotFoundError(f"no file {os.fspath(database)!r}")
+        return duckdb.connect(os.fspath(database), read_only=True)
+    if not (hasattr(database, "cursor") and hasattr(database, "execute")):
+        raise TypeError(
+            "database must be a DuckDB connection, the path of a DuckDB file, or a dict from names "
+            f"to tables or Parquet files, got {type(database).__name__}"
+        )
+    return database
+
+
+def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+    """Return a database of our own with tables of pandas, polars or pyarrow, or Parquet files."""
+    connection = duckdb.connect(":memory:")
+    sources = {}
+    for name, table in given.items():
+        if isinstance(table, str | os.PathLike):
+            path = os.fspath(table)
+            if not path.endswith((".parquet", ".parq")) or (
+                "*" not in path and not Path(path).exists()
+            ):
+                raise ValueError(f"table {name!r} must be Parquet files, or a table")
+            sources[folded(name)] = f"read_parquet({text_of(path)})"
+            continue
+        try:
+            connection.register("skdp_given", table)
+            connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM skdp_given")
+            connection.unregister("skdp_given")
+        except Exception:  # noqa: BLE001  its text may quote a cell
+            raise TypeError(f"table {name!r} cannot be read by DuckDB") from None
+        sources[folded(name)] = f'"memory"."main".{quoted(name)}'
+    return connection, sources
+
+
+def _base_table(cursor: Any, name: str) -> str | None:
+    """Return a table's whole name; None if there is no such base table."""
+    schema, _, last = name.rpartition(".")
+    found = cursor.execute(
+        "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
+        "WHERE NOT internal AND NOT temporary AND database_name = current_database()"
+    ).fetchall()
+    here = cursor.execute("SELECT current_schema()").fetchone()[0]
+    for base, of, table, text in found:
+        if folded(table) == folded(last) and folded(of) == folded(schema or here):
+            if re.search(r"\b(GENERATED|COLLATE)\b", text or "", re.IGNORECASE):
+                raise ValueError(
+                    f"table {name!r} has generated columns or collations, which may fail on a cell "
+                    "or take two ids for one; make a table without (CREATE TABLE ... AS SELECT)"
+                )
+            return ".".join(map(quoted, (base, of, table)))
+    return None
+
+
+def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
+    try:
+        found = cursor.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    except Exception:  # noqa: BLE001
+        raise ValueError("a declared table cannot be read") from None
+    return [(row[0], row[1]) for row in found]
+
+
+def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any) -> Table:
+    """Return a table as it is declared, checked against what is there."""
+    known = {folded(column): Column(column, kind) for column, kind in columns}
+    if isinstance(spec, str) and spec == "public":
+        return Table(name, source, known)
+    if not isinstance(spec, Mapping) or not set(spec) <= _KEYS:
+        raise TypeError(f"table {name!r} must be 'public', or a dict of {sorted(_KEYS)}")
+    if ("unit" in spec) == ("owner" in spec):
+        raise ValueError(f"table {name!r} needs a 'unit' column or an 'owner', one of them")
+
+    def column(given: Any) -> str:
+        if not isinstance(given, str) or folded(given) not in known:
+            raise ValueError(f"table {name!r} has no column {given!r}")
+        return folded(given)
+
+    for given, pair in dict(spec.get("columns") or {}).items():
+        place = column(given)
+        known[place] = Column(known[place].name, known[place].kind, _pair(name, given, pair))
+    for given, keys in dict(spec.get("keys") or {}).items():
+        place = column(given)
+        if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys:
+            raise TypeError(f"keys of {name!r}.{given!r} must be a list of what it may hold")
+        was = known[place]
+        known[place] = Column(was.name, was.kind, was.bounds, tuple(dict.fromkeys(keys)))
+    if "unit" in spec:
+        unit = column(spec["unit"])
+        if known[unit].kind.upper().endswith(("]", ")")) and known[unit].family == "other":
+            raise TypeError(f"unit {name!r}.{spec['unit']!r} must hold plain values")
+        return Table(name, source, known, unit=unit)
+    owner = spec["owner"]
+    if isinstance(owner, str) or not isinstance(owner, Sequence) or len(owner) != 3:
+        raise TypeError(f"owner of {name!r} must be (column, owning table, its key column)")
+    first, table, key = map(str, owner)
+    return Table(name, source, known, owner=Owner(column(first), folded(table), folded(key)))
+
+
+def _pair(table: str, column: str, pair: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(one) for one in pair)
+    except (TypeError, ValueError):
+        raise TypeError(f"bounds of {table!r}.{column!r} must be two numbers") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"bounds of {table!r}.{column!r} must be finite, the lower one first")
+    return low, high
+
+
+def _check_owners(catalog: Catalog) -> None:
+    """Check chains of owners: they end at a table with a unit, and a key names one row."""
+    for table in catalog.tables.values():
+        seen, at = {folded(table.name)}, table
+        while at.owner is not None:
+            above = catalog.tables.get(at.owner.table)
+            if above is None or above.public or at.owner.key not in above.columns:
+                raise ValueError(
+                    f"owner of {at.name!r} must be a declared private table and one of its columns"
+                )
+            if folded(above.name) in seen:
+                raise ValueError(f"owners of {table.name!r} lead back to itself")
+            families = at.columns[at.owner.column].family, above.columns[at.owner.key].family
+            if families[0] != families[1] or families[0] in ("other", "num"):
+                raise TypeError(
+                    f"{at.name!r}.{at.owner.column!r} and the key of its owner must be of one "
+                    "type: integers, text or dates"
+                )
+            seen.add(folded(above.name))
+            at = above
+        if table.owner is not None:
+            _check_key(catalog, table.owner)
+
+
+def _check_key(catalog: Catalog, owner: Owner) -> None:
+    """Refuse a key that several rows of the owning table have: who owns would be unclear.
+
+    It reads the table, as whoever declares it may; queries do not depend on it: a row of two
+    owners would count for both.
+    """
+    above = catalog.tables[owner.table]
+    key = quoted(above.columns[owner.key].name)
+    cursor = catalog.cursor()
+    try:
+        twice = cursor.execute(
+            f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
+        ).fetchone()
+    except Exception:  # noqa: BLE001
+        raise RuntimeError(f"table {above.name!r} cannot be read") from None
+    finally:
+        cursor.close()
+    if twice[0]:
+        raise ValueError(
+            f"{above.name!r}.{above.columns[owner.key].name!r} does not name one row each: what "
+            "points to it would have several owners"
+        )
+
+
+def _check_units(catalog: Catalog) -> None:
+    """Check that ids of all private tables can be compared, and that there are any."""
+    kinds = {
+        table.columns[table.unit].family
+        for table in catalog.tables.values()
+        if table.unit is not None
+    }
+    if len(kinds) > 1:
+        raise TypeError("unit columns of all tables must be of one type: they are compared")

@@ -1,0 +1,232 @@
+"""Private SQL: a front door to `DPGroupBy`. Queries become its rows, keys and aggregates.
+
+Nothing is released here but by `skdp.aggregation.DPGroupBy`: no noise is drawn and no sensitivity
+is stated. A query is read by a closed whitelist (`skdp.sql._expressions`, `skdp.sql._sources`);
+rows are computed by DuckDB before the charge, by SQL that cannot fail on a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skdp.aggregation import DPGroupBy
+from skdp.budget import PrivacyBudget
+from skdp.sql._answer import Answer
+from skdp.sql._catalog import open_catalog
+from skdp.sql._explain import explained
+from skdp.sql._parse import parsed
+from skdp.sql._plan import EVERYTHING, Plan, planned
+from skdp.sql._public import public_answer
+from skdp.sql._results import answer_of, encoded_keys
+from skdp.sql._typed import quoted
+
+__all__ = ["PrivateDatabase"]
+
+PRIVATE = "private"
+
+
+class PrivateDatabase:
+    """Tables that are asked in SQL, with answers that are private for every unit.
+
+    A unit (a user) has rows in several tables. A query on any of them is one release of
+    `skdp.aggregation.DPGroupBy`, charged once for everything that a unit has there.
+
+    Parameters
+    ----------
+    database : DuckDB connection, path of a DuckDB file, or dict
+        A dict from names to tables of pandas, polars or pyarrow, or to paths of Parquet files.
+    tables : dict
+        The tables that may be asked; others are refused. ``"public"``, or a dict: ``"unit"``, the
+        column of ids, or ``"owner"``, a column, the table that it points to and that table's key;
+        ``"columns"``, the bounds of columns of numbers, public knowledge; ``"keys"``, all that
+        a column to group by may hold, public knowledge too.
+    budget : PrivacyBudget
+        Ledger to charge, with a unit and ``adjacency="add_or_remove_one"``: a WHERE makes the
+        number of units private.
+
+    See Also
+    --------
+    skdp.aggregation.DPGroupBy : what runs every query.
+
+    Notes
+    -----
+    **Privacy.** Released: keys, and aggregates by key of rows as bounded; sensitivities, mechanisms
+    and proofs are those of `DPGroupBy`. Every row of a query belongs to one unit and depends on
+    rows of this unit and on public tables alone; bounding takes care of how many there are.
+    Charged: (epsilon, delta) a query, after the rows were computed and before any noise. Messages
+    depend on the query and on declarations. Whoever holds the connection can read the tables:
+    answers are protected.
+
+    References
+    ----------
+    R. J. Wilson, C. Y. Zhang, W. Lam, D. Desfontaines, D. Simmons-Marengo, B. Gipson (2020),
+    "Differentially private SQL with bounded user contribution", PoPETs 2020(2), Sections 2 and 3.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from skdp import PrivacyBudget
+    >>> from skdp.sql import PrivateDatabase
+    >>> rng = np.random.default_rng(0)
+    >>> visits = pd.DataFrame(
+    ...     {"uid": rng.integers(0, 3000, 9000), "browser": rng.choice(["a", "b"], 9000)}
+    ... )
+    >>> budget = PrivacyBudget(3, 1e-5, adjacency="add_or_remove_one", unit="uid")
+    >>> db = PrivateDatabase({"visits": visits}, tables={"visits": {"unit": "uid"}}, budget=budget)
+    >>> answer = db.sql(
+    ...     "SELECT browser, COUNT(*) AS n FROM visits GROUP BY browser", epsilon=1, delta=1e-6
+    ... )
+    >>> answer.columns
+    ['browser', 'n', 'n_low', 'n_high']
+    """
+
+    def __init__(self, database: Any, *, tables: Mapping[str, Any], budget: PrivacyBudget) -> None:
+        if not isinstance(budget, PrivacyBudget):
+            raise TypeError(
+                f"budget must be a PrivacyBudget with a unit, got {type(budget).__name__}"
+            )
+        if budget.unit is None or budget.adjacency != "add_or_remove_one":
+            raise ValueError(
+                "budget must protect a unit that is added or removed: a WHERE makes the number of "
+                "units private. Make one with PrivacyBudget(..., unit='user_id', "
+                "adjacency='add_or_remove_one')"
+            )
+        self.budget = budget
+        self._catalog = open_catalog(database, tables)
+
+    def sql(
+        self,
+        query: str,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        max_keys_per_unit: Any = PRIVATE,
+        max_rows_per_unit: Any = PRIVATE,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        key_method: str = "auto",
+    ) -> Answer:
+        """Answer a query: one SELECT.
+
+        Parameters
+        ----------
+        query : str
+        epsilon, delta : float
+            What the query may lose, all that it releases together. Without GROUP BY, and where
+            keys are declared, delta may be 0.
+        max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
+            In how many keys a unit counts, and for how many rows in each; ``"private"``: chosen
+            from noisy histograms of units.
+        bounds : dict, default=None
+            Of what is aggregated, by its text: ``{"minutes * 2": (0, 480)}``; they go before those
+            that are declared.
+        key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
+            How keys are found: see `skdp.aggregation.DPGroupBy`.
+
+        Returns
+        -------
+        answer : Answer
+
+        Raises
+        ------
+        QueryRefusedError
+            Why, where, and what would work; nothing was charged.
+        BudgetExceededError
+            Nothing was charged.
+        RuntimeError
+            If DuckDB cannot compute the rows (memory, disk, a connection that is closed).
+        """
+        plan = self._plan(query, bounds)
+        if plan is None:
+            return public_answer(self._catalog, query)
+        by = self._aggregation(
+            plan, epsilon, delta, max_keys_per_unit, max_rows_per_unit, key_method
+        )
+        by.privacy_cost()  # bad parameters raise before a row is read
+        cursor = self._catalog.cursor()
+        try:
+            _compute(cursor, plan)
+            by.fit(cursor.table("temp.skdp_rows_of_query"))
+        finally:
+            cursor.close()
+        return answer_of(plan, by)
+
+    def explain(
+        self,
+        query: str,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        max_keys_per_unit: Any = PRIVATE,
+        max_rows_per_unit: Any = PRIVATE,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        key_method: str = "auto",
+        rows_per_key: float | None = None,
+    ) -> str:
+        """Say what a query would cost, bound and release; nothing is spent, and no row is read.
+
+        Parameters
+        ----------
+        query : str
+        epsilon, delta : float
+        max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
+        bounds : dict, default=None
+        key_method : str, default="auto"
+        rows_per_key : float, default=None
+            About how many rows a key has, for errors of means and quantiles.
+
+        Returns
+        -------
+        text : str
+
+        Raises
+        ------
+        QueryRefusedError
+            As `sql` does.
+        """
+        plan = self._plan(query, bounds)
+        if plan is None:
+            return "reads public tables alone: nothing is charged, no noise is added"
+        by = self._aggregation(
+            plan, epsilon, delta, max_keys_per_unit, max_rows_per_unit, key_method
+        )
+        return explained(plan, by, rows_per_key)
+
+    def _plan(self, query: str, bounds: Mapping[str, tuple[float, float]] | None) -> Plan | None:
+        return planned(query, parsed(query), self._catalog, str(self.budget.unit), bounds or {})
+
+    def _aggregation(
+        self,
+        plan: Plan,
+        epsilon: float,
+        delta: float,
+        max_keys: Any,
+        max_rows: Any,
+        key_method: str,
+    ) -> DPGroupBy:
+        keys: Any = PRIVATE
+        if not plan.keys:
+            keys, max_keys = [EVERYTHING], 1
+        elif plan.public_keys is not None:
+            keys = encoded_keys(plan)
+        return DPGroupBy(
+            plan.by,
+            str(self.budget.unit),
+            epsilon=epsilon,
+            delta=delta,
+            keys=keys,
+            max_keys_per_unit=max_keys,
+            max_rows_per_unit=max_rows,
+            key_method=key_method,
+            budget=self.budget,
+        ).agg(**{one.name: one.given(plan.bounds) for one in plan.aggregates})
+
+
+def _compute(cursor: Any, plan: Plan) -> None:
+    """Compute the rows that are aggregated, before any charge."""
+    try:
+        cursor.execute(f"CREATE TEMP TABLE {quoted('skdp_rows_of_query')} AS {plan.rows}")
+    except Exception:  # noqa: BLE001  its text may quote a cell
+        raise RuntimeError(
+            "DuckDB could not compute the rows of the query; nothing was charged"
+        ) from None

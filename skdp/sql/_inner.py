@@ -1,0 +1,78 @@
+"""Aggregates inside units: of subqueries that group by the unit. Exact, and seen by nobody.
+
+Nothing is released here. What comes out is a row of its unit like any other. Sums are those of
+integers or of numbers with nine decimals, added exactly: in floats the order in which rows come
+would move the last bits, and rows of others would decide it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from skdp.sql._expressions import Expr, compiled, condition
+from skdp.sql._refusals import only, refuse, said
+
+__all__ = ["InnerAggregates"]
+
+
+@dataclass(eq=False)
+class InnerAggregates:
+    """Names and aggregates of a SELECT that groups by what leads to a unit."""
+
+    rows: Any
+    keys: list[Expr]
+
+    def column(self, node: exp.Column) -> Expr:
+        """Return a column that is grouped by."""
+        refuse(node, f"{said(node)} is neither grouped by nor aggregated")
+
+    def special(self, node: exp.Expr) -> Expr | None:
+        """Return an aggregate, or what is grouped by."""
+        filtered = None
+        if isinstance(node, exp.Filter):
+            only(node, "this", "expression")
+            filtered = condition(node.expression.this, self.rows).sql
+            node = node.this
+        if isinstance(node, exp.AggFunc | exp.WithinGroup | exp.IgnoreNulls):
+            return self._aggregate(node, "" if filtered is None else f" FILTER (WHERE {filtered})")
+        if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
+            return None
+        try:
+            own = compiled(node, self.rows)
+        except ValueError:
+            return None
+        return next((key for key in self.keys if key.sql == own.sql), None)
+
+    def _aggregate(self, node: exp.Expr, tail: str) -> Expr:
+        if isinstance(node, exp.Count):
+            only(node, "this", "big_int")
+            if isinstance(node.this, exp.Star):
+                return Expr(f"count(*){tail}", "int")
+            distinct, of = "", node.this
+            if isinstance(of, exp.Distinct):
+                only(of, "expressions")
+                if len(of.expressions) != 1:
+                    refuse(node, "COUNT(DISTINCT ...) takes one expression")
+                distinct, of = "DISTINCT ", of.expressions[0]
+            return Expr(f"count({distinct}{compiled(of, self.rows).sql}){tail}", "int")
+        if type(node) not in (exp.Sum, exp.Avg, exp.Min, exp.Max):
+            refuse(node, f"{said(node)} is not answered inside a subquery")
+        only(node, "this")
+        one = compiled(node.this, self.rows)
+        if isinstance(node, exp.Min | exp.Max):
+            name = "min" if isinstance(node, exp.Min) else "max"
+            if one.family in ("other", "null"):
+                refuse(node, f"values of this type have no order here: {said(node)}")
+            return Expr(f"{name}({one.sql}){tail}", one.family, one.bounds)
+        if one.family not in ("int", "num"):
+            refuse(node, f"{said(node)} needs numbers")
+        if isinstance(node, exp.Sum) and one.family == "int":
+            return Expr(f"TRY_CAST(sum(TRY_CAST({one.sql} AS HUGEINT)){tail} AS BIGINT)", "int")
+        fixed = f"TRY_CAST({one.sql} AS DECIMAL(28, 9))"
+        total = f"TRY_CAST(sum({fixed}){tail} AS DOUBLE)"
+        if isinstance(node, exp.Sum):
+            return Expr(total, "num")
+        return Expr(f"({total} / NULLIF(count({fixed}){tail}, 0))", "num", one.bounds)

@@ -1,0 +1,58 @@
+"""From text to one statement of the syntax tree, or a refusal with its place."""
+
+from __future__ import annotations
+
+from sqlglot import ErrorLevel, TokenType, exp, parse, tokenize
+from sqlglot.errors import SqlglotError
+
+from skdp.exceptions import QueryRefusedError
+
+__all__ = ["parsed"]
+
+_LONGEST = 100_000
+_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+
+
+def parsed(text: str) -> exp.Expr:
+    """Return the one statement of a text.
+
+    Raises
+    ------
+    TypeError
+        If it is no text.
+    QueryRefusedError
+        If it is no SQL, more than one statement, or none that selects.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"a query must be text, got {type(text).__name__}")
+    if len(text) > _LONGEST:
+        raise QueryRefusedError(f"a query may have {_LONGEST} characters. Nothing was charged.")
+    try:
+        tokens = tokenize(text, read="duckdb")
+        first = tokens[0].token_type if tokens else None
+        if first not in _STARTS:
+            raise QueryRefusedError(
+                "a query starts with SELECT or WITH; nothing else is run. Nothing was charged."
+            )
+        statements = [
+            one for one in parse(text, read="duckdb", error_level=ErrorLevel.RAISE) if one
+        ]
+    except SqlglotError as error:
+        raise QueryRefusedError(f"{_place(error)}this is not SQL. Nothing was charged.") from None
+    except RecursionError:
+        raise QueryRefusedError("the query is nested too deeply. Nothing was charged.") from None
+    if len(statements) != 1:
+        raise QueryRefusedError(
+            f"a query is one statement, got {len(statements)}. Ask for each by itself. Nothing was "
+            "charged."
+        )
+    statement = statements[0]
+    while isinstance(statement, exp.Subquery) and set(statement.args) <= {"this"}:
+        statement = statement.this
+    return statement
+
+
+def _place(error: SqlglotError) -> str:
+    details = getattr(error, "errors", None) or [{}]
+    line, column = details[0].get("line"), details[0].get("col")
+    return f"line {line}, column {column}: " if line else ""

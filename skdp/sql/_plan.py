@@ -1,0 +1,510 @@
+"""From a SELECT to a plan: rows by unit, one aggregation, and work on what it releases.
+
+Nothing is released here, and no row is read: a plan is text and public numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from skdp.sql._catalog import Catalog, Table, folded
+from skdp.sql._expressions import Expr, compiled, condition
+from skdp.sql._intervals import interval_of
+from skdp.sql._refusals import only, refusal, refuse, said
+from skdp.sql._relations import Body, is_aggregate, item_name
+from skdp.sql._sources import Compiler
+from skdp.sql._typed import TYPES, quoted, text_of
+
+__all__ = ["Output", "Plan", "Specification", "planned"]
+
+_MOST_KEYS = 100_000
+_MOST_ROWS = 10**9
+EVERYTHING = "all rows"
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is grouped by: its column in the rows, its SQL there, and what it is afterwards."""
+
+    column: str
+    row: Expr
+    label: str
+    known: tuple[Any, ...] | None
+
+    @property
+    def encoded(self) -> str:
+        """The key as text that is never missing: NULL is the empty text, all else has a mark."""
+        value = f"{self.row.sql} + 0.0" if self.row.family == "num" else self.row.sql
+        return f"coalesce('=' || TRY_CAST({value} AS VARCHAR), '')"
+
+    @property
+    def decoded(self) -> str:
+        """The key itself, from its text, as SQL over released columns."""
+        inner = quoted(self.column)
+        if self.row.family == "bool":
+            return f"(CASE {inner} WHEN '=true' THEN TRUE WHEN '=false' THEN FALSE END)"
+        kind = TYPES[self.row.family]
+        return f"(CASE WHEN {inner} <> '' THEN TRY_CAST(substring({inner}, 2) AS {kind}) END)"
+
+
+@dataclass(frozen=True)
+class Specification:
+    """One aggregate: as `DPGroupBy` is asked for it."""
+
+    name: str
+    kind: str
+    column: str = ""
+    q: float = 0.5
+    whole: bool = False  # a number of rows, though added up
+
+    def given(self, bounds: Mapping[str, tuple[float, float]]) -> Any:
+        """Return what `DPGroupBy.agg` takes."""
+        if not self.column:
+            return self.kind
+        parts: tuple[Any, ...] = (self.kind, self.column)
+        if self.kind == "quantile":
+            parts = (*parts, self.q)
+        return (*parts, bounds[self.column]) if self.column in bounds else parts
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of the answer, as SQL over what was released."""
+
+    name: str
+    sql: str
+    low: str | None = None
+    high: str | None = None
+    population: str | None = None
+    measured: bool = False
+
+
+@dataclass(eq=False)
+class Plan:
+    """All of a query."""
+
+    text: str
+    rows: str
+    by: list[str]
+    keys: list[Key]
+    aggregates: list[Specification]
+    bounds: dict[str, tuple[float, float]]
+    outputs: list[Output]
+    tail: str
+    tables: list[Table]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def public_keys(self) -> list[Any] | None:
+        """All keys, where columns that are grouped by are declared with them; else None."""
+        if not self.keys:
+            return None
+        if any(key.known is None for key in self.keys):
+            return None
+        return list(itertools.product(*(key.known or () for key in self.keys)))
+
+
+# --- the select list ------------------------------------------------------------------------------
+
+
+_KINDS: dict[type, str] = {
+    exp.Sum: "sum",
+    exp.Avg: "mean",
+    exp.VariancePop: "variance",
+    exp.Variance: "variance",
+    exp.StddevPop: "std",
+    exp.Stddev: "std",
+    exp.StddevSamp: "std",
+    exp.Median: "quantile",
+    exp.PercentileCont: "quantile",
+    exp.Quantile: "quantile",
+    exp.ApproxQuantile: "quantile",
+}
+_SAMPLE = (exp.Variance, exp.Stddev, exp.StddevSamp)
+_INSTEAD: dict[type, tuple[str, str]] = {
+    exp.Max: (
+        "MAX shows one row",
+        "take QUANTILE_CONT(x, 0.99), or declare the column's bounds, which are public",
+    ),
+    exp.Min: (
+        "MIN shows one row",
+        "take QUANTILE_CONT(x, 0.01), or declare the column's bounds, which are public",
+    ),
+    exp.AnyValue: ("ANY_VALUE shows one row", "GROUP BY the column"),
+    exp.ApproxDistinct: (
+        "distinct values of other columns than the unit are not counted",
+        "COUNT(DISTINCT unit), or GROUP BY the column",
+    ),
+}
+
+
+@dataclass(eq=False)
+class Released:
+    """Names over what is released: keys and aggregates. It takes note of those that are used."""
+
+    body: Body
+    unit: str
+    keys: list[Key]
+    stated: Mapping[str, tuple[float, float]]
+    aggregates: list[Specification] = field(default_factory=list)
+    values: dict[str, tuple[str, Expr]] = field(default_factory=dict)  # SQL: column, expression
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    aliases: dict[str, exp.Expr] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    used: list[Specification] = field(default_factory=list)
+
+    def column(self, node: exp.Column) -> Expr:
+        """Return what a name means that is no key: an alias of the SELECT, or nothing."""
+        alias = self.aliases.get(folded(node.name)) if not node.table else None
+        if alias is not None:
+            hidden = self.aliases.pop(folded(node.name))
+            try:
+                return compiled(alias, self)
+            finally:
+                self.aliases[folded(node.name)] = hidden
+        self.body.scope.column(node)  # unknown names are refused as such
+        raise refusal(
+            node,
+            f"{said(node)} would show single rows: it is neither grouped by nor aggregated",
+            f"GROUP BY {said(node)}, or take COUNT, SUM, AVG or MEDIAN of it",
+        )
+
+    def special(self, node: exp.Expr) -> Expr | None:
+        """Return an aggregate or a key."""
+        if isinstance(node, exp.Filter | exp.WithinGroup | exp.AggFunc | exp.IgnoreNulls):
+            found = self.specification(node)
+            self.used.append(found)
+            whole = found.whole or found.kind in ("count", "distinct_units")
+            return Expr(quoted(found.name), "int" if whole else "num")
+        if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
+            return None
+        if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
+            refuse(node, "a subquery beside aggregates is not answered", "ask for it by itself")
+        if not is_aggregate(node):
+            key = self._key(node)
+            if key is not None:
+                return Expr(key.decoded, key.row.family, None)
+        return None
+
+    def _key(self, node: exp.Expr) -> Key | None:
+        try:
+            own = compiled(node, self.body.scope)
+        except ValueError:
+            return None
+        return next((key for key in self.keys if key.row.sql == own.sql), None)
+
+    # --- aggregates -------------------------------------------------------------------------------
+
+    def specification(self, node: exp.Expr) -> Specification:
+        """Return an aggregate as it is asked for; the same one for the same expression."""
+        test = None
+        if isinstance(node, exp.Filter):
+            only(node, "this", "expression")
+            test = node.expression.this
+            node = node.this
+        if isinstance(node, exp.Count | exp.CountIf):
+            return self._count(node, test)
+        q = 0.5
+        given: exp.Expr | None = node.args.get("this")
+        if isinstance(node, exp.IgnoreNulls):
+            node = node.this
+        if isinstance(node, exp.WithinGroup):
+            given, q = self._within(node)
+            node = node.this
+        elif isinstance(node, exp.PercentileCont | exp.Quantile | exp.ApproxQuantile):
+            only(node, "this", "expression", "quantile")
+            q = self._level(node, node.args.get("expression") or node.args.get("quantile"))
+        elif type(node) in _KINDS:
+            only(node, "this")
+        kind = _KINDS.get(type(node))
+        if kind is None or given is None:
+            reason, instead = _INSTEAD.get(type(node), (f"{said(node)} is not answered", ""))
+            refuse(node, reason, instead or "there are COUNT, SUM, AVG, VAR_POP, MEDIAN and others")
+        if isinstance(given, exp.Distinct):
+            refuse(node, "DISTINCT is counted for units only", "GROUP BY the column")
+        if isinstance(node, _SAMPLE):
+            self._note(f"{said(node)}: divided by the number of rows, not by one less")
+        if test is not None:
+            given = exp.Case(ifs=[exp.If(this=test.copy(), true=given.copy())])
+        one = compiled(given, self.body.scope)
+        if one.family not in ("int", "num"):
+            refuse(
+                given,
+                f"{said(given)} holds no numbers",
+                "CAST(... AS DOUBLE) makes numbers of text, NULL where it holds none",
+            )
+        column = self._value(one, said(given), None)
+        return self._added(Specification("", kind, column, q))
+
+    def _within(self, node: exp.WithinGroup) -> tuple[exp.Expr, float]:
+        only(node, "this", "expression")
+        order = node.expression
+        if not isinstance(node.this, exp.PercentileCont) or len(order.expressions) != 1:
+            refuse(node, f"{said(node)} is not answered", "take PERCENTILE_CONT or QUANTILE_CONT")
+        only(node.this, "this")
+        ordered = order.expressions[0]
+        only(ordered, "this", "desc", "nulls_first")
+        q = self._level(node, node.this.this)
+        return ordered.this, 1 - q if ordered.args.get("desc") else q
+
+    def _level(self, node: exp.Expr, given: Any) -> float:
+        if isinstance(given, exp.Literal) and not given.is_string:
+            q = float(given.this)
+            if 0 < q < 1:
+                return q
+        way = "take QUANTILE_CONT(x, 0.01) or 0.99 instead of 0 or 1, which show one row"
+        raise refusal(node, "a quantile needs one number between 0 and 1", way)
+
+    def _count(self, node: exp.Expr, test: exp.Expr | None) -> Specification:
+        only(node, "this", "big_int")
+        of = node.this
+        if isinstance(of, exp.Distinct):
+            only(of, "expressions")
+            inner = of.expressions[0] if len(of.expressions) == 1 else None
+            one = None if inner is None else compiled(inner, self.body.scope)
+            if one is None or "unit" not in one.tags:
+                refuse(
+                    node,
+                    "distinct values of other columns than the unit are not counted",
+                    f"COUNT(DISTINCT {self.unit}), or GROUP BY the column",
+                )
+            if test is not None:
+                refuse(node, "COUNT(DISTINCT ...) with FILTER is not answered", "use WHERE")
+            return self._added(Specification("", "distinct_units"))
+        tests = []
+        if isinstance(node, exp.CountIf):
+            tests.append(condition(of, self.body.scope).sql)
+        elif of is not None and not isinstance(of, exp.Star):
+            one = compiled(of, self.body.scope)
+            if one.constant is None:
+                tests.append(f"{one.sql} IS NOT NULL")
+        elif isinstance(of, exp.Star):
+            only(of)
+        if test is not None:
+            tests.append(condition(test, self.body.scope).sql)
+        if not tests:
+            return self._added(Specification("", "count"))
+        sql = f"(CASE WHEN {' AND '.join(tests)} THEN 1 ELSE 0 END)"
+        column = self._value(Expr(sql, "int", (0.0, 1.0)), said(node), (0.0, 1.0))
+        return self._added(Specification("", "sum", column, whole=True))
+
+    def _added(self, one: Specification) -> Specification:
+        for known in self.aggregates:
+            if replace(known, name="") == one:
+                return known
+        one = replace(one, name=f"a{len(self.aggregates)}")
+        self.aggregates.append(one)
+        return one
+
+    def _value(self, one: Expr, label: str, box: tuple[float, float] | None) -> str:
+        """Return the name of a column of numbers, and take note of its bounds."""
+        if one.sql in self.values:
+            return self.values[one.sql][0]
+        taken = {folded(name) for name, _ in self.values.values()}
+        taken |= {folded(self.unit), *(key.column for key in self.keys)}
+        name = label
+        while folded(name) in taken:
+            name += "'"
+        self.values[one.sql] = name, one
+        found = box or self.stated.get(folded(label)) or one.bounds
+        if found is not None:
+            low, high = found
+            if low == high:  # a constant: from zero to it
+                low, high = min(low, 0.0), max(high, 0.0, low + 1.0 if low == 0 else low)
+            if 1e-100 < high - low < 1e100:
+                self.bounds[name] = low, high
+        return name
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def planned(
+    text: str,
+    select: exp.Expr,
+    catalog: Catalog,
+    unit: str,
+    bounds: Mapping[str, tuple[float, float]],
+) -> Plan | None:
+    """Return the plan of a query; None if it reads public tables alone.
+
+    Raises
+    ------
+    QueryRefusedError
+    """
+    compiler = Compiler(catalog)
+    if isinstance(select, exp.Union):
+        refuse(select, "UNION of answers is not answered", "put UNION ALL into FROM (SELECT ...)")
+    if not isinstance(select, exp.Select):
+        refuse(select, f"{type(select).__name__.upper()} is not answered: one SELECT is")
+    only(
+        select,
+        *("expressions", "from_", "joins", "where", "group", "having", "order", "limit"),
+        *("offset", "distinct", "with_"),
+    )
+    body = compiler.body(select, compiler.with_ctes(select, {}))
+    if body.unit is None:
+        return None
+    items = list(_items(select))
+    names = [folded(name) for name, _ in items]
+    if len(set(names)) < len(names):
+        refuse(select, "two columns have one name", "name them with AS")
+    keys = _keys(select, items, body)
+    stated = {folded(name): (float(low), float(high)) for name, (low, high) in bounds.items()}
+    scope = Released(body, unit, keys, stated)
+    outputs = [_output(name, item, scope) for name, item in items]
+    extra = {f"{one.name}{end}" for one in outputs if one.measured for end in ("_low", "_high")}
+    if extra & {one.name for one in outputs}:
+        refuse(select, "a column has the name of another one's interval", "name it with AS")
+    scope.aliases = {folded(name): item for name, item in items}
+    tail = _tail(select, scope, items)
+    if not scope.aggregates and not keys:
+        refuse(select, "nothing of this query is an aggregate")
+    unknown = set(stated) - {folded(name) for name, _ in scope.values.values()}
+    if unknown:
+        refuse(select, f"bounds name {sorted(unknown)}, which the query does not aggregate")
+    return Plan(
+        text,
+        _rows(body, unit, scope),
+        [key.column for key in keys] or [EVERYTHING],
+        keys,
+        scope.aggregates,
+        scope.bounds,
+        outputs,
+        tail,
+        compiler.used,
+        scope.notes,
+    )
+
+
+def _items(select: exp.Select) -> Iterator[tuple[str, exp.Expr]]:
+    for number, item in enumerate(select.expressions):
+        inner = item
+        if isinstance(item, exp.Alias):
+            only(item, "this", "alias")
+            inner = item.this
+        if isinstance(inner, exp.Star) or (
+            isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
+        ):
+            refuse(inner, "* shows single rows", "name what is grouped by, and aggregates")
+        yield item_name(item, number), inner
+
+
+def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> list[Key]:
+    """Return what is grouped by."""
+    group = select.args.get("group")
+    distinct = select.args.get("distinct")
+    named: list[exp.Expr] = []
+    if group is not None:
+        only(group, "expressions", "all")
+        named = list(group.expressions)
+        if group.args.get("all"):
+            named = [item for _, item in items if not is_aggregate(item)]
+    if distinct is not None:
+        only(distinct)
+        if group is not None or any(is_aggregate(item) for _, item in items):
+            refuse(distinct, "SELECT DISTINCT of aggregates is not answered", "leave DISTINCT out")
+        named = [item for _, item in items]
+    aliases = {folded(name): item for name, item in items}
+    keys: list[Key] = []
+    for node in named:
+        one = node
+        if isinstance(one, exp.Literal) and not one.is_string:
+            place = int(one.this) - 1 if str(one.this).isdigit() else -1
+            if not 0 <= place < len(items):
+                refuse(one, "GROUP BY names a column that is not there")
+            one = items[place][1]
+        elif (
+            isinstance(one, exp.Column)
+            and not one.table
+            and (body.scope.own(one) is None and folded(one.name) in aliases)
+        ):
+            one = aliases[folded(one.name)]
+        row = compiled(one, body.scope)
+        if "unit" in row.tags:
+            refuse(
+                node,
+                "grouping by the unit would show each by itself",
+                "group by what many have in common, or by the unit inside a subquery",
+            )
+        if row.family in ("other", "null"):
+            way = "CAST(... AS VARCHAR) makes text of them"
+            refuse(node, f"values of this type are no keys: {said(node)}", way)
+        if any(key.row.sql == row.sql for key in keys):
+            continue
+        known = body.scope.field_of(one) if isinstance(one, exp.Column) else None
+        label = said(one)
+        keys.append(
+            Key(f"key {len(keys)}: {label}", row, label, None if known is None else known.keys)
+        )
+    return keys
+
+
+def _output(name: str, item: exp.Expr, scope: Released) -> Output:
+    """Return a column of the answer."""
+    scope.used = []
+    one = compiled(item, scope)
+    used = list({spec.name: spec for spec in scope.used}.values())
+    if not used:
+        return Output(name, one.sql)
+    ends = interval_of(item, scope) if len(used) == 1 else None
+    if ends is None:
+        scope.notes.append(f"{name}: no interval, since it is computed from several numbers, or in "
+                           "a way that intervals do not follow")  # fmt: skip
+        return Output(name, one.sql, "NULL::DOUBLE", "NULL::DOUBLE", measured=True)
+    plain = isinstance(item, exp.Avg | exp.Filter) and used[0].kind == "mean"
+    population = used[0].name if plain and one.sql == quoted(used[0].name) else None
+    return Output(name, one.sql, *ends, population, measured=True)
+
+
+def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]) -> str:
+    """Return HAVING, ORDER BY and LIMIT, over what is released."""
+    tail = ""
+    having = select.args.get("having")
+    if having is not None:
+        tail += f" WHERE {condition(having.this, scope).sql}"
+    orders = []
+    order = select.args.get("order")
+    for one in () if order is None else order.expressions:
+        only(one, "this", "desc", "nulls_first")
+        of = one.this
+        if isinstance(of, exp.Literal) and not of.is_string:
+            place = int(of.this) - 1 if str(of.this).isdigit() else -1
+            if not 0 <= place < len(items):
+                refuse(one, "ORDER BY names a column that is not there")
+            of = items[place][1]
+        elif isinstance(of, exp.Column) and not of.table and folded(of.name) in scope.aliases:
+            of = scope.aliases[folded(of.name)]
+        way = "DESC" if one.args.get("desc") else "ASC"
+        nulls = "FIRST" if one.args.get("nulls_first") else "LAST"
+        orders.append(f"{compiled(of, scope).sql} {way} NULLS {nulls}")
+    orders += [f"{key.decoded} ASC NULLS LAST" for key in scope.keys]
+    if orders:
+        tail += f" ORDER BY {', '.join(orders)}"
+    for name in ("limit", "offset"):
+        part = select.args.get(name)
+        if part is not None:
+            only(part, "expression")
+            value = part.expression
+            if not isinstance(value, exp.Literal) or not str(value.this).isdigit():
+                refuse(part, f"{name.upper()} needs a stated integer")
+            tail += f" {name.upper()} {min(int(value.this), _MOST_ROWS)}"
+    return tail
+
+
+def _rows(body: Body, unit: str, scope: Released) -> str:
+    """Return the rows that are aggregated: whose they are, their keys, their numbers."""
+    columns = [f"{body.unit} AS {quoted(unit)}"]
+    columns += [f"{key.encoded} AS {quoted(key.column)}" for key in scope.keys]
+    if not scope.keys:
+        columns.append(f"{text_of(EVERYTHING)} AS {quoted(EVERYTHING)}")
+    for name, one in scope.values.values():
+        columns.append(f"TRY_CAST({one.sql} AS DOUBLE) AS {quoted(name)}")
+    tests = [*body.tests, f"{body.unit} IS NOT NULL"]  # no rows that belong to nobody
+    return f"SELECT {', '.join(columns)} {body.source} WHERE {' AND '.join(tests)}"

@@ -1,0 +1,190 @@
+"""Relations, and what names mean in a SELECT: rows that each belong to one unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from skdp.sql._catalog import folded
+from skdp.sql._expressions import Expr
+from skdp.sql._refusals import only, refusal, refuse, said
+from skdp.sql._typed import quoted
+
+__all__ = [
+    "AGGREGATES",
+    "Body",
+    "Field",
+    "Links",
+    "Relation",
+    "RowScope",
+    "conjuncts",
+    "is_aggregate",
+    "item_name",
+]
+
+AGGREGATES = (exp.AggFunc, exp.WithinGroup, exp.Filter, exp.IgnoreNulls)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of a relation: what it is called inside, and what is known of it."""
+
+    name: str
+    family: str
+    bounds: tuple[float, float] | None = None
+    tags: frozenset[str] = frozenset()
+    keys: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A SELECT, its columns by folded name, and whether it has a column ``u``, whose rows are."""
+
+    sql: str
+    fields: dict[str, Field]
+    private: bool
+
+
+@dataclass(eq=False)
+class RowScope:
+    """Names of one SELECT, in which subqueries see those of the SELECTs around it."""
+
+    parent: RowScope | None = None
+    tables: list[tuple[str, Relation, str]] = field(default_factory=list)
+    merged: set[str] = field(default_factory=set)  # of USING: the first table's
+
+    def own(self, node: exp.Column) -> tuple[Field, str] | None:
+        """Return a column of this SELECT and the table's name in SQL; None if there is none."""
+        name, qualifier = folded(node.name), folded(node.table)
+        found = [
+            (relation.fields[name], handle)
+            for alias, relation, handle in self.tables
+            if name in relation.fields and qualifier in ("", alias)
+        ]
+        if len(found) > 1 and not (name in self.merged and not qualifier):
+            way = "write the table's name before it"
+            refuse(node, f"column {node.name!r} is in several tables", way)
+        return found[0] if found else None
+
+    def field_of(self, node: exp.Column) -> Field | None:
+        """Return what is known of a column of this SELECT."""
+        found = self.own(node)
+        return None if found is None else found[0]
+
+    def column(self, node: exp.Column) -> Expr:
+        """Return what a name means."""
+        only(node, "this", "table")
+        if isinstance(node.this, exp.Star):
+            refuse(node, "* shows single rows", "name what is grouped by, and aggregates")
+        scope: RowScope | None = self
+        while scope is not None:
+            found = scope.own(node)
+            if found is not None:
+                one, handle = found
+                return Expr(f"{handle}.{quoted(one.name)}", one.family, one.bounds, None, one.tags)
+            scope = scope.parent
+        names = sorted({name for _, relation, _ in self.tables for name in relation.fields})
+        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        raise refusal(node, f"there is no column {said(node)} here", f"there are: {shown}")
+
+    def special(self, node: exp.Expr) -> Expr | None:
+        """Refuse what stands in no row-local expression."""
+        if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
+            refuse(
+                node,
+                f"a subquery inside an expression is not answered: {said(node)}",
+                "EXISTS and IN may stand between the ANDs of WHERE; put other subqueries into FROM",
+            )
+        if isinstance(node, AGGREGATES):
+            refuse(node, f"an aggregate cannot stand here: {said(node)}")
+        return None
+
+
+@dataclass(eq=False)
+class Body:
+    """FROM and WHERE of one SELECT, compiled."""
+
+    scope: RowScope
+    source: str
+    tests: list[str]
+    unit: str | None
+
+    @property
+    def sql(self) -> str:
+        """FROM ... WHERE ..., as SQL."""
+        return self.source + (f" WHERE {' AND '.join(self.tests)}" if self.tests else "")
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Say whether an aggregate is anywhere in an expression, subqueries aside."""
+    if isinstance(node, AGGREGATES):
+        return True
+    return any(
+        is_aggregate(child)
+        for child in node.iter_expressions()
+        if not isinstance(child, exp.Subquery | exp.Select)
+    )
+
+
+def item_name(item: exp.Expr, number: int) -> str:
+    """Return what a column of a SELECT is called."""
+    if isinstance(item, exp.Alias):
+        return item.alias
+    if isinstance(item, exp.Column):
+        return item.name
+    return said(item) if len(said(item)) < 60 else f"column_{number + 1}"
+
+
+def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    """Yield what ANDs hold together."""
+    if node is None:
+        return
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.And):
+        yield from conjuncts(node.this)
+        yield from conjuncts(node.expression)
+    else:
+        yield node
+
+
+@dataclass(eq=False)
+class Links:
+    """Which private tables of a SELECT are tied together by equal ids."""
+
+    handles: list[str] = field(default_factory=list)
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, handle: str) -> None:
+        """Take note of a private table."""
+        self.handles.append(handle)
+
+    def see(self, test: exp.Expr, scope: RowScope) -> None:
+        """Take note of an equality of ids."""
+        while isinstance(test, exp.Paren):
+            test = test.this
+        if not isinstance(test, exp.EQ):
+            return
+        a, b = test.this, test.expression
+        if isinstance(a, exp.Column) and isinstance(b, exp.Column):
+            left, right = scope.own(a), scope.own(b)
+            if left and right and left[0].tags & right[0].tags:
+                self.pairs.append((left[1], right[1]))
+
+    def check(self, node: exp.Expr) -> None:
+        """Refuse private tables that are not tied."""
+        reached = {self.handles[0]}
+        while True:
+            more = {b for pair in self.pairs for a, b in (pair, pair[::-1]) if a in reached}
+            if more <= reached:
+                break
+            reached |= more
+        if not set(self.handles) <= reached:
+            refuse(
+                node,
+                "private tables are joined in a way that puts rows of different units together",
+                "equate their units, or the key of an owner with what points to it",
+            )

@@ -1,0 +1,103 @@
+"""From released keys and aggregates to an answer: post-processing, in a database of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skdp.sql._answer import Answer
+from skdp.sql._plan import Plan
+from skdp.sql._typed import TYPES, quoted
+
+__all__ = ["answer_of", "encoded_keys"]
+
+
+def _own_database() -> Any:
+    """Return a database that holds released numbers alone, and reads nothing else."""
+    import duckdb
+
+    return duckdb.connect(":memory:", config={"enable_external_access": "false"})
+
+
+def encoded_keys(plan: Plan) -> list[Any]:
+    """Return declared keys as the texts that rows have, each by the engine itself.
+
+    Raises
+    ------
+    ValueError
+        For a key that its column cannot hold.
+    """
+    connection = _own_database()
+    places: list[dict[Any, str]] = []
+    for key in plan.keys:
+        kind = TYPES[key.row.family]
+        texts = {}
+        for value in key.known or ():
+            found = connection.execute(
+                f"SELECT coalesce('=' || CAST(TRY_CAST(? AS {kind}) AS VARCHAR), '')", [value]
+            ).fetchone()[0]
+            if (found == "") != (value is None):
+                raise ValueError(f"a declared key of {key.label!r} is no value of its column")
+            texts[value] = found
+        places.append(texts)
+    connection.close()
+    listed = []
+    for key in plan.public_keys or ():
+        texts_of = [texts[part] for texts, part in zip(places, key, strict=True)]
+        listed.append(texts_of[0] if len(texts_of) == 1 else tuple(texts_of))
+    return list(dict.fromkeys(listed))
+
+
+def answer_of(plan: Plan, by: Any) -> Answer:
+    """Return the answer to a query from what was released."""
+    connection = _own_database()
+    columns = [(name, "VARCHAR") for name in plan.by]
+    for one in plan.aggregates:
+        counted = one.kind in ("count", "distinct_units") or one.whole
+        kind = "BIGINT" if counted else "DOUBLE"
+        columns += [(f"{one.name}{end}", kind) for end in ("", "_low", "_high")]
+        if one.kind == "mean":
+            ends = ("_population_low", "_population_high")
+            columns += [(f"{one.name}{end}", "DOUBLE") for end in ends]
+    whole = {one.name for one in plan.aggregates if one.whole}
+    connection.execute(
+        f"CREATE TABLE released ({', '.join(f'{quoted(name)} {kind}' for name, kind in columns)})"
+    )
+    cells = [_cells(by.table_[name], name, whole) for name, _ in columns]
+    if cells[0]:
+        parts = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
+        connection.execute(f"INSERT INTO released SELECT {parts}", cells)
+    selected = []
+    for output in plan.outputs:
+        selected.append((output.name, output.sql))
+        if output.measured:
+            selected.append((f"{output.name}_low", str(output.low)))
+            selected.append((f"{output.name}_high", str(output.high)))
+        if output.population:
+            for end in ("low", "high"):
+                inner = quoted(f"{output.population}_population_{end}")
+                selected.append((f"{output.name}_population_{end}", inner))
+    sql = ", ".join(f"{one} AS {quoted(name)}" for name, one in selected)
+    connection.execute(f"CREATE TABLE answer AS SELECT {sql} FROM released{plan.tail}")
+    return Answer(
+        connection.table("answer"),
+        plan.text,
+        plan.rows,
+        list(plan.notes),
+        by.privacy_,
+        getattr(by, "max_keys_per_unit_", None),
+        getattr(by, "max_rows_per_unit_", None),
+        dict(by.bounds_),
+        dict(getattr(by, "left_out_", {})),
+    )
+
+
+def _cells(column: Any, name: str, whole: set[str]) -> list[Any]:
+    """Return a released column as plain values; numbers of rows rounded, outwards for ends."""
+    values = list(column)
+    stem, _, end = name.partition("_")
+    if stem not in whole:
+        return [value.item() if isinstance(value, np.generic) else value for value in values]
+    to = {"low": np.floor, "high": np.ceil}.get(end, np.rint)
+    return [int(to(value)) for value in values]

@@ -1,0 +1,480 @@
+"""FROM and WHERE: rows that each belong to one unit, as one SELECT of DuckDB.
+
+Nothing is released here. A relation carries, beside its columns, whose each row is. What is
+accepted keeps units apart: a row of the result depends on rows of its own unit and on public
+tables alone, so that a unit more or less changes no row of another. Therefore
+
+- private tables are joined where the query equates ids of units, or keys that lead to an owner;
+  equality of units is added to the SQL in any case;
+- subqueries that group by what leads to a unit group by the unit too;
+- EXISTS and IN look at rows of the same unit;
+- nothing takes rows by their number or order: no LIMIT, no sample, no window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from skdp.sql._catalog import Catalog, Table, folded
+from skdp.sql._expressions import Expr, compiled, condition
+from skdp.sql._inner import InnerAggregates
+from skdp.sql._refusals import only, refuse, said
+from skdp.sql._relations import (
+    Body,
+    Field,
+    Links,
+    Relation,
+    RowScope,
+    conjuncts,
+    is_aggregate,
+    item_name,
+)
+from skdp.sql._typed import TYPES, quoted
+
+__all__ = ["Compiler"]
+
+_MOST_RELATIONS = 100
+_UNIT = "unit"
+
+
+class Compiler:
+    """Compiles the relations of one query."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._count = 0
+        self.used: list[Table] = []
+
+    def _handle(self, node: Any) -> str:
+        self._count += 1
+        if self._count > _MOST_RELATIONS:
+            refuse(node, f"a query may read at most {_MOST_RELATIONS} tables and subqueries")
+        return f"t{self._count}"
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def base(self, table: Table, node: Any) -> Relation:
+        """Return the rows of a declared table, of types that expressions know."""
+        if table not in self.used:
+            self.used.append(table)
+        handle = self._handle(node)
+        fields: dict[str, Field] = {}
+        selected = []
+        for number, (name, column) in enumerate(table.columns.items()):
+            raw = f"{handle}.{quoted(column.name)}"
+            family = column.family
+            if family not in ("int", "other") and column.kind.upper() != TYPES[family]:
+                raw = f"TRY_CAST({raw} AS {TYPES[family]})"
+            tags = set()
+            if name == table.unit:
+                tags.add(_UNIT)
+            if table.owner is not None and name == table.owner.column:
+                tags.add(f"{table.owner.table}.{table.owner.key}")
+            tags |= {
+                f"{other.owner.table}.{name}"
+                for other in self.catalog.tables.values()
+                if other.owner is not None
+                and other.owner.table == folded(table.name)
+                and other.owner.key == name
+            }
+            bounds = (0.0, 1.0) if family == "bool" else column.bounds
+            inner = f"c{number}"
+            fields[name] = Field(inner, family, bounds, frozenset(tags), column.keys)
+            selected.append(f"{raw} AS {inner}")
+        source = f"{table.source} AS {handle}"
+        if table.owner is not None:
+            above = self.base(self.catalog.tables[table.owner.table], node)
+            of = self._handle(node)
+            key = above.fields[table.owner.key].name
+            column_sql = f"{handle}.{quoted(table.columns[table.owner.column].name)}"
+            source += f" JOIN ({above.sql}) AS {of} ON {column_sql} = {of}.{quoted(key)}"
+            selected.insert(0, f"{of}.u AS u")
+        elif table.unit is not None:
+            unit = f"{handle}.{quoted(table.columns[table.unit].name)}"
+            if table.columns[table.unit].kind.upper() in ("FLOAT", "DOUBLE"):  # one zero, no NaN
+                unit = f"CASE WHEN NOT isnan({unit}) THEN {unit} + 0.0 END"
+            selected.insert(0, f"{unit} AS u")
+        return Relation(
+            f"SELECT {', '.join(selected)} FROM {source}", fields, private=not table.public
+        )
+
+    def relation(self, node: exp.Expr, ctes: dict[str, Any]) -> tuple[str, Relation]:
+        """Return what FROM names, and its alias."""
+        if isinstance(node, exp.Subquery):
+            only(node, "this", "alias")
+            found = self.derived(node.this, ctes)
+            return self._aliased(node, folded(node.alias), found)
+        if isinstance(node, exp.Values):
+            return self._aliased(node, folded(node.alias), self._values(node))
+        if not isinstance(node, exp.Table):
+            refuse(node, f"{said(node)} is no table")
+        only(node, "this", "db", "catalog", "alias")
+        if not isinstance(node.this, exp.Identifier):
+            refuse(
+                node,
+                f"functions that make tables are not answered: {said(node)}",
+                "declare the table",
+            )
+        parts = [part.name for part in (node.args.get("db"), node.this) if part is not None]
+        name = folded(".".join(parts))
+        if len(parts) == 1 and name in ctes:
+            body, outer = ctes[name]
+            found = self.derived(body, outer)
+        elif name in self.catalog.tables and node.args.get("catalog") is None:
+            found = self.base(self.catalog.tables[name], node)
+        else:
+            known = ", ".join(sorted(table.name for table in self.catalog.tables.values()))
+            refuse(node, f"table {said(node.this)} is not declared", f"declared are: {known}")
+        return self._aliased(node, folded(node.alias or node.name), found)
+
+    def _aliased(self, node: Any, alias: str, found: Relation) -> tuple[str, Relation]:
+        given = node.args.get("alias")
+        if given is not None:
+            only(given, "this", "columns")
+            names = [folded(one.name) for one in given.args.get("columns") or []]
+            if len(names) > len(found.fields) or len(set(names)) < len(names):
+                refuse(node, f"{alias!r} has other columns than these")
+            if names:
+                old = list(found.fields.items())
+                new = [*names, *(name for name, _ in old[len(names) :])]
+                fields = {name: one for name, (_, one) in zip(new, old, strict=True)}
+                found = replace(found, fields=fields)
+        return alias, found
+
+    def _values(self, node: exp.Values) -> Relation:
+        """Return a table that the query states."""
+        only(node, "expressions", "alias")
+        rows = [
+            [compiled(cell, RowScope()) for cell in row.expressions] for row in node.expressions
+        ]
+        if len({len(row) for row in rows}) != 1:
+            refuse(node, "rows of VALUES have different lengths")
+        fields, columns = {}, []
+        for i, cells in enumerate(zip(*rows, strict=True)):
+            families = {cell.family for cell in cells} - {"null"}
+            family = "num" if families == {"int", "num"} else next(iter(families), "int")
+            if len(families) > 1 and family != "num":
+                refuse(node, "a column of VALUES holds different types")
+            fields[f"col{i}"] = Field(f"c{i}", family)
+            columns.append([f"CAST({cell.sql} AS {TYPES[family]})" for cell in cells])
+        listed = ", ".join(f"({', '.join(row)})" for row in zip(*columns, strict=True))
+        handle = self._handle(node)
+        names = ", ".join(one.name for one in fields.values())
+        sql = f"SELECT * FROM (VALUES {listed}) AS {handle}({names})"
+        return Relation(sql, fields, private=False)
+
+    # --- FROM and WHERE ---------------------------------------------------------------------------
+
+    def body(
+        self, select: exp.Select, ctes: dict[str, Any], parent: RowScope | None = None
+    ) -> Body:
+        """Return FROM and WHERE of a SELECT."""
+        first = select.args.get("from_")
+        if first is None:
+            refuse(select, "there is no FROM")
+        only(first, "this")
+        scope = RowScope(parent)
+        alias, relation = self.relation(first.this, ctes)
+        handle = self._handle(first)
+        scope.tables.append((alias, relation, handle))
+        body = Body(scope, f"FROM ({relation.sql}) AS {handle}", [], None)
+        links = Links()
+        if relation.private:
+            links.add(handle)
+        for join in select.args.get("joins") or []:
+            self._join(join, body, links, ctes)
+        where = select.args.get("where")
+        for test in conjuncts(None if where is None else where.this):
+            links.see(test, scope)
+            body.tests.append(self._test(test, body, links, ctes))
+        units = links.handles
+        if units:
+            links.check(select)
+            body.unit = f"{units[0]}.u"
+            body.tests += [f"{units[0]}.u = {other}.u" for other in units[1:]]
+        return body
+
+    def _join(self, join: exp.Join, body: Body, links: Links, ctes: dict[str, Any]) -> None:
+        only(join, "this", "on", "using", "side", "kind")
+        side, kind = (str(join.args.get(one) or "").upper() for one in ("side", "kind"))
+        if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER"):
+            refuse(join, f"{side or kind} JOIN is not answered", "take JOIN or LEFT JOIN")
+        alias, relation = self.relation(join.this, ctes)
+        handle = self._handle(join)
+        scope = body.scope
+        if any(alias == known for known, _, _ in scope.tables):
+            refuse(join, f"two tables are called {alias!r}", "give one of them another name")
+        tests = list(conjuncts(join.args.get("on")))
+        before = list(scope.tables)
+        scope.tables.append((alias, relation, handle))
+        for one in join.args.get("using") or []:
+            name = folded(one.name)
+            owner = [known for known, other, _ in before if name in other.fields]
+            if not owner or name not in relation.fields:
+                refuse(join, f"USING names {one.name!r}, which is not on both sides")
+            left = exp.column(one.name, table=owner[0])
+            tests.append(exp.EQ(this=left, expression=exp.column(one.name, table=alias)))
+            scope.merged.add(name)
+        outer = side == "LEFT"
+        if outer and relation.private and not links.handles:
+            refuse(
+                join,
+                "a public table is joined from the left to a private one: rows without a match "
+                "would belong to nobody",
+                "take JOIN, and declare 'keys' of the column to see those that are not there",
+            )
+        own = Links(list(links.handles), list(links.pairs)) if outer else links
+        if relation.private:
+            own.add(handle)
+        for test in tests:
+            own.see(test, scope)
+        compiled_tests = [condition(test, scope).sql for test in tests]
+        if outer:
+            if relation.private:
+                own.check(join)
+                compiled_tests.append(f"{links.handles[0]}.u = {handle}.u")
+            body.source += f" LEFT JOIN ({relation.sql}) AS {handle}"
+            body.source += f" ON {' AND '.join(compiled_tests) or 'TRUE'}"
+        else:
+            body.source += f" JOIN ({relation.sql}) AS {handle}"
+            body.source += f" ON {' AND '.join(compiled_tests) or 'TRUE'}"
+
+    def _test(self, test: exp.Expr, body: Body, links: Links, ctes: dict[str, Any]) -> str:
+        """Return one test of WHERE."""
+        inner, negated = test, False
+        while isinstance(inner, exp.Not | exp.Paren):
+            negated ^= isinstance(inner, exp.Not)
+            inner = inner.this
+        if isinstance(inner, exp.Exists):
+            only(inner, "this")
+            found = self._inner_exists(inner.this, None, body, links, ctes, negated)
+        elif isinstance(inner, exp.In) and inner.args.get("query") is not None:
+            only(inner, "this", "query")
+            query = inner.args["query"]
+            query = query.this if isinstance(query, exp.Subquery) else query
+            found = self._inner_exists(query, inner.this, body, links, ctes, negated)
+        else:
+            return condition(test, body.scope).sql
+        return f"NOT {found}" if negated else found
+
+    def _inner_exists(
+        self,
+        select: exp.Expr,
+        member: exp.Expr | None,
+        body: Body,
+        links: Links,
+        ctes: dict[str, Any],
+        negated: bool,
+    ) -> str:
+        """Return EXISTS over rows of the same unit, or of public tables."""
+        if not isinstance(select, exp.Select):
+            refuse(select, "EXISTS and IN take one SELECT")
+        plain = not (
+            select.args.get("group") or select.args.get("having") or select.args.get("distinct")
+        ) and not any(is_aggregate(item) for item in select.expressions)
+        if plain:
+            only(select, "expressions", "from_", "joins", "where")
+            inner = self.body(select, ctes, body.scope)
+            items = select.expressions
+            value = compiled(items[0], inner.scope) if member is not None else None
+        else:
+            relation = self.derived(select, ctes)
+            items = select.expressions
+            handle = self._handle(select)
+            inner = Body(RowScope(body.scope, [("", relation, handle)]), "", [], None)
+            inner.source = f"FROM ({relation.sql}) AS {handle}"
+            inner.unit = f"{handle}.u" if relation.private else None
+            one = next(iter(relation.fields.values()))
+            value = Expr(f"{handle}.{quoted(one.name)}", one.family, None, None, one.tags)
+        tests, linked = list(inner.tests), False
+        if member is not None:
+            if len(items) != 1 or value is None:
+                refuse(select, "a subquery of IN has one column")
+            left = compiled(member, body.scope)
+            linked = bool(left.tags & value.tags)
+            if left.family != value.family:
+                way = "CAST(... AS ...) one of them"
+                refuse(member, "IN compares values of different types", way)
+            equal = f"({value.sql} = {left.sql})"
+            tests.append(f"({equal} IS DISTINCT FROM FALSE)" if negated else equal)
+        if inner.unit is not None:
+            if not links.handles:
+                refuse(select, "rows of a public table are chosen by private ones")
+            if not linked and not _equates(select, inner.scope):
+                refuse(
+                    select,
+                    "the subquery looks at rows of other units",
+                    "equate its unit (or the key of its owner) with that of the query around it",
+                )
+            tests.append(f"{inner.unit} = {links.handles[0]}.u")
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        return f"EXISTS (SELECT 1 {inner.source}{where})"
+
+    # --- subqueries -------------------------------------------------------------------------------
+
+    def derived(self, node: exp.Expr, ctes: dict[str, Any]) -> Relation:
+        """Return a subquery that keeps units apart."""
+        if isinstance(node, exp.Subquery):
+            only(node, "this")
+            return self.derived(node.this, ctes)
+        if isinstance(node, exp.Union):
+            return self._union(node, ctes)
+        if not isinstance(node, exp.Select):
+            refuse(node, f"a subquery must be a SELECT: {said(node)}")
+        for name in ("order", "limit", "offset", "qualify", "sample"):
+            if node.args.get(name) is not None:
+                refuse(
+                    node,
+                    f"{name.upper()} inside a subquery takes rows by what other units have",
+                    "put it at the end of the whole query",
+                )
+        only(node, "expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
+        ctes = self.with_ctes(node, ctes)
+        body = self.body(node, ctes)
+        group = node.args.get("group")
+        having = node.args.get("having")
+        items = [part for item in node.expressions for part in self._expanded(item, body.scope)]
+        if group is None and having is None and not any(is_aggregate(one) for _, one in items):
+            scope: Any = body.scope
+            tail = ""
+        else:
+            scope, tail = self._grouped(node, body, items)
+        distinct = ""
+        if node.args.get("distinct") is not None:
+            only(node.args["distinct"])
+            distinct = "DISTINCT "
+            if body.unit and not any(compiled(one, scope).tags for _, one in items):
+                refuse(
+                    node,
+                    "DISTINCT inside a subquery compares rows of all units",
+                    "name the unit among its columns",
+                )
+        fields: dict[str, Field] = {}
+        selected = [f"{body.unit} AS u"] if body.unit else []
+        for number, (name, item) in enumerate(items):
+            one = compiled(item, scope)
+            known = body.scope.field_of(item) if isinstance(item, exp.Column) else None
+            keys = None if known is None else known.keys
+            if one.family == "null":
+                refuse(item, "a column of a subquery must have a type", "CAST(NULL AS ...) has one")
+            if folded(name) in fields:
+                refuse(item, f"two columns of a subquery are called {name!r}")
+            inner = f"c{number}"
+            fields[folded(name)] = Field(inner, one.family, one.bounds, one.tags, keys)
+            selected.append(f"{one.sql} AS {inner}")
+        sql = f"SELECT {distinct}{', '.join(selected)} {body.sql}{tail}"
+        if len(sql) > 10**6:
+            refuse(node, "the query is too long")
+        return Relation(sql, fields, private=body.unit is not None)
+
+    def _grouped(
+        self, node: exp.Select, body: Body, items: list[tuple[str, exp.Expr]]
+    ) -> tuple[InnerAggregates, str]:
+        """Return the scope of a subquery that aggregates inside units, and GROUP BY ... HAVING."""
+        group = node.args.get("group")
+        named: list[exp.Expr] = []
+        if group is not None:
+            only(group, "expressions")
+            for one in group.expressions:
+                if isinstance(one, exp.Literal) and not one.is_string:
+                    place = int(one.this) - 1 if str(one.this).isdigit() else -1
+                    if not 0 <= place < len(items):
+                        refuse(one, "GROUP BY names a column that is not there")
+                    one = items[place][1]
+                named.append(one)
+        keys = [compiled(one, body.scope) for one in named]
+        if body.unit is not None and not any(key.tags for key in keys):
+            refuse(
+                node,
+                "this subquery aggregates over units, which would be a release of its own",
+                "GROUP BY the unit in it, or run it first by itself",
+            )
+        groups = [key.sql for key in keys]
+        if body.unit is not None:
+            groups.insert(0, body.unit)
+        scope = InnerAggregates(body.scope, keys)
+        tail = f" GROUP BY {', '.join(groups)}" if groups else ""
+        having = node.args.get("having")
+        if having is not None:
+            tail += f" HAVING {condition(having.this, scope).sql}"
+        return scope, tail
+
+    def _expanded(self, item: exp.Expr, scope: RowScope) -> Iterator[tuple[str, exp.Expr]]:
+        """Yield the columns of an item of a SELECT: itself, or what * stands for."""
+        table = None
+        if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+            table = folded(item.table)
+            if table not in [alias for alias, _, _ in scope.tables]:
+                refuse(item, f"there is no table {item.table!r} here")
+            item = item.this
+        if isinstance(item, exp.Star):
+            only(item)
+            for alias, relation, _ in scope.tables:
+                if table in (None, alias):
+                    for name in relation.fields:
+                        yield name, exp.column(name, table=alias)
+            return
+        inner = item.this if isinstance(item, exp.Alias) else item
+        yield item_name(item, 0), inner
+
+    def _union(self, node: exp.Union, ctes: dict[str, Any]) -> Relation:
+        only(node, "this", "expression", "with_", "distinct")
+        if type(node) is not exp.Union or node.args.get("distinct"):
+            refuse(node, "UNION compares rows of all units", "take UNION ALL")
+        ctes = self.with_ctes(node, ctes)
+        a, b = self.derived(node.this, ctes), self.derived(node.expression, ctes)
+        if a.private != b.private:
+            refuse(node, "UNION ALL of a private and a public table: public rows belong to nobody")
+        if len(a.fields) != len(b.fields):
+            refuse(node, "both sides of UNION ALL need as many columns")
+        fields, left, right = {}, [], []
+        for (name, one), other in zip(a.fields.items(), b.fields.values(), strict=True):
+            if one.family != other.family:
+                way = "CAST(... AS ...) one of them"
+                refuse(node, f"column {name!r} of UNION ALL has different types", way)
+            box = None
+            if one.bounds and other.bounds:
+                box = min(one.bounds[0], other.bounds[0]), max(one.bounds[1], other.bounds[1])
+            fields[name] = replace(one, bounds=box, tags=one.tags & other.tags, keys=None)
+            left.append(f"{one.name} AS {one.name}")
+            right.append(f"{other.name} AS {one.name}")
+        unit = ["u"] if a.private else []
+        first, second = self._handle(node), self._handle(node)
+        sql = (
+            f"SELECT {', '.join(unit + left)} FROM ({a.sql}) AS {first} UNION ALL "
+            f"SELECT {', '.join(unit + right)} FROM ({b.sql}) AS {second}"
+        )
+        return Relation(sql, fields, private=a.private)
+
+    def with_ctes(self, node: exp.Expr, ctes: dict[str, Any]) -> dict[str, Any]:
+        """Return common tables, those of WITH among them: each sees the ones before it."""
+        given = node.args.get("with_")
+        if given is None:
+            return ctes
+        if given.args.get("recursive"):
+            refuse(given, "WITH RECURSIVE is not answered")
+        only(given, "expressions")
+        for cte in given.expressions:
+            only(cte, "this", "alias", "materialized")
+            alias = cte.args["alias"]
+            only(alias, "this")
+            ctes = {**ctes, folded(alias.name): (cte.this, ctes)}
+        return ctes
+
+
+def _equates(select: exp.Select, scope: RowScope) -> bool:
+    """Say whether WHERE equates an id of a subquery with one of the query around it."""
+    where = select.args.get("where")
+    for test in conjuncts(None if where is None else where.this):
+        sides = (test.this, test.expression) if isinstance(test, exp.EQ) else ()
+        if len(sides) == 2 and all(isinstance(side, exp.Column) for side in sides):
+            inside = [scope.own(side) is not None for side in sides]
+            if sorted(inside) == [False, True]:
+                a, b = (scope.column(side) for side in sides)
+                if a.tags & b.tags:
+                    return True
+    return False

@@ -1,0 +1,244 @@
+"""Row-local expressions: from a closed list of syntax to SQL that cannot fail on any cell.
+
+Nothing is released here. An expression becomes SQL of DuckDB by this file alone; what it does not
+list is refused. What comes out has a value for whatever is in the cells of one row, and depends on
+no other row. So a cell cannot raise:
+
+- integers are added and multiplied as HUGEINT, where products of two BIGINT fit, and what is no
+  BIGINT in the end is NULL; all other numbers are DOUBLE, where nothing overflows but to infinity;
+- casts are TRY_CAST; a divisor of zero gives NULL; so do logarithms and roots of what has none;
+- dates outside the years 1 to 9999 are NULL before anything is computed from them;
+- texts that are put together are cut at `LONGEST` characters.
+
+No TRY(...) is used: DuckDB 2.0 takes common parts of expressions out of it, where they raise.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from skdp.sql._refusals import refusal, refuse, said
+
+__all__ = [
+    "FAMILIES",
+    "HANDLERS",
+    "LONGEST",
+    "TYPES",
+    "WORDS",
+    "Expr",
+    "Scope",
+    "alike",
+    "as_double",
+    "box",
+    "cast",
+    "compiled",
+    "condition",
+    "date_literal",
+    "family_of",
+    "quoted",
+    "small_integer",
+    "tamed",
+    "text_of",
+]
+
+LONGEST = 65_536
+_LONGEST_SQL = 50_000  # parts are repeated: few levels would make any length of it
+
+# What is answered, by exact type of syntax: filled by `skdp.sql._expressions`.
+HANDLERS: dict[type, Callable[[Any, Any], Expr]] = {}
+
+# What a column may be; all else can only be counted, or compared with NULL.
+FAMILIES = {
+    "int": ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"),
+    "num": ("FLOAT", "DOUBLE", "DECIMAL", "HUGEINT", "UBIGINT", "UHUGEINT"),
+    "text": ("VARCHAR",),
+    "bool": ("BOOLEAN",),
+    "date": ("DATE",),
+    "time": ("TIMESTAMP",),
+}
+TYPES = {"int": "BIGINT", "num": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN"} | {
+    "date": "DATE",
+    "time": "TIMESTAMP",
+}
+WORDS = {"int": "integers", "num": "numbers", "text": "text", "bool": "truth values"} | {
+    "date": "dates",
+    "time": "times",
+    "null": "NULL",
+    "other": "values of another type",
+}
+
+
+@dataclass(frozen=True)
+class Expr:
+    """A compiled expression.
+
+    Attributes
+    ----------
+    sql : str
+        Total: no cell makes it fail.
+    family : str
+        A key of `FAMILIES`, ``"null"``, or ``"other"``.
+    bounds : tuple of float or None
+        Between which its value is if columns are within their declared bounds.
+    constant : Decimal, str, bool or None
+        Its value, where the query states it.
+    tags : frozenset of str
+        Of a column: which ids it holds.
+    """
+
+    sql: str
+    family: str
+    bounds: tuple[float, float] | None = None
+    constant: Any = None
+    tags: frozenset[str] = frozenset()
+
+
+class Scope(Protocol):
+    """Where an expression stands: what its names mean, and what else it may hold there."""
+
+    def column(self, node: exp.Column) -> Expr:
+        """Return what a name means, or refuse it."""
+
+    def special(self, node: exp.Expr) -> Expr | None:
+        """Return what a node means here and nowhere else; None for what means the same."""
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_of(value: str) -> str:
+    """Return a text as a literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def family_of(kind: str) -> str:
+    """Return the family of a type of DuckDB."""
+    base = kind.upper()
+    if base.endswith("]"):
+        return "other"
+    base = base.partition("(")[0].strip()
+    if base in ("TIMESTAMP_S", "TIMESTAMP_MS", "DATETIME"):
+        return "time"
+    return next((name for name, kinds in FAMILIES.items() if base in kinds), "other")
+
+
+def compiled(node: exp.Expr, scope: Scope) -> Expr:
+    """Return an expression as SQL of one row, or refuse it.
+
+    Raises
+    ------
+    QueryRefusedError
+    """
+    found = scope.special(node)
+    if found is not None:
+        return found
+    handler = HANDLERS.get(type(node))
+    if handler is None:
+        what = node.this if isinstance(node, exp.Anonymous) else type(node).__name__.upper()
+        if isinstance(node, exp.Window):
+            reason = "window functions show single rows, or ranks among those of others"
+            refuse(node, reason, "GROUP BY a key and take an aggregate")
+        refuse(node, f"{what!s} is not on the list of expressions that are answered: {said(node)}")
+    out = handler(node, scope)
+    if len(out.sql) > _LONGEST_SQL:
+        refuse(node, "the expression is too long")
+    return out
+
+
+def condition(node: exp.Expr, scope: Scope) -> Expr:
+    """Return an expression that is true, false or NULL."""
+    found = compiled(node, scope)
+    if found.family not in ("bool", "null"):
+        refuse(node, f"a condition must be true or false: {said(node)}")
+    return found
+
+
+# --- what handlers share ---
+
+
+def cast(one: Expr, family: str) -> str:
+    """Return SQL of another family, NULL where there is no such value."""
+    return f"TRY_CAST({one.sql} AS {TYPES[family]})"
+
+
+def as_double(one: Expr) -> str:
+    return one.sql if one.family == "num" else cast(one, "num")
+
+
+def box(low: float, high: float) -> tuple[float, float] | None:
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def small_integer(node: exp.Expr | None, most: int, what: str, *, text: bool = False) -> int:
+    """Return a stated integer, or refuse."""
+    negative = isinstance(node, exp.Neg)
+    inner = node.this if negative and node is not None else node
+    if isinstance(inner, exp.Literal) and (text or not inner.is_string):
+        try:
+            value = int(str(inner.this))
+        except ValueError:
+            value = most + 1
+        if abs(value) <= most:
+            return -value if negative else value
+    raise refusal(node, f"{what} must be a stated integer of at most {most}")
+
+
+def alike(node: exp.Expr, parts: list[Expr]) -> tuple[str, list[str]]:
+    """Return the family that expressions have in common, and their SQL in it."""
+    families = {one.family for one in parts} - {"null"}
+    if "other" in families:
+        refuse(node, f"values of this type can only be counted: {said(node)}")
+    if not families:
+        return "null", ["NULL"] * len(parts)
+    if len(families) == 1:
+        return next(iter(families)), [one.sql for one in parts]
+    if families == {"int", "num"}:
+        return "num", [one.sql if one.family == "null" else as_double(one) for one in parts]
+    if families == {"date", "time"}:
+        return "time", [cast(one, "time") for one in parts]
+    kinds = families - {"text"}
+    if len(kinds) == 1 and kinds <= {"date", "time"}:
+        family = next(iter(kinds))  # texts that the query states are read as dates
+        return family, [
+            date_literal(node, one.constant, family)
+            if one.family == "text" and isinstance(one.constant, str)
+            else one.sql
+            if one.family != "text"
+            else refuse(node, f"text is compared with dates in {said(node)}", "CAST(... AS DATE)")
+            for one in parts
+        ]
+    raise refusal(
+        node,
+        f"{' and '.join(sorted(WORDS[f] for f in families))} cannot be compared or mixed: "
+        f"{said(node)}",
+        "CAST(... AS ...) one of them; a cast gives NULL where it finds no such value",
+    )
+
+
+def date_literal(node: exp.Expr, text: str, family: str) -> str:
+    """Return a stated date or time as SQL: it is public, so it may be refused."""
+    try:
+        if family == "date":
+            day = datetime.date.fromisoformat(text)
+            return f"DATE '{day.isoformat()}'"
+        instant = datetime.datetime.fromisoformat(text)
+        if instant.tzinfo is not None:
+            raise ValueError
+        return f"TIMESTAMP '{instant.isoformat(sep=' ')}'"
+    except ValueError:
+        refuse(node, f"{text!r} is no {'date' if family == 'date' else 'time'} like 2026-01-31")
+
+
+def tamed(one: Expr) -> str:
+    """Return a date or time of the years 1 to 9999, else NULL: none other is computed with."""
+    kind = TYPES[one.family]
+    low, high = f"{kind} '0001-01-01'", f"{kind} '9999-12-31'"
+    return f"(CASE WHEN {one.sql} BETWEEN {low} AND {high} THEN {one.sql} END)"

@@ -1,0 +1,245 @@
+"""Private SQL: answers near the truth, intervals, charges, containers, and post-processing."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from skdp import PrivacyBudget
+from skdp.exceptions import BudgetExceededError, QueryRefusedError
+from skdp.sql import PrivateDatabase
+from tests.sql.shop import database, shop
+
+MANY = {"epsilon": 200, "max_keys_per_unit": 8, "max_rows_per_unit": 16}
+
+
+def near(query, plain=None, tolerance=0.05, **parameters):
+    """Compare an answer, at an epsilon that leaves hardly any noise, with what DuckDB says."""
+    con = shop()
+    answer = database(con).sql(query, **{**MANY, **parameters})
+    true = con.execute(plain or query).fetchall()
+    shown = [
+        i
+        for i, name in enumerate(answer.columns)
+        if not name.endswith(("_low", "_high"))
+    ]  # fmt: skip
+    got = [tuple(row[i] for i in shown) for row in answer.fetchall()]
+    assert len(got) == len(true)
+    for mine, row in zip(got, true, strict=True):
+        for a, b in zip(mine, row, strict=True):
+            if isinstance(b, int | float | Decimal) and not isinstance(b, bool):
+                assert a == pytest.approx(float(b), rel=tolerance, abs=1.5), (query, mine, row)
+            else:
+                assert str(a) == str(b), (query, mine, row)
+    return answer
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT COUNT(*), COUNT(browser), SUM(minutes), AVG(minutes) FROM visits",
+        "SELECT browser, COUNT(*) AS n FROM visits GROUP BY browser ORDER BY browser",
+        "SELECT browser b, COUNT(*) FROM visits GROUP BY b HAVING COUNT(*) > 250 ORDER BY b",
+        "SELECT day > DATE '2026-01-15' AS late, COUNT(*) FROM visits GROUP BY 1 ORDER BY 1",
+        "SELECT month(day), COUNT(DISTINCT uid) FROM visits GROUP BY ALL ORDER BY 1",
+        "SELECT pages % 2 AS r, COUNT(*) FROM visits GROUP BY 1 ORDER BY r NULLS LAST",
+        "SELECT VAR_POP(minutes), STDDEV_POP(minutes), MEDIAN(minutes) FROM visits",
+        "SELECT COUNT(*) FILTER (WHERE minutes > 30), COUNT_IF(ok), SUM(1) FROM visits",
+        "SELECT SUM(CASE WHEN ok THEN price ELSE 0 END) FROM visits WHERE price < 50",
+        "SELECT COUNT(*) FROM visits WHERE browser LIKE 'ch%' OR note IN ('12', 'x')",
+        "SELECT COUNT(*) FROM visits WHERE price BETWEEN 0.06 + 0.01 AND 10.5",
+        "SELECT ROUND(SUM(minutes) / 100, 1), SUM(minutes) / COUNT(*) FROM visits",
+        "SELECT upper(browser), COUNT(*) * 2 FROM visits GROUP BY browser ORDER BY 1",
+        "SELECT DISTINCT browser FROM visits ORDER BY browser",
+        "SELECT browser, ok, COUNT(*) n FROM visits GROUP BY 1, 2 ORDER BY n DESC LIMIT 2 OFFSET 1",
+        "SELECT COUNT(*) FROM visits -- where FALSE\n WHERE /* ) */ TRUE",
+        'SELECT "BROWSER", COUNT(*) FROM "Visits" AS "V" GROUP BY v.Browser ORDER BY 1',
+    ],
+)
+def test_answers_are_near_what_duckdb_says(query):
+    near(query, tolerance=0.1)
+
+
+@pytest.mark.parametrize(
+    ("query", "plain"),
+    [
+        (
+            "SELECT QUANTILE_CONT(minutes, 0.9) FROM visits",
+            "SELECT QUANTILE_CONT(minutes, 0.9) FROM visits",
+        ),
+        (
+            "SELECT PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY minutes DESC) FROM visits",
+            "SELECT QUANTILE_CONT(minutes, 0.75) FROM visits",
+        ),
+        (
+            "SELECT COUNT(*) FROM visits WHERE TRY_CAST(note AS DOUBLE) > 5 OR note::INT = 12",
+            "SELECT COUNT(*) FROM visits WHERE TRY_CAST(note AS DOUBLE) > 5",
+        ),
+        (
+            "SELECT COUNT(*) FROM visits WHERE 10 / pages > 2",
+            "SELECT COUNT(*) FROM visits WHERE 10 / nullif(pages, 0) > 2",
+        ),
+    ],
+)
+def test_variants(query, plain):
+    near(query, plain, tolerance=0.1)
+
+
+def test_rows_are_clipped_to_declared_bounds_and_bounds_of_expressions_follow():
+    db = database()
+    answer = db.sql("SELECT SUM(minutes * 2 - 1), AVG(abs(-minutes)) FROM visits", epsilon=5)
+    assert answer.bounds_ == {"minutes * 2 - 1": (-1.0, 479.0), "ABS(-minutes)": (0.0, 240.0)}
+    stated = db.sql(
+        "SELECT SUM(minutes * 2) FROM visits", epsilon=5, bounds={"minutes * 2": (0, 9)}
+    )
+    assert stated.bounds_ == {"minutes * 2": (0.0, 9.0)}
+    learned = db.sql("SELECT AVG(price) FROM visits", epsilon=5)
+    assert learned.bounds_["price"][1] >= 32
+    with pytest.raises(QueryRefusedError, match="does not aggregate"):
+        db.sql("SELECT AVG(price) FROM visits", bounds={"minutes": (0, 1)})
+
+
+def test_an_interval_beside_every_number_and_none_where_it_would_not_hold():
+    answer = near("SELECT AVG(minutes) AS m, SUM(minutes) / COUNT(*) AS r, 3 AS k FROM visits")
+    row = answer.to_dict()
+    assert answer.columns == [
+        *("m", "m_low", "m_high", "m_population_low", "m_population_high"),
+        *("r", "r_low", "r_high", "k"),
+    ]
+    assert row["m_low"][0] <= row["m"][0] <= row["m_high"][0]
+    assert row["r_low"] == [None]
+    assert any("r: no interval" in note for note in answer.notes)
+    negative = near("SELECT -COUNT(*) AS n, 10 / (0 - COUNT(*)) AS d FROM visits").to_dict()
+    assert negative["n_low"][0] <= negative["n"][0] <= negative["n_high"][0] < 0
+    assert negative["d_low"][0] <= negative["d"][0] <= negative["d_high"][0] < 0
+
+
+def test_intervals_of_counts_hold_them():
+    con = shop()
+    db = database(con)
+    true = con.execute("SELECT count(minutes) FROM visits").fetchone()[0]
+    held = 0
+    for _ in range(20):
+        row = db.sql(
+            "SELECT COUNT(minutes) AS n FROM visits",
+            epsilon=1,
+            delta=0,
+            max_rows_per_unit=12,
+        ).to_dict()
+        held += row["n_low"][0] <= true <= row["n_high"][0]
+    assert held >= 12  # of 20, each at least 95%: fewer at a chance below 1e-6
+
+
+def test_declared_keys_appear_whether_they_are_there_or_not():
+    db = database(shop(users=0))
+    answer = db.sql("SELECT device, COUNT(*) n FROM visits GROUP BY device", epsilon=5, delta=0)
+    assert answer.to_dict()["device"] == ["pc", "tv"]
+    assert all(abs(n) < 200 for n in answer.to_dict()["n"])
+
+
+def test_an_empty_table_and_no_keys():
+    db = database(shop(users=0))
+    assert len(db.sql("SELECT browser, AVG(minutes) FROM visits GROUP BY browser")) == 0
+    assert len(db.sql("SELECT COUNT(*) FROM visits WHERE FALSE")) == 1
+
+
+def test_what_is_charged_is_the_price_and_a_refusal_charges_nothing():
+    db = database(epsilon=1.5, delta=1e-5)
+    db.sql("SELECT COUNT(*) FROM visits", epsilon=1, delta=1e-6)
+    assert (db.budget.spent.epsilon, db.budget.spent.delta) == (1, 1e-6)
+    for query, error in (
+        ("SELECT MAX(minutes) FROM visits", QueryRefusedError),
+        ("SELECT COUNT(*) FROM visits", BudgetExceededError),
+    ):
+        with pytest.raises(error):
+            db.sql(query, epsilon=1)
+    db.explain("SELECT COUNT(*) FROM visits", epsilon=100)
+    assert db.budget.spent.epsilon == 1
+    with pytest.raises(ValueError, match="epsilon"):
+        db.sql("SELECT COUNT(*) FROM visits", epsilon=-1)
+
+
+def test_answers_as_tables_and_the_certificate():
+    answer = database().sql("SELECT browser, COUNT(*) AS n FROM visits GROUP BY browser", epsilon=9)
+    assert isinstance(answer.to_pandas(), pd.DataFrame)
+    assert isinstance(answer.to_polars(), pl.DataFrame)
+    assert isinstance(answer.to_arrow(), pa.Table)
+    assert answer.relation.columns == answer.columns
+    assert len(answer) == len(answer.to_pandas())
+    held = json.loads(answer.to_json())
+    assert held["query"].startswith("SELECT browser")
+    assert "t1" in held["rows"]
+    assert held["privacy"]["unit"] == "uid"
+    assert held["privacy"]["charged"]
+    assert held["bounding"]["max_rows_per_unit"] >= 1
+    assert "<table" in answer._repr_html_()
+    assert "browser" in repr(answer)
+
+
+def test_public_tables_alone_are_answered_exactly_and_for_nothing():
+    db = database()
+    answer = db.sql("SELECT n_id, COUNT(*) AS n FROM nation GROUP BY n_id ORDER BY n DESC LIMIT 1")
+    assert answer.fetchall() == [(1, 2)]
+    assert answer.privacy_ is None
+    assert db.budget.spent.epsilon == 0
+    assert "nothing is charged" in db.explain("SELECT n_id FROM nation")
+
+
+def test_explain_says_cost_bounds_and_errors_without_reading_a_row():
+    text = database().explain(
+        "SELECT browser, AVG(minutes) m, SUM(price) FROM visits GROUP BY browser",
+        epsilon=1,
+        rows_per_key=100,
+    )
+    assert "epsilon 1, delta 1e-06" in text
+    assert "minutes: clipped to [0, 240]" in text
+    assert "price: bounds are learned" in text
+    assert "half width of mean(minutes)" in text
+    assert "found privately" in text
+    assert "TRY_CAST" in text
+
+
+def test_tables_in_memory_and_files(tmp_path):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"user": rng.integers(0, 900, 3000), "x": rng.random(3000)})
+    path = tmp_path / "rows.parquet"
+    frame.to_parquet(path)
+    file = str(tmp_path / "base.duckdb")
+    with duckdb.connect(file) as con:
+        con.execute("CREATE TABLE t AS SELECT * FROM frame")
+    for source in (
+        {"t": frame},
+        {"t": pl.from_pandas(frame)},
+        {"t": pa.Table.from_pandas(frame)},
+        {"t": path},
+        file,
+    ):
+        budget = PrivacyBudget(9, 0.1, adjacency="add_or_remove_one", unit="user")
+        db = PrivateDatabase(
+            source, tables={"t": {"unit": "user", "columns": {"x": (0, 1)}}}, budget=budget
+        )
+        row = db.sql("SELECT AVG(x) AS m FROM t", epsilon=5, max_rows_per_unit=9).to_dict()
+        assert row["m"][0] == pytest.approx(0.5, abs=0.1)
+
+
+def test_units_that_are_null_or_no_number_have_no_rows():
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t (u DOUBLE, x DOUBLE)")
+    con.execute("INSERT INTO t VALUES (NULL, 1), ('nan', 1), (0.0, 1), (-0.0, 1)")
+    budget = PrivacyBudget(999, 0, adjacency="add_or_remove_one", unit="u")
+    db = PrivateDatabase(con, tables={"t": {"unit": "u"}}, budget=budget)
+    answer = db.sql(
+        "SELECT COUNT(*) AS n, COUNT(DISTINCT u) AS units FROM t",
+        epsilon=900,
+        delta=0,
+        max_rows_per_unit=5,
+    )
+    row = answer.to_dict()
+    assert (row["n"], row["units"]) == ([2], [1])

@@ -1,0 +1,308 @@
+"""Private SQL: what is refused, why, where; nothing is charged for it, and no cell is quoted."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import duckdb
+import pandas as pd
+import pytest
+
+from skdp import PrivacyBudget
+from skdp.exceptions import QueryRefusedError
+from skdp.sql import PrivateDatabase
+from tests.sql.shop import TABLES, database, shop
+
+REFUSED = [
+    ("SELECT MAX(minutes) FROM visits", "column 12: MAX shows one row. Take QUANTILE_CONT"),
+    ("SELECT MIN(minutes) FROM visits", "MIN shows one row"),
+    ("SELECT browser FROM visits", "would show single rows"),
+    ("SELECT browser, COUNT(*) FROM visits", "neither grouped by nor aggregated"),
+    ("SELECT * FROM visits", "shows single rows"),
+    ("SELECT v.* FROM visits v", "shows single rows"),
+    ("SELECT visits FROM visits", "no column"),
+    ("SELECT rowid, COUNT(*) FROM visits GROUP BY rowid", "no column rowid"),
+    ("SELECT uid, COUNT(*) FROM visits GROUP BY uid", "grouping by the unit"),
+    ("SELECT COUNT(*) OVER () FROM visits", "window"),
+    ("SELECT SUM(minutes) OVER (ORDER BY day) FROM visits", "window"),
+    ("SELECT COUNT(*) FROM visits QUALIFY TRUE", "qualify"),
+    ("SELECT COUNT(*) FROM visits; SELECT 1", "one statement, got 2"),
+    ("SELECT COUNT(*) FROM visits; DROP TABLE visits", "one statement"),
+    ("", "starts with SELECT"),
+    ("DROP TABLE visits", "starts with SELECT"),
+    ("PRAGMA database_list", "starts with SELECT"),
+    ("COPY visits TO 'x.csv'", "starts with SELECT"),
+    ("ATTACH 'x'", "starts with SELECT"),
+    ("SET threads = 1", "starts with SELECT"),
+    ("FROM visits", "starts with SELECT"),
+    ("VALUES (1)", "starts with SELECT"),
+    ("SELECT (((", "not SQL"),
+    ("SELECT COUNT(*) FROM", "not SQL|no FROM"),
+    ("SELECT 1", "no FROM"),
+    ("SELECT COUNT(*) FROM secret", "table secret is not declared"),
+    ("SELECT COUNT(*) FROM no_such_table", "table no_such_table is not declared"),
+    ("SELECT COUNT(*) FROM duckdb_tables", "not declared"),
+    ("SELECT COUNT(*) FROM information_schema.tables", "not declared"),
+    ("SELECT COUNT(*) FROM memory.main.visits", "not declared"),
+    ("SELECT COUNT(*) FROM read_csv('/etc/passwd')", "functions that make tables"),
+    ("SELECT COUNT(*) FROM 'x.parquet'", "not declared"),
+    ("SELECT COUNT(*) FROM query('SELECT 1')", "functions that make tables"),
+    ("SELECT COUNT(*) FROM range(5)", "functions that make tables|is no table"),
+    ("SELECT COUNT(*) FROM (SELECT * FROM secret)", "not declared"),
+    ("SELECT COUNT(*) FROM visits WHERE EXISTS (SELECT 1 FROM secret)", "not declared"),
+    ("SELECT COUNT(*) FROM visits TABLESAMPLE 10%", "sample"),
+    ("SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 3)", "LIMIT inside a subquery"),
+    ("SELECT COUNT(*) FROM (SELECT * FROM visits ORDER BY uid)", "ORDER inside a subquery"),
+    ("SELECT COUNT(*) FROM (SELECT DISTINCT browser FROM visits)", "compares rows of all units"),
+    ("SELECT AVG(m) FROM (SELECT AVG(minutes) m FROM visits)", "a release of its own"),
+    (
+        "SELECT AVG(m) FROM (SELECT AVG(minutes) m FROM visits GROUP BY browser)",
+        "a release of its own",
+    ),
+    ("SELECT COUNT(*) FROM visits WHERE minutes > (SELECT 3)", "a subquery inside an expression"),
+    (
+        "SELECT COUNT(*) FROM visits WHERE minutes > (SELECT AVG(minutes) FROM visits)",
+        "a subquery inside an expression",
+    ),
+    ("SELECT COUNT(*) FROM visits WHERE random() < 0.5", "RAND is not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE now() > seen", "now is not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE current_date > day", "CURRENTDATE is not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE getenv('HOME') = 'x'", "getenv is not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE my_udf(minutes)", "my_udf is not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE nextval('s') > 1", "not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE error('x')", "not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE repeat(note, 99999999) = 'x'", "not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE note SIMILAR TO 'x'", "not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE note LIKE browser", "text that the query states"),
+    ("SELECT COUNT(*) FROM visits WHERE note LIKE 'x' ESCAPE '!'", "not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE note COLLATE NOCASE = 'x'", "not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE seen AT TIME ZONE 'UTC' > day", "not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE CAST(seen AS TIMESTAMPTZ) > day", "cast to"),
+    ("SELECT COUNT(*) FROM visits WHERE browser > 5", "cannot be compared"),
+    ("SELECT COUNT(*) FROM visits WHERE minutes", "true or false"),
+    ("SELECT COUNT(*) FROM visits WHERE day > 'yesterday'", "no date"),
+    ("SELECT COUNT(*) FROM visits WHERE nope = 1", "there is no column nope here"),
+    ("SELECT SUM(browser) FROM visits", "holds no numbers"),
+    ("SELECT SUM(DISTINCT minutes) FROM visits", "DISTINCT is counted for units only"),
+    ("SELECT COUNT(DISTINCT browser) FROM visits", "COUNT(DISTINCT uid)"),
+    ("SELECT SUM(SUM(minutes)) FROM visits", "an aggregate cannot stand here"),
+    ("SELECT COUNT(*) FROM visits WHERE COUNT(*) > 1", "an aggregate cannot stand here"),
+    ("SELECT STRING_AGG(note, ',') FROM visits", "is not answered"),
+    ("SELECT LIST(note) FROM visits", "is not answered|not on the list"),
+    ("SELECT ANY_VALUE(note) FROM visits", "ANY_VALUE shows one row"),
+    ("SELECT FIRST(note) FROM visits", "not answered"),
+    ("SELECT ARG_MAX(note, minutes) FROM visits", "not answered"),
+    ("SELECT MODE(note) FROM visits", "not answered"),
+    ("SELECT QUANTILE_CONT(minutes, 0) FROM visits", "between 0 and 1"),
+    ("SELECT QUANTILE_CONT(minutes, [0.1, 0.2]) FROM visits", "between 0 and 1"),
+    ("SELECT COUNT(*) FROM visits GROUP BY ROLLUP (browser)", "not on the list"),
+    ("SELECT COUNT(*) FROM visits GROUP BY GROUPING SETS ((browser), ())", "not on the list"),
+    ("SELECT COUNT(*) FROM visits ORDER BY minutes", "would show single rows"),
+    ("SELECT COUNT(*) FROM visits HAVING minutes > 3", "would show single rows"),
+    ("SELECT COUNT(*) FROM visits LIMIT 10%", "limit options"),
+    ("SELECT COUNT(*) FROM visits LIMIT (SELECT 1)", "stated integer"),
+    ("SELECT COUNT(*) FROM visits FOR UPDATE", "locks"),
+    ("SELECT COUNT(*) INTO x FROM visits", "into"),
+    ("SELECT DISTINCT ON (browser) browser FROM visits", "'on'"),
+    ("WITH RECURSIVE a AS (SELECT 1) SELECT COUNT(*) FROM visits", "RECURSIVE"),
+    ("SELECT COUNT(*) AS n, COUNT(*) AS N FROM visits", "two columns have one name"),
+    ("SELECT COUNT(*) AS n, COUNT(*) + 1 AS n_low FROM visits", "another one's interval"),
+    ("SELECT COUNT(*) FROM visits UNION ALL SELECT COUNT(*) FROM visits", "UNION of answers"),
+    ("SELECT COUNT(*) FROM visits a, visits b", "rows of different units together"),
+    ("SELECT COUNT(*) FROM visits a JOIN visits b ON a.day = b.day", "different units together"),
+    ("SELECT COUNT(*) FROM visits a JOIN visits b ON a.uid > b.uid", "different units together"),
+    (
+        "SELECT COUNT(*) FROM visits a JOIN visits b ON a.uid = b.uid OR TRUE",
+        "different units together",
+    ),
+    ("SELECT COUNT(*) FROM visits a FULL JOIN visits b ON a.uid = b.uid", "FULL JOIN"),
+    ("SELECT COUNT(*) FROM visits a RIGHT JOIN visits b ON a.uid = b.uid", "RIGHT JOIN"),
+    ("SELECT COUNT(*) FROM visits NATURAL JOIN customer", "method"),
+    ("SELECT COUNT(*) FROM visits ASOF JOIN customer ON uid >= c_id", "method"),
+    ("SELECT COUNT(*) FROM visits, LATERAL (SELECT 1)", "is no table"),
+    ("SELECT COUNT(*) FROM nation LEFT JOIN customer ON n_id = c_nation", "belong to nobody"),
+    ("SELECT COUNT(*) FROM nation WHERE EXISTS (SELECT 1 FROM visits)", "chosen by private ones"),
+    (
+        "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.day = v.day)",
+        "rows of other units",
+    ),
+    (
+        "SELECT COUNT(*) FROM visits WHERE browser IN (SELECT browser FROM visits)",
+        "rows of other units",
+    ),
+    ("SELECT COUNT(*) FROM (SELECT uid FROM visits UNION SELECT c_id FROM customer)", "UNION ALL"),
+    (
+        "SELECT COUNT(*) FROM (SELECT n_id FROM nation UNION ALL SELECT c_id FROM customer)",
+        "private and a public|different types",
+    ),
+    ("SELECT COUNT(*) FROM visits v JOIN customer ON v.uid = c_id WHERE x = 1", "no column x"),
+    ("SELECT COUNT(*) FROM visits WHERE substring(note, -5, 3) = 'x'", "not be negative"),
+    ("SELECT COUNT(*) FROM visits WHERE minutes = ANY (SELECT 1)", "not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE ? = 1", "not on the list"),
+    ("SELECT COUNT(*) FROM visits PIVOT (COUNT(*) FOR browser IN ('a'))", "pivots|not SQL"),
+    ("SELECT COLUMNS(*) FROM visits", "not on the list"),
+    ("SELECT COUNT(*) FROM visits WHERE note = 'a\0b'", "zero character|not SQL"),
+]
+
+
+@functools.cache
+def small():
+    return database(shop(users=3))
+
+
+@pytest.mark.parametrize(("query", "why"), REFUSED, ids=[query for query, _ in REFUSED])
+def test_refused_with_a_reason_and_nothing_is_charged(query, why):
+    db = small()
+    with pytest.raises(QueryRefusedError) as caught:
+        db.sql(query, epsilon=1)
+    pattern = re.sub(r"([()*%])", r"\\\1", why)
+    assert re.search(pattern, str(caught.value)), str(caught.value)
+    assert str(caught.value).endswith("Nothing was charged.")
+    assert db.budget.spent.epsilon == 0
+
+
+def test_queries_of_any_size_are_refused_or_answered():
+    db = database(shop(users=3))
+    deep = "(" * 3000 + "1" + ")" * 3000
+    grown = "note"
+    for _ in range(40):
+        grown = f"({grown} || {grown})" if len(grown) < 40_000 else grown
+    chain = ", ".join(f"c{i} AS (SELECT a.* FROM c{i - 1} a JOIN c{i - 1} b ON a.uid = b.uid)"
+                      for i in range(1, 12))  # fmt: skip
+    doubled = ", ".join(
+        f"d{i} AS (SELECT uid, note || note AS note FROM d{i - 1})" for i in range(1, 40)
+    )
+    for query in (
+        f"SELECT COUNT(*) FROM visits WHERE {deep} = 1",
+        f"SELECT COUNT(*) FROM visits WHERE {grown} = 'x'",
+        f"WITH c0 AS (SELECT * FROM visits), {chain} SELECT COUNT(*) FROM c11",
+        "SELECT COUNT(*) FROM visits WHERE " + " OR ".join(["ok"] * 60_000),
+        "SELECT COUNT(*) FROM visits WHERE " + "NOT " * 5000 + "ok",
+    ):
+        with pytest.raises(QueryRefusedError):
+            db.sql(query)
+    answer = db.sql(f"WITH d0 AS (SELECT * FROM visits), {doubled} SELECT COUNT(note) FROM d39")
+    assert len(answer) == 1  # texts of 2**39 characters are cut
+
+
+def test_declarations_are_checked():
+    budget = PrivacyBudget(1, 1e-6, adjacency="add_or_remove_one", unit="uid")
+
+    def declare(tables, database=None, given=budget):
+        return PrivateDatabase(database or shop(users=2), tables=tables, budget=given)
+
+    for tables, error, why in (
+        ({}, TypeError, "must be a dict"),
+        ({"nope": "public"}, ValueError, "no table 'nope'"),
+        ({"visits": "private"}, TypeError, "must be 'public'"),
+        ({"visits": {}}, ValueError, "'unit' column or an 'owner'"),
+        ({"visits": {"unit": "nope"}}, ValueError, "no column 'nope'"),
+        ({"visits": {"unit": "uid", "bound": {}}}, TypeError, "must be 'public', or a dict"),
+        ({"visits": {"unit": "uid", "columns": {"minutes": (5, 1)}}}, ValueError, "lower one"),
+        ({"visits": {"unit": "uid", "columns": {"minutes": 5}}}, TypeError, "two numbers"),
+        ({"visits": {"unit": "uid", "keys": {"device": "pc"}}}, TypeError, "must be a list"),
+        ({"visits": {"unit": "uid"}, "VISITS": "public"}, ValueError, "declared twice"),
+        ({"visits": {"unit": "uid"}, "customer": {"unit": "c_name"}}, TypeError, "of one type"),
+        ({"item": {"owner": ("i_order", "orders", "o_id")}}, ValueError, "declared private table"),
+        ({"item": {"owner": "orders"}}, TypeError, "owner of 'item' must be"),
+        (
+            {"orders": TABLES["orders"], "item": {"owner": ("i_kind", "orders", "o_id")}},
+            TypeError,
+            "one type",
+        ),
+        (
+            {"orders": TABLES["orders"], "item": {"owner": ("i_order", "orders", "o_customer")}},
+            ValueError,
+            "several owners",
+        ),
+        (
+            {
+                "orders": {"owner": ("o_id", "item", "i_order")},
+                "item": {"owner": ("i_order", "orders", "o_id")},
+            },
+            ValueError,
+            "back to itself",
+        ),
+    ):
+        con = shop(users=40)
+        with pytest.raises(error, match=why):
+            declare(tables, con)
+    for wrong in (
+        PrivacyBudget(1, 1e-6, unit="uid"),
+        PrivacyBudget(1, 1e-6, adjacency="add_or_remove_one"),
+    ):
+        with pytest.raises(ValueError, match="added or removed"):
+            declare(TABLES, given=wrong)
+    with pytest.raises(TypeError, match="PrivacyBudget"):
+        declare(TABLES, given=None)
+    with pytest.raises(TypeError, match="DuckDB connection"):
+        declare({"t": "public"}, 5)
+    with pytest.raises(FileNotFoundError):
+        declare({"t": "public"}, "no/such.duckdb")
+    with pytest.raises(TypeError, match="cannot be read by DuckDB"):
+        declare({"t": "public"}, {"t": object()})
+
+
+def test_views_generated_columns_and_collations_are_no_tables():
+    con = shop(users=2)
+    con.execute("CREATE VIEW v AS SELECT uid, 1 / pages AS x FROM visits")
+    con.execute("CREATE TABLE g (uid BIGINT, y INTEGER GENERATED ALWAYS AS (100 / uid) VIRTUAL)")
+    con.execute("CREATE TABLE c (uid VARCHAR COLLATE NOCASE)")
+    con.execute("CREATE TEMP TABLE temporary_one (uid BIGINT)")
+    budget = PrivacyBudget(1, 1e-6, adjacency="add_or_remove_one", unit="uid")
+    for name, why in (("v", "views"), ("g", "generated"), ("c", "collations"),
+                      ("temporary_one", "no table")):  # fmt: skip
+        with pytest.raises(ValueError, match=why):
+            PrivateDatabase(con, tables={name: {"unit": "uid"}}, budget=budget)
+
+
+@pytest.mark.parametrize(
+    "macro",
+    [
+        "CREATE MACRO lower(x) AS 'hacked'",
+        'CREATE MACRO "+"(a, b) AS 42',
+        "CREATE MACRO hash(x, y, z) AS 1",
+        "CREATE MACRO SUM(x) AS 3",
+        "CREATE MACRO least(a, b) AS 7",
+        "CREATE SCHEMA other; CREATE MACRO other.count(x) AS 7",
+    ],
+)
+def test_macros_that_shadow_functions_are_found_before_anything_is_run(macro):
+    con = shop(users=3)
+    db = database(con)
+    con.execute("CREATE MACRO mine(x) AS x + 1")
+    db.sql("SELECT COUNT(*) FROM visits")
+    spent = db.budget.spent.epsilon
+    con.execute(macro)
+    with pytest.raises(RuntimeError, match="names of the engine's"):
+        db.sql("SELECT COUNT(*) FROM visits")
+    assert db.budget.spent.epsilon == spent
+
+
+def test_settings_of_the_connection_change_nothing():
+    con = shop(users=50)
+    db = database(con)
+    query = "SELECT AVG(pages / 2) AS m FROM visits"
+    parameters = {"epsilon": 500, "bounds": {"pages / 2": (-5, 5)}, "max_rows_per_unit": 16}
+    before = db.sql(query, **parameters).to_dict()["m"][0]
+    con.execute("SET integer_division = true")
+    con.execute("SET default_collation = 'nocase'")
+    assert db.sql(query, **parameters).to_dict()["m"][0] == pytest.approx(before, abs=0.05)
+    assert con.execute("SELECT current_setting('integer_division')").fetchone() == (True,)
+
+
+def test_a_closed_connection_is_told_and_nothing_is_charged():
+    con = shop(users=3)
+    db = database(con)
+    con.close()
+    with pytest.raises(RuntimeError, match="nothing was charged"):
+        db.sql("SELECT COUNT(*) FROM visits")
+    assert db.budget.spent.epsilon == 0
+
+
+def test_the_callers_variables_are_no_tables():
+    frame = pd.DataFrame({"x": [1]})  # noqa: F841  DuckDB finds it by name
+    assert len(duckdb.sql("SELECT * FROM frame").fetchall()) == 1
+    with pytest.raises(QueryRefusedError, match="table frame is not declared"):
+        database(shop(users=3)).sql("SELECT COUNT(*) FROM frame")
