@@ -88,7 +88,7 @@ def answer_of(plan: Plan, by: Any) -> Answer:
         by.privacy_,
         getattr(by, "max_keys_per_unit_", None),
         getattr(by, "max_rows_per_unit_", None),
-        dict(by.bounds_),
+        {one.column: by.bounds_[one.name] for one in plan.aggregates if one.name in by.bounds_},
         dict(getattr(by, "left_out_", {})),
     )
 
