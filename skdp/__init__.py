@@ -1,5 +1,6 @@
 """skdp: scikit-learn-compatible estimators that are differentially private."""
 
+from skdp._choose_epsilon import choose_epsilon
 from skdp._config import config_context, get_config
 from skdp._version import __version__ as __version__
 from skdp.budget import PrivacyBudget, PrivacyLoss
@@ -74,6 +75,7 @@ __all__ = [
     "SmallDBReleaser",
     "UncountedFitWarning",
     "check_pipeline",
+    "choose_epsilon",
     "config_context",
     "conjunctions",
     "get_config",

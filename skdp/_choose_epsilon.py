@@ -1,0 +1,141 @@
+"""The epsilon that buys an error: `choose_epsilon`, the inverse of ``expected_error``.
+
+Nothing is released here, nothing private is read, and nothing charged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from skdp import statistics
+from skdp.budget.amounts import check_positive
+
+__all__ = ["choose_epsilon"]
+
+_TOLERANCE = 1.005  # how close the search comes, as a ratio; then digits are cut
+
+
+def _answers(estimator: Any, n_samples: int, options: dict[str, Any]) -> Callable[[float], Any]:
+    """Return the function that says which error an epsilon has."""
+    if isinstance(estimator, str):
+        return lambda epsilon: statistics.expected_error(
+            estimator, n_samples, epsilon=epsilon, **options
+        )
+    if not hasattr(estimator, "expected_error") or "epsilon" not in estimator.get_params():
+        raise TypeError(
+            f"{type(estimator).__name__} cannot say how large its error will be: choose_epsilon "
+            "takes an estimator with a parameter epsilon and a method expected_error (of a "
+            "pipeline, one of its steps), or the name of a function of skdp.statistics."
+        )
+
+    def answer(epsilon: float) -> Any:
+        return clone(estimator).set_params(epsilon=epsilon).expected_error(n_samples, **options)
+
+    return answer
+
+
+def _cut(epsilon: float) -> float:
+    """Return the next number above that has three digits."""
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+    return float(f"{math.ceil(epsilon / unit - 1e-9) * unit:.3g}")
+
+
+def choose_epsilon(
+    estimator: Any,
+    *,
+    error: Any,
+    n_samples: int,
+    low: float = 1e-3,
+    high: float = 100.0,
+    **options: Any,
+) -> float:
+    """Return the smallest epsilon whose expected error is no larger than `error`.
+
+    Parameters
+    ----------
+    estimator : estimator or str
+        One with ``expected_error``; its `epsilon` does not matter, its other parameters do. Or the
+        name of a function of `skdp.statistics`: ``"mean"``.
+    error : float or array-like
+        The largest error that will do, in the unit of ``expected_error``: one number for all that
+        it returns, or one for each.
+    n_samples : int
+        Number of rows, as far as it is public.
+    low, high : float, default=1e-3, 100.0
+        Between these it is looked for.
+    **options
+        Those of ``expected_error``: ``n_features``, ``like``, and for a function of
+        `skdp.statistics` its own parameters.
+
+    Returns
+    -------
+    epsilon : float
+        Of three digits, rounded up; `low` if that is enough. Where fits are rehearsed to tell the
+        error, it is as precise as they are (about 5%).
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no ``expected_error``.
+    ValueError
+        If `high` is not enough, if an error is not above 0, or if ``expected_error`` has no answer
+        without more arguments.
+
+    Notes
+    -----
+    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no private row is read.
+    *Charged*: nothing. The rows of ``like`` must be public.
+
+    The number of rows is taken as public here. Choose `error` by what the result is for, not by
+    looking at results on the private rows.
+
+    Examples
+    --------
+    >>> from skdp import DPStandardScaler, choose_epsilon
+    >>> scaler = DPStandardScaler(bounds=(0, 100))
+    >>> epsilon = choose_epsilon(scaler, error=0.02, n_samples=5_000, n_features=3)
+    >>> bool(scaler.set_params(epsilon=epsilon).expected_error(5_000, 3) <= 0.02)
+    True
+    >>> choose_epsilon("count", error=5.0, n_samples=1_000, n_rows="private")  # rows
+    0.283
+    """
+    limit = np.asarray(error, dtype=np.float64)
+    if not (limit > 0).all() or limit.size == 0:
+        raise ValueError("error must be a number above 0, or an array of such.")
+    low, high = check_positive(low, "low"), check_positive(high, "high")
+    if low > high:
+        raise ValueError(f"low must be at most high; got low={low!r}, high={high!r}.")
+    answer = _answers(estimator, n_samples, options)
+
+    def met(found: Any) -> bool:
+        return bool(np.all(np.asarray(found, dtype=np.float64) <= limit))  # NaN is not
+
+    def enough(epsilon: float) -> bool:
+        try:
+            return met(answer(epsilon))
+        except ValueError:  # of too much noise: at `high` there was an answer
+            return False
+
+    least = answer(high)  # tells first what is wrong with the arguments
+    if not met(least):
+        raise ValueError(
+            f"At epsilon={high:g} the expected error is {np.asarray(least)}, more than "
+            f"error={error}: have more rows, ask for coarser results, or allow a larger error."
+        )
+    if enough(low):
+        return low
+    below, above = low, high
+    while above > _TOLERANCE * below:
+        middle = math.sqrt(below * above)
+        below, above = (below, middle) if enough(middle) else (middle, above)
+    epsilon = _cut(above)
+    while not enough(epsilon):  # where rehearsed errors do not fall evenly
+        epsilon = _cut(epsilon * _TOLERANCE)
+        if epsilon >= high:
+            return high
+    return min(epsilon, high)

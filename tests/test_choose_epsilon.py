@@ -1,0 +1,90 @@
+"""`choose_epsilon` inverts ``expected_error``, wherever that has an answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.pipeline import make_pipeline
+
+from skdp import (
+    DPKMeans,
+    DPMedian,
+    DPRidge,
+    DPStandardScaler,
+    PrivacyBudget,
+    choose_epsilon,
+    statistics,
+)
+
+ROWS = np.random.default_rng(0).normal(size=(400, 2)).clip(-4, 4)
+
+
+@pytest.mark.parametrize("error", [0.3, 0.02, 0.001])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_error_is_met_and_a_smaller_epsilon_would_not_do(error, delta):
+    scaler = DPStandardScaler(bounds=(0, 100), delta=delta)
+    found = choose_epsilon(scaler, error=error, n_samples=5000, n_features=3)
+    assert scaler.set_params(epsilon=found).expected_error(5000, 3) <= error
+    assert scaler.set_params(epsilon=0.98 * found).expected_error(5000, 3) > error
+    assert found == float(f"{found:.3g}")
+
+
+def test_the_formula_of_a_count():
+    # Discrete Laplace noise of scale 1 / epsilon under add-or-remove: standard deviation by hand.
+    budget = PrivacyBudget(1.0, adjacency="add_or_remove_one")
+    found = choose_epsilon("count", error=7.0, n_samples=1000, budget=budget)
+    p = np.exp(-found)
+    assert np.sqrt(2 * p) / (1 - p) <= 7.0
+    p = np.exp(-0.99 * found)
+    assert np.sqrt(2 * p) / (1 - p) > 7.0
+    assert budget.charges == []
+
+
+def test_errors_of_several_columns_are_all_met():
+    parameters = {"bounds": ([0, 0], [1, 1000]), "n_rows": "public"}
+    found = choose_epsilon("mean", error=[0.1, 1.0], n_samples=2000, n_features=2, **parameters)
+    errors = statistics.expected_error("mean", 2000, 2, epsilon=found, **parameters)
+    assert (errors <= [0.1, 1.0]).all()
+    errors = statistics.expected_error("mean", 2000, 2, epsilon=0.98 * found, **parameters)
+    assert not (errors <= [0.1, 1.0]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "error", "like"),
+    [
+        (DPKMeans(3, bounds=(-4, 4)), 0.2, ROWS),
+        (DPMedian(bounds=(-4, 4)), 0.15, ROWS),
+        (DPRidge(bounds=(-4, 4), target_bounds=(-8, 8), delta=1e-6), 1.0, (ROWS, ROWS.sum(axis=1))),
+    ],
+)
+def test_where_fits_are_rehearsed(model, error, like):
+    # At a small epsilon some of these have no answer, because noise drowns all.
+    found = choose_epsilon(model, error=error, n_samples=4000, like=like)
+    assert model.set_params(epsilon=found).expected_error(4000, like=like) <= error
+    assert 1e-3 < found < 100
+
+
+def test_ends():
+    scaler = DPStandardScaler(bounds=(0, 1))
+    assert choose_epsilon(scaler, error=100.0, n_samples=5000, n_features=1) == 1e-3
+    with pytest.raises(ValueError, match=r"At epsilon=0\.1 the expected error is .*more rows"):
+        choose_epsilon(scaler, error=1e-9, n_samples=50, n_features=1, high=0.1)
+
+
+@pytest.mark.parametrize("error", [0, -1, float("nan"), [], [1, 0]])
+def test_bad_errors(error):
+    with pytest.raises(ValueError, match="error must be a number above 0"):
+        choose_epsilon(DPStandardScaler(bounds=(0, 1)), error=error, n_samples=10)
+
+
+def test_what_has_no_answer():
+    with pytest.raises(TypeError, match="KMeans cannot say how large its error"):
+        choose_epsilon(KMeans(), error=1.0, n_samples=10)
+    with pytest.raises(TypeError, match="of a pipeline, one of its steps"):
+        choose_epsilon(make_pipeline(DPStandardScaler()), error=1.0, n_samples=10)
+    with pytest.raises(ValueError, match="give like="):
+        choose_epsilon(DPKMeans(3, bounds=(0, 1)), error=1.0, n_samples=100, n_features=2)
+    with pytest.raises(ValueError, match="low must be at most high"):
+        choose_epsilon(DPStandardScaler(), error=1.0, n_samples=10, low=2, high=1)
