@@ -99,8 +99,8 @@ class PrivateDatabase:
         self,
         query: str,
         *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
+        epsilon: float | None = None,
+        delta: float | None = None,
         max_keys_per_unit: Any = PRIVATE,
         max_rows_per_unit: Any = PRIVATE,
         bounds: Mapping[str, tuple[float, float]] | None = None,
@@ -111,9 +111,9 @@ class PrivateDatabase:
         Parameters
         ----------
         query : str
-        epsilon, delta : float
-            What the query may lose, all that it releases together. Without GROUP BY, and where
-            keys are declared, delta may be 0.
+        epsilon, delta : float or None, default=None
+            What the query may lose, all that it releases together; None: what its OPTIONS say, or
+            1 and 1e-6. Without GROUP BY, and where keys are declared, delta may be 0.
         max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
             In how many keys a unit counts, and for how many rows in each; ``"private"``: chosen
             from noisy histograms of units.
@@ -136,12 +136,12 @@ class PrivateDatabase:
         RuntimeError
             If DuckDB cannot compute the rows (memory, disk, a connection that is closed).
         """
-        plan = self._plan(query, bounds)
-        if plan is None:
-            return public_answer(self._catalog, query)
-        by = self._aggregation(
-            plan, epsilon, delta, max_keys_per_unit, max_rows_per_unit, key_method
+        made = self._made(
+            query, epsilon, delta, max_keys_per_unit, max_rows_per_unit, bounds, key_method
         )
+        if made is None:
+            return public_answer(self._catalog, query)
+        plan, by = made
         by.privacy_cost()  # bad parameters raise before a row is read
         cursor = self._catalog.cursor()
         try:
@@ -155,8 +155,8 @@ class PrivateDatabase:
         self,
         query: str,
         *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
+        epsilon: float | None = None,
+        delta: float | None = None,
         max_keys_per_unit: Any = PRIVATE,
         max_rows_per_unit: Any = PRIVATE,
         bounds: Mapping[str, tuple[float, float]] | None = None,
@@ -168,7 +168,7 @@ class PrivateDatabase:
         Parameters
         ----------
         query : str
-        epsilon, delta : float
+        epsilon, delta : float or None, default=None
         max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
         bounds : dict, default=None
         key_method : str, default="auto"
@@ -184,42 +184,51 @@ class PrivateDatabase:
         QueryRefusedError
             As `sql` does.
         """
-        plan = self._plan(query, bounds)
-        if plan is None:
-            return "reads public tables alone: nothing is charged, no noise is added"
-        by = self._aggregation(
-            plan, epsilon, delta, max_keys_per_unit, max_rows_per_unit, key_method
+        made = self._made(
+            query, epsilon, delta, max_keys_per_unit, max_rows_per_unit, bounds, key_method
         )
-        return explained(plan, by, rows_per_key)
+        if made is None:
+            return "reads public tables alone: nothing is charged, no noise is added"
+        return explained(*made, rows_per_key)
 
-    def _plan(self, query: str, bounds: Mapping[str, tuple[float, float]] | None) -> Plan | None:
-        return planned(query, parsed(query), self._catalog, str(self.budget.unit), bounds or {})
-
-    def _aggregation(
+    def _made(
         self,
-        plan: Plan,
-        epsilon: float,
-        delta: float,
+        query: str,
+        epsilon: float | None,
+        delta: float | None,
         max_keys: Any,
         max_rows: Any,
+        bounds: Mapping[str, tuple[float, float]] | None,
         key_method: str,
-    ) -> DPGroupBy:
+    ) -> tuple[Plan, DPGroupBy] | None:
+        """Return the plan of a query and its aggregation; None if only public tables are read."""
+        unit = str(self.budget.unit)
+        select, options = parsed(query)
+        plan = planned(query, select, self._catalog, unit, bounds or {}, anonymized=options.used)
+        if plan is None:
+            return None
+        stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys}
+        for name, value in options.values:
+            if stated[name] not in (None, PRIVATE):
+                raise ValueError(f"{name} is stated twice: in OPTIONS and beside the query")
+            stated[name] = int(value) if name.startswith("max") and value.is_integer() else value
         keys: Any = PRIVATE
         if not plan.keys:
-            keys, max_keys = [EVERYTHING], 1
+            keys, stated["max_keys_per_unit"] = [EVERYTHING], 1
         elif plan.public_keys is not None:
             keys = encoded_keys(plan)
-        return DPGroupBy(
+        by = DPGroupBy(
             plan.by,
-            str(self.budget.unit),
-            epsilon=epsilon,
-            delta=delta,
+            unit,
+            epsilon=1.0 if stated["epsilon"] is None else stated["epsilon"],
+            delta=1e-6 if stated["delta"] is None else stated["delta"],
             keys=keys,
-            max_keys_per_unit=max_keys,
-            max_rows_per_unit=max_rows,
+            max_keys_per_unit=stated["max_keys_per_unit"],
+            max_rows_per_unit=1 if plan.per_unit else max_rows,
             key_method=key_method,
             budget=self.budget,
         ).agg(**{one.name: one.given(plan.bounds) for one in plan.aggregates})
+        return plan, by
 
 
 def _compute(cursor: Any, plan: Plan) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from skdp.sql._dialect import is_anonymized
 from skdp.sql._expressions import compiled
+from skdp.sql._relations import AGGREGATES
 from skdp.sql._typed import quoted
 
 __all__ = ["interval_of"]
@@ -23,7 +25,7 @@ def interval_of(node: exp.Expr, scope: Any) -> Ends | None:
     """Return the ends of an expression's interval as SQL over released columns, or None."""
     if isinstance(node, exp.Paren):
         return interval_of(node.this, scope)
-    if isinstance(node, exp.AggFunc | exp.WithinGroup | exp.Filter | exp.IgnoreNulls):
+    if is_anonymized(node) or isinstance(node, AGGREGATES):
         one = scope.specification(node)
         return quoted(f"{one.name}_low"), quoted(f"{one.name}_high")
     if isinstance(node, exp.Literal):

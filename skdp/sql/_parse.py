@@ -6,6 +6,7 @@ from sqlglot import ErrorLevel, TokenType, exp, parse, tokenize
 from sqlglot.errors import SqlglotError
 
 from skdp.exceptions import QueryRefusedError
+from skdp.sql._dialect import Options, without_options
 
 __all__ = ["parsed"]
 
@@ -13,8 +14,8 @@ _LONGEST = 100_000
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 
 
-def parsed(text: str) -> exp.Expr:
-    """Return the one statement of a text.
+def parsed(text: str) -> tuple[exp.Expr, Options]:
+    """Return the one statement of a text, and the options that it states.
 
     Raises
     ------
@@ -34,6 +35,7 @@ def parsed(text: str) -> exp.Expr:
             raise QueryRefusedError(
                 "a query starts with SELECT or WITH; nothing else is run. Nothing was charged."
             )
+        text, options = without_options(text, tokens)
         statements = [
             one for one in parse(text, read="duckdb", error_level=ErrorLevel.RAISE) if one
         ]
@@ -49,7 +51,7 @@ def parsed(text: str) -> exp.Expr:
     statement = statements[0]
     while isinstance(statement, exp.Subquery) and set(statement.args) <= {"this"}:
         statement = statement.this
-    return statement
+    return statement, options
 
 
 def _place(error: SqlglotError) -> str:

@@ -13,10 +13,12 @@ from typing import Any
 from sqlglot import exp
 
 from skdp.sql._catalog import Catalog, Table, folded
+from skdp.sql._dialect import clamp_of, is_anonymized, plain_aggregate
 from skdp.sql._expressions import Expr, compiled, condition
+from skdp.sql._inner import InnerAggregates
 from skdp.sql._intervals import interval_of
 from skdp.sql._refusals import only, refusal, refuse, said
-from skdp.sql._relations import Body, is_aggregate, item_name
+from skdp.sql._relations import AGGREGATES, Body, is_aggregate, item_name
 from skdp.sql._sources import Compiler
 from skdp.sql._typed import TYPES, quoted, text_of
 
@@ -97,6 +99,7 @@ class Plan:
     outputs: list[Output]
     tail: str
     tables: list[Table]
+    per_unit: bool = False
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -157,6 +160,7 @@ class Released:
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     used: list[Specification] = field(default_factory=list)
+    per_unit: bool = False  # a unit's rows of a key are aggregated to one first
 
     def column(self, node: exp.Column) -> Expr:
         """Return what a name means that is no key: an alias of the SELECT, or nothing."""
@@ -176,7 +180,7 @@ class Released:
 
     def special(self, node: exp.Expr) -> Expr | None:
         """Return an aggregate or a key."""
-        if isinstance(node, exp.Filter | exp.WithinGroup | exp.AggFunc | exp.IgnoreNulls):
+        if is_anonymized(node) or isinstance(node, AGGREGATES):
             found = self.specification(node)
             self.used.append(found)
             whole = found.whole or found.kind in ("count", "distinct_units")
@@ -207,6 +211,11 @@ class Released:
             only(node, "this", "expression")
             test = node.expression.this
             node = node.this
+        clamp = None
+        if isinstance(node, exp.Anonymous) and is_anonymized(node):
+            clamp, node = clamp_of(node), plain_aggregate(node)
+        if self.per_unit:
+            return self._of_units(node, test, clamp)
         if isinstance(node, exp.Count | exp.CountIf):
             return self._count(node, test)
         q = 0.5
@@ -238,8 +247,29 @@ class Released:
                 f"{said(given)} holds no numbers",
                 "CAST(... AS DOUBLE) makes numbers of text, NULL where it holds none",
             )
-        column = self._value(one, said(given), None)
+        column = self._value(one, said(given), clamp)
         return self._added(Specification("", kind, column, q))
+
+    def _of_units(
+        self, node: exp.Expr, test: exp.Expr | None, clamp: tuple[float, float] | None
+    ) -> Specification:
+        """Return an aggregate of what units have in a key: one value each, clamped."""
+        if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
+            return self._count(node, test)
+        if not isinstance(node, exp.Count | exp.Sum | exp.Avg):
+            way = "ask for variances and quantiles by themselves, or in plain SQL"
+            refuse(node, f"{said(node)} beside counts, sums and means of units", way)
+        whole = isinstance(node, exp.Count)
+        if whole and clamp is not None and not all(end.is_integer() for end in clamp):
+            refuse(node, "a count is clamped between integers")
+        filtered: exp.Expr = node
+        if test is not None:
+            filtered = exp.Filter(this=node.copy(), expression=exp.Where(this=test.copy()))
+        one = InnerAggregates(self.body.scope, []).special(filtered)
+        assert one is not None
+        kind = "mean" if isinstance(node, exp.Avg) else "sum"
+        column = self._value(replace(one, bounds=None), f"{said(node)} of a unit", clamp)
+        return self._added(Specification("", kind, column, whole=whole))
 
     def _within(self, node: exp.WithinGroup) -> tuple[exp.Expr, float]:
         only(node, "this", "expression")
@@ -331,6 +361,8 @@ def planned(
     catalog: Catalog,
     unit: str,
     bounds: Mapping[str, tuple[float, float]],
+    *,
+    anonymized: bool = False,
 ) -> Plan | None:
     """Return the plan of a query; None if it reads public tables alone.
 
@@ -358,6 +390,9 @@ def planned(
     keys = _keys(select, items, body)
     stated = {folded(name): (float(low), float(high)) for name, (low, high) in bounds.items()}
     scope = Released(body, unit, keys, stated)
+    scope.per_unit = anonymized and any(
+        _counts_or_adds(node) for node in select.walk(prune=lambda n: isinstance(n, exp.Subquery))
+    )
     outputs = [_output(name, item, scope) for name, item in items]
     extra = {f"{one.name}{end}" for one in outputs if one.measured for end in ("_low", "_high")}
     if extra & {one.name for one in outputs}:
@@ -379,8 +414,15 @@ def planned(
         outputs,
         tail,
         compiler.used,
+        scope.per_unit,
         scope.notes,
     )
+
+
+def _counts_or_adds(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous) and is_anonymized(node):
+        node = plain_aggregate(node)
+    return isinstance(node, exp.Count | exp.Sum | exp.Avg)
 
 
 def _items(select: exp.Select) -> Iterator[tuple[str, exp.Expr]]:
@@ -507,4 +549,8 @@ def _rows(body: Body, unit: str, scope: Released) -> str:
     for name, one in scope.values.values():
         columns.append(f"TRY_CAST({one.sql} AS DOUBLE) AS {quoted(name)}")
     tests = [*body.tests, f"{body.unit} IS NOT NULL"]  # no rows that belong to nobody
-    return f"SELECT {', '.join(columns)} {body.source} WHERE {' AND '.join(tests)}"
+    sql = f"SELECT {', '.join(columns)} {body.source} WHERE {' AND '.join(tests)}"
+    if scope.per_unit:
+        places = range(1, 2 + max(len(scope.keys), 1))
+        sql += f" GROUP BY {', '.join(map(str, places))}"
+    return sql

@@ -16,7 +16,7 @@ __all__ = ["public_answer"]
 
 def public_answer(catalog: Catalog, query: str) -> Answer:
     """Return the exact answer to a query that reads public tables alone."""
-    select = parsed(query)
+    select, _ = parsed(query)
     order, limits = select.args.pop("order", None), {}
     for name in ("limit", "offset"):
         part = select.args.pop(name, None)

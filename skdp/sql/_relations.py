@@ -9,6 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from skdp.sql._catalog import folded
+from skdp.sql._dialect import is_anonymized
 from skdp.sql._expressions import Expr
 from skdp.sql._refusals import only, refusal, refuse, said
 from skdp.sql._typed import quoted
@@ -120,7 +121,7 @@ class Body:
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Say whether an aggregate is anywhere in an expression, subqueries aside."""
-    if isinstance(node, AGGREGATES):
+    if isinstance(node, AGGREGATES) or is_anonymized(node):
         return True
     return any(
         is_aggregate(child)

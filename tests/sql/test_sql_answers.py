@@ -92,6 +92,7 @@ def test_variants(query, plain):
     near(query, plain, tolerance=0.1)
 
 
+@pytest.mark.slow
 def test_rows_are_clipped_to_declared_bounds_and_bounds_of_expressions_follow():
     db = database()
     answer = db.sql("SELECT SUM(minutes * 2 - 1), AVG(abs(-minutes)) FROM visits", epsilon=5)
@@ -121,6 +122,7 @@ def test_an_interval_beside_every_number_and_none_where_it_would_not_hold():
     assert negative["d_low"][0] <= negative["d"][0] <= negative["d_high"][0] < 0
 
 
+@pytest.mark.slow
 def test_intervals_of_counts_hold_them():
     con = shop()
     db = database(con)
@@ -206,6 +208,7 @@ def test_explain_says_cost_bounds_and_errors_without_reading_a_row():
     assert "TRY_CAST" in text
 
 
+@pytest.mark.slow
 def test_tables_in_memory_and_files(tmp_path):
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"user": rng.integers(0, 900, 3000), "x": rng.random(3000)})

@@ -162,6 +162,7 @@ def test_refused_with_a_reason_and_nothing_is_charged(query, why):
     assert db.budget.spent.epsilon == 0
 
 
+@pytest.mark.slow
 def test_queries_of_any_size_are_refused_or_answered():
     db = database(shop(users=3))
     deep = "(" * 3000 + "1" + ")" * 3000
@@ -186,6 +187,7 @@ def test_queries_of_any_size_are_refused_or_answered():
     assert len(answer) == 1  # texts of 2**39 characters are cut
 
 
+@pytest.mark.slow
 def test_declarations_are_checked():
     budget = PrivacyBudget(1, 1e-6, adjacency="add_or_remove_one", unit="uid")
 

@@ -1,0 +1,166 @@
+"""The source's spelling: SELECT WITH ANONYMIZATION OPTIONS(...), ANON_COUNT(* CLAMPED BETWEEN ...).
+
+Wilson et al. (2020), Section 3, and GoogleSQL's WITH DIFFERENTIAL_PRIVACY. Nothing is released
+here. Options leave the text and become parameters; ``CLAMPED BETWEEN`` and
+``contribution_bounds_per_group`` become an argument that the parser knows.
+
+There, a unit's rows of a key are aggregated first, and that one value is clamped: so COUNT, SUM and
+AVG are those of one row a unit and key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import TokenType, exp
+
+from skdp.exceptions import QueryRefusedError
+from skdp.sql._refusals import refuse, said
+
+__all__ = ["Options", "clamp_of", "is_anonymized", "plain_aggregate", "without_options"]
+
+_NAMES = {
+    "epsilon": "epsilon",
+    "delta": "delta",
+    "kappa": "max_keys_per_unit",
+    "max_groups_contributed": "max_keys_per_unit",
+}
+_AGGREGATES: dict[str, type] = {
+    "anon_count": exp.Count,
+    "anon_sum": exp.Sum,
+    "anon_avg": exp.Avg,
+    "anon_var": exp.VariancePop,
+    "anon_var_pop": exp.VariancePop,
+    "anon_stddev": exp.StddevPop,
+    "anon_stddev_pop": exp.StddevPop,
+    "anon_percentile": exp.PercentileCont,
+    "anon_percentile_cont": exp.PercentileCont,
+}
+_BOUNDS = "contribution_bounds_per_group"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a query says of itself: whether in the source's spelling, and its parameters."""
+
+    used: bool = False
+    values: tuple[tuple[str, float], ...] = ()
+
+
+def _wrong(token: Any, reason: str) -> QueryRefusedError:
+    where = f"line {token.line}, column {max(token.col - len(token.text) + 1, 1)}: "
+    return QueryRefusedError(f"{where}{reason}. Nothing was charged.")
+
+
+def without_options(text: str, tokens: list[Any]) -> tuple[str, Options]:
+    """Return a query without its options, with clamps as arguments; and the options."""
+    words = [token.text.lower() for token in tokens]
+    edits: list[tuple[int, int, str]] = []
+    options = Options()
+    for i, token in enumerate(tokens):
+        if words[i] == "select" and words[i + 1 : i + 2] == ["with"]:
+            name = words[i + 2] if i + 2 < len(words) else ""
+            if name not in ("anonymization", "differential_privacy"):
+                continue
+            if i != 0:
+                raise _wrong(token, "options of anonymization belong to the outermost SELECT")
+            last, values = _read(tokens, i + 3)
+            options = Options(True, tuple(values.items()))
+            edits.append((tokens[i + 1].start, tokens[last].end + 1, ""))
+    for i, token in enumerate(tokens):
+        if not options.used or i == 0:
+            continue
+        if words[i] == "clamped" and words[i + 1 : i + 2] == ["between"]:
+            edits.append((tokens[i - 1].end + 1, token.start, ", "))
+        if words[i] == _BOUNDS:
+            edits += _named_bounds(tokens, words, i)
+    for start, end, new in sorted(edits, reverse=True):
+        hole = text[start:end]
+        rest = "".join(c if c == "\n" else " " for c in hole[len(new) :])
+        text = text[:start] + new + rest + text[end:]
+    return text, options
+
+
+def _read(tokens: list[Any], at: int) -> tuple[int, dict[str, float]]:
+    """Return where OPTIONS(...) ends, and what it says."""
+    texts = [token.text for token in tokens[at:]]
+    if len(texts) < 3 or texts[0].lower() != "options" or texts[1] != "(":
+        raise _wrong(tokens[at - 1], "OPTIONS(epsilon = ..., delta = ...) follows")
+    values: dict[str, float] = {}
+    i = 2
+    while i < len(texts) and texts[i] != ")":
+        name = _NAMES.get(texts[i].lower())
+        known = sorted(_NAMES)
+        if name is None or name in values:
+            raise _wrong(tokens[at + i], f"{texts[i]!r} is no option here, or twice: {known}")
+        token = tokens[at + i + 2] if len(texts) > i + 2 and texts[i + 1] == "=" else None
+        if token is None or token.token_type != TokenType.NUMBER:
+            raise _wrong(tokens[at + i], f"option {texts[i]!r} needs a number")
+        values[name] = float(token.text)
+        i += 3
+        if i < len(texts) and texts[i] == ",":
+            i += 1
+    if i == len(texts):
+        raise _wrong(tokens[-1], "OPTIONS( is not closed")
+    return at + i, values
+
+
+def _named_bounds(tokens: list[Any], words: list[str], i: int) -> list[tuple[int, int, str]]:
+    """Return edits that make CLAMPED of bounds by name, and of its function one that takes it."""
+    j = i + 1
+    while j < len(tokens) and words[j] != "(":
+        j += 1
+    k = j
+    while k < len(tokens) and words[k] != ")":
+        k += 1
+    comma = next((m for m in range(j, k) if words[m] == ","), None)
+    depth, m = 0, i
+    while m > 0 and not (words[m] == "(" and depth == 0):
+        depth += {")": 1, "(": -1}.get(words[m], 0)
+        m -= 1
+    if comma is None or k >= len(tokens) or m == 0:
+        raise _wrong(tokens[i], f"{_BOUNDS} => (low, high) is expected")
+    return [
+        (tokens[m - 1].start, tokens[m - 1].start, "anon_"),
+        (tokens[i].start, tokens[j].end + 1, "clamped BETWEEN "),
+        (tokens[comma].start, tokens[comma].end + 1, " AND "),
+        (tokens[k].start, tokens[k].end + 1, " "),
+    ]
+
+
+def is_anonymized(node: exp.Expr) -> bool:
+    """Say whether this is an aggregate in the source's spelling."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in _AGGREGATES
+
+
+def clamp_of(node: exp.Expr) -> tuple[float, float] | None:
+    """Return the clamp of an aggregate in the source's spelling, None for none."""
+    last = node.expressions[-1] if node.expressions else None
+    if not (isinstance(last, exp.Between) and said(last.this).lower() == "clamped"):
+        return None
+    ends = []
+    for name in ("low", "high"):
+        one = last.args[name]
+        sign = -1.0 if isinstance(one, exp.Neg) else 1.0
+        inner = one.this if isinstance(one, exp.Neg) else one
+        if not isinstance(inner, exp.Literal) or inner.is_string:
+            refuse(node, "CLAMPED BETWEEN needs two stated numbers")
+        ends.append(sign * float(inner.this))
+    if not ends[0] < ends[1]:
+        refuse(node, "CLAMPED BETWEEN needs the lower number first")
+    return ends[0], ends[1]
+
+
+def plain_aggregate(node: exp.Anonymous) -> exp.Expr:
+    """Return an aggregate as plain SQL spells it, without its clamp."""
+    parts = list(node.expressions)
+    if clamp_of(node) is not None:
+        parts.pop()
+    kind = _AGGREGATES[str(node.this).lower()]
+    if len(parts) != (2 if kind is exp.PercentileCont else 1):
+        refuse(node, f"{said(node)} has other arguments than it takes")
+    made: exp.Expr = kind(this=parts[0].copy())
+    if len(parts) == 2:
+        made.set("expression", parts[1].copy())
+    return made
