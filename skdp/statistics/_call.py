@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdp._parameters import check_parameters
 from skdp._public_key import public_key
@@ -21,10 +20,10 @@ from skdp.base import CallContext, check_bounds, check_integer
 from skdp.core import PrivacyCertificate, Session
 from skdp.planning import bounds_in
 from skdp.queries import LearnedBox
+from skdp.statistics._released import Floats as Floats
+from skdp.statistics._released import Pair as Pair
+from skdp.statistics._released import Released as Released
 from skdp.tabular import ONE_PLACE, Rows, check_table
-
-Floats = NDArray[np.float64]
-Pair = tuple[Floats, Floats]
 
 _NOT_LEARNED = "std is NaN where bounds could not be learned well enough; state bounds="
 # Functions whose queries read rows by `fold` and `gathered` only, so that they may be in parts.
@@ -33,50 +32,6 @@ IN_PARTS = frozenset(
     | {"histogramdd", "mean", "median", "quantile", "std", "subset_sums", "sum", "var"}
 )
 LARGEST_BOUND = 1e100  # so that sums and squares of bounded values are finite
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Released:
-    """A released number or array with the standard error of its noise.
-
-    NumPy functions take it as the array of its values, ``float`` as its one value.
-
-    Attributes
-    ----------
-    value : ndarray
-        What was released; of no dimensions for a number.
-    std : ndarray
-        Standard error of the answer for the rows as clipped to ``bounds``, entry by entry, of the
-        shape of ``value``; to first order where the value is a quotient or a product. With learned
-        bounds it includes what clipping does to ordinary columns, so that it holds for the rows
-        as they are, too; rows far beyond the others, fewer than can be seen, may make that false.
-        With stated bounds it says nothing of clipping, and it never says anything of sampling.
-        NaN where it cannot be had: bounds that could not be learned well enough (few rows, or
-        more rows beyond them than their noise and tails explain; state ``bounds`` then, and the
-        repr says so), or a size that depends on private rows.
-    privacy : skdp.core.PrivacyCertificate
-        What was released, by which mechanism, at which cost.
-    bounds : tuple of two ndarrays, or None
-        To which cells were clipped, stated or learned, (low, high); None where there are none.
-    note : str
-        Why an error is NaN, where learned bounds are the reason; else empty.
-    """
-
-    value: Floats
-    std: Floats
-    privacy: PrivacyCertificate
-    bounds: Pair | None = None
-    note: str = ""
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        return np.array(self.value, dtype=dtype, copy=copy)
-
-    def __float__(self) -> float:
-        return float(self.value)
-
-    def __repr__(self) -> str:
-        note = f", note={self.note!r}" if self.note else ""
-        return f"Released(value={self.value!r}, std={self.std!r}{note})"
 
 
 def check_axis(axis: Any, *, whole: bool = False) -> bool:

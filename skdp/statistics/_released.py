@@ -1,0 +1,274 @@
+"""What the functions of this package return: a number, or an array, with the error of its noise.
+
+Nothing is released here: intervals, arithmetic and displays are computed from what was released.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from skdp.core import PrivacyCertificate
+
+__all__ = ["Released"]
+
+Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+
+
+def _width(level: float) -> float:
+    """Return how many standard errors from the truth noise is with this probability, or less.
+
+    The wider of a Gaussian and a Laplace distribution: sums of noises lie between.
+    """
+    return max(float(norm.ppf(0.5 + level / 2)), -math.log(1.0 - level) / math.sqrt(2.0))
+
+
+def _whole_width(std: Floats, level: float) -> Floats:
+    """Return the same for noise on whole numbers: discrete Laplace, or Gaussian and rounded.
+
+    Discrete Laplace noise has P(|N| > k) = 2 p**(k + 1) / (1 + p) and variance 2 p / (1 - p)**2.
+    """
+    square = np.where(std > 0, std, 1.0) ** 2
+    # (s + 1 - sqrt(2 s + 1)) / s without cancellation.
+    p = square / (square + 1.0 + np.sqrt(2.0 * square + 1.0))
+    laplace = np.ceil(np.log((1.0 - level) * (1.0 + p) / 2.0) / np.log(p)) - 1.0
+    return np.maximum(laplace, float(norm.ppf(0.5 + level / 2)) * std + 1.0)
+
+
+def _frozen(values: Any) -> Floats:
+    out = np.array(values, dtype=np.float64)
+    out.setflags(write=False)
+    return out
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Released:
+    """A released number or array with the standard error of its noise.
+
+    NumPy functions take it as the array of its values, ``float`` as its one value. It is indexed
+    and iterated over as that array. Sums, differences, and products and quotients with public
+    numbers keep an error where that is right: noises of two answers are independent of each other,
+    and add up as squares. Of everything else (products of two answers, sums of entries of one
+    answer, whose noises may hang together, answers of seeded noise) the error is NaN.
+
+    Attributes
+    ----------
+    value : ndarray
+        What was released; of no dimensions for a number.
+    std : ndarray
+        Standard error of the answer for the rows as clipped to ``bounds``, entry by entry, of the
+        shape of ``value``; to first order where the value is a quotient or a product. With learned
+        bounds it includes what clipping does to ordinary columns, so that it holds for the rows
+        as they are, too; rows far beyond the others, fewer than can be seen, may make that false.
+        With stated bounds it says nothing of clipping, and it never says anything of sampling.
+        NaN where it cannot be had: bounds that could not be learned well enough (few rows, or
+        more rows beyond them than their noise and tails explain; state ``bounds`` then, and the
+        repr says so), or a size that depends on private rows.
+    privacy : skdp.core.PrivacyCertificate or tuple of them
+        What was released, by which mechanism, at which cost; of everything that an answer was
+        computed from.
+    bounds : tuple of two ndarrays, or None
+        To which cells were clipped, stated or learned, (low, high); None where there are none.
+    note : str
+        Why an error is NaN, where learned bounds are the reason; else empty.
+    """
+
+    value: Floats
+    std: Floats
+    privacy: PrivacyCertificate | tuple[PrivacyCertificate, ...]
+    bounds: Pair | None = None
+    note: str = ""
+
+    # -- as a number and as an array ----------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        return np.array(self.value, dtype=dtype, copy=copy)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __getitem__(self, index: Any) -> Released:
+        return self._with(self.value[index], self.std[index])
+
+    def __iter__(self) -> Iterator[Released]:
+        return (self[i] for i in range(len(self)))
+
+    def __format__(self, spec: str) -> str:
+        if self.value.ndim:
+            raise TypeError("only an answer of one number can be formatted; index it first")
+        return f"{float(self.value):{spec}} ± {float(self.std):{spec}}"
+
+    def __repr__(self) -> str:
+        note = f", note={self.note!r}" if self.note else ""
+        return f"Released(value={self.value!r}, std={self.std!r}{note})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the values and their intervals, for notebooks."""
+        low, high = self.interval()
+        cells = np.stack([np.ravel(one) for one in (self.value, self.std, low, high)], axis=1)
+        shown = "".join(
+            "<tr>" + "".join(f"<td>{one:.6g}</td>" for one in row) + "</tr>" for row in cells[:50]
+        )
+        more = f"<p>and {len(cells) - 50} more</p>" if len(cells) > 50 else ""
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        return (
+            "<table><thead><tr><th>value</th><th>standard error</th><th>95% of noise, from</th>"
+            f"<th>to</th></tr></thead><tbody>{shown}</tbody></table>{more}{note}"
+        )
+
+    # -- its error ----------------------------------------------------------------------------
+
+    def interval(self, level: float = 0.95) -> Pair:
+        """Return where the answer without noise lies, with at least this probability.
+
+        It is about the answer for the rows as clipped to ``bounds``, each entry by itself; it says
+        nothing of a population that the rows were drawn from. Its width is that of Laplace noise
+        or of Gaussian noise of this standard error, whichever is wider.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Above 0 and below 1.
+
+        Returns
+        -------
+        low, high : ndarray
+            Of the shape of ``value``; NaN where ``std`` is.
+
+        Raises
+        ------
+        ValueError
+            If `level` is out of its range.
+        """
+        if not isinstance(level, numbers.Real) or not 0 < level < 1:
+            raise ValueError(f"level must be a number above 0 and below 1; got {level!r}.")
+        half = _width(float(level)) * self.std
+        whole = (self.value == np.rint(self.value)) & (self.std > 0)
+        half = np.where(whole, np.maximum(half, _whole_width(self.std, float(level))), half)
+        return self.value - half, self.value + half
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """Return a pandas DataFrame: value, std, low and high, a row for each entry.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the interval.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+            Entries of more than one dimension stand in C order.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install pandas.") from None
+        low, high = self.interval(level)
+        named = {"value": self.value, "std": self.std, "low": low, "high": high}
+        return pd.DataFrame({name: np.ravel(column) for name, column in named.items()})
+
+    # -- arithmetic ---------------------------------------------------------------------------
+
+    def _with(self, value: Any, std: Any, other: Released | None = None) -> Released:
+        """Return what was computed from this answer, and from another."""
+        value = _frozen(value)
+        std = _frozen(np.broadcast_to(std, value.shape))
+        all_ = dict.fromkeys(id(one) for one in self._certificates)
+        certificates = [*self._certificates]
+        if other is not None:
+            certificates += [one for one in other._certificates if id(one) not in all_]
+        note = self.note or (other.note if other is not None else "")
+        privacy = certificates[0] if len(certificates) == 1 else tuple(certificates)
+        return Released(value, std, privacy, None, note)
+
+    @property
+    def _certificates(self) -> tuple[PrivacyCertificate, ...]:
+        return self.privacy if isinstance(self.privacy, tuple) else (self.privacy,)
+
+    def _independent_of(self, other: Released) -> bool:
+        mine, theirs = self._certificates, other._certificates
+        shared = {id(one) for one in mine} & {id(one) for one in theirs}
+        return not shared and not any(one.seeded for one in (*mine, *theirs))
+
+    def _combined(self, other: Any, of: Callable[[Any, Any], Any], *, linear: bool) -> Any:
+        if isinstance(other, Released):
+            value = of(self.value, other.value)
+            known = linear and self._independent_of(other)
+            return self._with(value, np.hypot(self.std, other.std) if known else np.nan, other)
+        if not _is_numbers(other):
+            return NotImplemented
+        public = np.asarray(other, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            std = self.std if linear else np.abs(of(self.std, public))
+            return self._with(of(self.value, public), std)
+
+    def __add__(self, other: Any) -> Any:
+        return self._combined(other, np.add, linear=True)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._combined(other, np.subtract, linear=True)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self)._combined(other, np.add, linear=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._combined(other, np.multiply, linear=False)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._combined(other, np.divide, linear=False)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        if not _is_numbers(other):
+            return NotImplemented
+        with np.errstate(all="ignore"):
+            return self._with(np.divide(other, self.value), np.nan)  # no error of first order
+
+    def __neg__(self) -> Released:
+        return self._with(-self.value, self.std)
+
+    def __pos__(self) -> Released:
+        return self
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Let ``array + answer`` be an answer; every other function gets the values alone."""
+        reflected = {
+            np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__",
+            np.divide: "__rtruediv__",
+        }  # fmt: skip
+        if method == "__call__" and not options and ufunc in reflected:
+            first, second = inputs
+            if first is not self and not isinstance(first, Released):
+                return getattr(second, reflected[ufunc])(first)
+        plain = [one.value if isinstance(one, Released) else one for one in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether a value is a public number, or an array of such."""
+    if isinstance(value, bool | str | bytes) or value is None:
+        return False
+    return isinstance(value, numbers.Real) or (
+        isinstance(value, np.ndarray) and value.dtype.kind in "iuf"
+    )
