@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from skdp.aggregation._intervals import (
     Z,
     half_width,
+    quantile_bins,
     quotient_interval,
-    tree_prefixes,
+    tree_excess,
     variance_interval,
 )
 from skdp.aggregation._plan import TREE_DEPTH, Aggregate
@@ -146,48 +147,11 @@ def _variance(
 def _quantile(
     one: Aggregate, term: KeyTerm, release: Release, *, pure: bool
 ) -> dict[str, list[Any]]:
-    """Return quantiles: the bin in which the share q of the rows is reached, interpolated.
-
-    An edge is below the quantile if clearly less than q of the rows is below it; one number is
-    tested for each end, whichever the quantile is.
-    """
-    depth = term.depth
-    sums, _ = tree_prefixes(release.value, depth)
-    edges = np.linspace(term.low, term.high, 2**depth + 1)
-    whole = sums[:, -1:]
-    excess = sums - one.q * whole
-    nodes = _shared_nodes(depth, one.q)
-    heavy = 2.12 if pure else Z
-    limit = heavy * _std(release) * np.sqrt(nodes)
-    last = 2**depth
-    sure_below = excess[:, 1:] < -limit[1:]  # the bin that ends here is below the quantile
-    sure_above = excess[:, :-1] > limit[:-1]  # the bin that starts here is above it
-    first_bin = np.argmax(np.c_[~sure_below, np.ones(len(sums), bool)], axis=1)
-    last_bin = last - 1 - np.argmax(np.c_[~sure_above[:, ::-1], np.ones(len(sums), bool)], axis=1)
-    smooth = np.maximum.accumulate(excess, axis=1)
-    place = np.clip(np.argmax(smooth >= 0, axis=1), 1, last)
-    rows = np.arange(len(sums))
-    below, above = smooth[rows, place - 1], smooth[rows, place]
-    part = np.where(above > below, -below / np.maximum(above - below, 1e-300), 0.5)
-    width = edges[1] - edges[0]
-    value = edges[place - 1] + np.clip(part, 0, 1) * width
-    low = edges[np.minimum(first_bin, last - 1)]
-    high = edges[np.maximum(last_bin, 0) + 1]
-    return _with(one.name, value, np.minimum(low, value), np.maximum(high, value))
-
-
-def _shared_nodes(depth: int, q: float) -> Floats:
-    """Return the variance of each edge's sum less q times the whole, in those of a node.
-
-    The whole is the sum of the two nodes of the first level; an edge beyond the middle has the
-    first of them in common with it.
-    """
-    size = 2**depth
-    _, used = tree_prefixes(np.zeros((1, 2 * size - 2)), depth)
-    edge = np.arange(size + 1)
-    own = used - (edge >= size // 2) - (edge >= size)
-    first, second = (edge >= size // 2) - q, (edge >= size) - q
-    return np.asarray(own + first**2 + second**2, dtype=float)
+    """Return quantiles: the bin in which the share q of the rows is reached, interpolated."""
+    value, first, last = quantile_bins(release.value, _std(release), term.depth, one.q, pure=pure)
+    low, width = term.low, (term.high - term.low) / 2**term.depth
+    ends = np.minimum(first, np.floor(value)), np.maximum(last + 1, np.ceil(value))
+    return _with(one.name, *(np.clip(low + x * width, low, term.high) for x in (value, *ends)))
 
 
 def expected_width(
@@ -218,7 +182,8 @@ def expected_width(
         return z * std(max_rows * max(abs(terms[0].low), abs(terms[0].high)), True)
     if one.kind == "quantile":
         nodes = TREE_DEPTH if part.pure else math.sqrt(TREE_DEPTH)
-        return z * std(max_rows * nodes) * math.sqrt(TREE_DEPTH / 4) / rows_per_key
+        edge = tree_excess(TREE_DEPTH, one.q)[round(one.q * 2**TREE_DEPTH)]  # of even values
+        return z * std(max_rows * nodes) * float(np.linalg.norm(edge)) / rows_per_key
     half = (terms[1].high - terms[1].low) / 2
     mean = z * std(max_rows * half, True) / rows_per_key
     if one.kind == "mean":
