@@ -74,7 +74,7 @@ def check_grouped(
     names = tuple(table) if isinstance(table, dict) else column_names(table)
     check_names(names, by=by, unit=unit, columns=columns)
     if isinstance(table, dict):
-        lengths = {np.shape(table[name]) for name in (*by, unit, *columns)}
+        lengths = {_shape(table[name]) for name in (*by, unit, *columns)}
         if len(lengths) != 1 or len(next(iter(lengths))) != 1:
             raise ValueError("columns must be arrays of one dimension and one length")
     if not length(table) and not allow_empty:
@@ -95,6 +95,11 @@ def check_grouped(
     named = [key[0] for key in keys] if len(by) == 1 else list(keys)
     words = words_of(ids)
     return GroupedTable(units, code, named, numbers_of, random_state, unit, words, families)
+
+
+def _shape(cells: Any) -> tuple[int, ...]:
+    """Return the shape of a column; that of a list is its length, whatever its cells are."""
+    return (len(cells),) if isinstance(cells, list | tuple) else tuple(np.shape(cells))
 
 
 def _numbers(cells: Any, name: str) -> NDArray[np.float64]:
