@@ -391,7 +391,7 @@ R, A = ("replace_one",), ("add_or_remove_one",)
 
 # (name, what is asked, deltas, relations, the two rows, least distance / sensitivity). Under
 # add-or-remove the first row alone counts. 0.99 unless a reason is given.
-DOORS = [
+QUERIES = [
     ("sum of a box", sum_of_box, BOTH, R + A, CORNERS, 0.99),
     ("sum of a ball", lambda s: s.answer(Sum(ball(s))).value, BOTH, R + A, POLES, 0.99),
     ("mean", mean_of_box, BOTH, R + A, CORNERS, 0.99),
@@ -563,7 +563,7 @@ def tables(relation, first, second):
     ("name", "ask", "delta", "relation", "pair", "least"),
     [
         pytest.param(name, ask, delta, relation, pair, least, id=f"{name}-{delta}-{relation}")
-        for name, ask, deltas, relations, pair, least in DOORS
+        for name, ask, deltas, relations, pair, least in QUERIES
         for delta in deltas
         for relation in relations
     ],
@@ -622,7 +622,7 @@ def test_every_query_is_here(monkeypatch):
     for name, file in ELSEWHERE.items():
         assert f"{name}(" in (TESTS / file).read_text()
     budgets = {relation: PrivacyBudget(1e6, 0.5, adjacency=relation) for relation in RELATIONS}
-    cases = [(*entry[:3], entry[3][0], np.zeros((3, D))) for entry in DOORS]
+    cases = [(*entry[:3], entry[3][0], np.zeros((3, D))) for entry in QUERIES]
     for name, ask, deltas, relation, X in cases + [entry[:5] for entry in WHOLE]:
         release_case(name, ask, relation, deltas[0]).set_params(budget=budgets[relation]).fit(X)
     kinds = {kind for kind in kinds if kind.__name__ not in ELSEWHERE}

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from test_complete import estimators
-from test_neighbour import BOTH, CORNERS, DOORS, D, laplace_pair, release_case, values
+from test_neighbour import BOTH, CORNERS, QUERIES, D, laplace_pair, release_case, values
 
 from skdp import statistics
 from skdp.audit import audit, neighbour_check, replay_check
@@ -185,10 +185,10 @@ def test_mst_cost_protects_an_edge():
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[0])
-def test_every_query_holds_for_users(door, relation):
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query[0])
+def test_every_query_holds_for_users(query, relation):
     """On its worst pair of rows, which all three rows of a user are; two of them count."""
-    name, ask, deltas, relations, pair, _ = door
+    name, ask, deltas, relations, pair, _ = query
     if "gradient" in name and relation not in relations:
         pytest.skip("asked of public numbers of rows only")
     for delta in deltas:

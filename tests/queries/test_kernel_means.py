@@ -1,4 +1,4 @@
-"""Kernel means: exact integers by row alone, certified sensitivities, and the doors' noise.
+"""Kernel means: exact integers by row alone, certified sensitivities, and the queries' noise.
 
 Statistical tests use a seeded stream; each states the probability with which a correct sampler
 would have failed it under a random seed, and is shown to reject 2/3 and 3/2 of the right scale.
@@ -510,7 +510,7 @@ def test_one_centre_and_centres_that_coincide():
     assert np.isfinite(value.value).all() and value.std > 0
 
 
-# --- doors ---------------------------------------------------------------------------------------
+# --- queries ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KERNELS)
@@ -595,8 +595,8 @@ def test_noise_and_count_share_one_release_where_n_is_private():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("door", ["kernel_mean", "feature_means", "basis_mean"])
-def test_noise_has_the_stated_standard_deviation(door, delta):
+@pytest.mark.parametrize("query", ["kernel_mean", "feature_means", "basis_mean"])
+def test_noise_has_the_stated_standard_deviation(query, delta):
     """False-alarm rate about 1e-6 (z = 4.9) of the unit variance of noise over stated std."""
     far = np.full((5, 3), 1e6)  # every kernel value is 0, and so is every statistic
     k = KernelMap(CENTERS[:3], 0.5)
@@ -605,9 +605,9 @@ def test_noise_has_the_stated_standard_deviation(door, delta):
     for seed in range(700):
         # At epsilon = 100 no noisy mean reaches the end of its box, where it would be clipped.
         session = open_session(far, delta=delta, seed=seed, epsilon=100.0)
-        if door == "kernel_mean":
+        if query == "kernel_mean":
             r, _ = session.answer(KernelMean(k, matrix))
-        elif door == "feature_means":
+        elif query == "feature_means":
             r, _ = session.answer(FeatureMeans(k))
         else:
             r, _ = session.answer(

@@ -282,7 +282,7 @@ def test_random_neighbours_are_within_the_sensitivity(seed):
     assert np.linalg.norm(one - other) <= float(minimiser_sensitivity(alpha, 1e-4, R))
 
 
-# --- the door ------------------------------------------------------------------------------------
+# --- the query ----------------------------------------------------------------------------------
 
 
 def open_session(X=PRIVATE, *, epsilon=1.0, delta=0.0, adjacency=R, seed=None):

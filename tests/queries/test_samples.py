@@ -320,7 +320,7 @@ def lower_bound(monkeypatch, factor):
 
 @pytest.mark.statistical
 def test_the_claimed_epsilon_holds_on_a_worst_pair_and_less_noise_is_caught(monkeypatch):
-    """A correct door fails this with probability at most 1e-5."""
+    """A correct query fails this with probability at most 1e-5."""
     bound = lower_bound(monkeypatch, 1)
     assert CLAIM / 1.5 < bound <= CLAIM
     assert lower_bound(monkeypatch, Fraction(3, 2)) > CLAIM

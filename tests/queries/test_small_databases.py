@@ -279,7 +279,7 @@ def test_paths_and_lists_are_one_mechanism():
         assert path == score_of(workload, counts, z)
 
 
-# --- doors --------------------------------------------------------------------------------------
+# --- queries --------------------------------------------------------------------------------------
 
 
 def test_releases_are_metered_and_written_down():

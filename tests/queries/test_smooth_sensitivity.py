@@ -1,4 +1,4 @@
-"""Smooth sensitivity: constants against the densities, S against brute force, the doors.
+"""Smooth sensitivity: constants against the densities, S against brute force, the queries.
 
 False alarms: the test of the released noise makes one comparison for each noise at ALPHA = 1e-6 and
 must reject 2/3 and 3/2 of the scale at 1e-12. Everything else is deterministic.
@@ -412,7 +412,7 @@ def test_neighbours_are_as_close_as_the_noise_is_calibrated_for(relation, q):
     assert most["f"] > 0.9 and most["rung"] >= STEPS - 1
 
 
-# --- the door for quantiles ----------------------------------------------------------------------
+# --- the query for quantiles ----------------------------------------------------------------------
 
 RNG = np.random.default_rng(3)
 TABLE = RNG.normal(size=(2001, 2))
