@@ -113,6 +113,8 @@ def held(fits, exact, spec, shown):
     for _ in range(fits):
         for key, cells in shown(spec).items():
             for name, true in exact[key].items():
+                if f"{name}_low" not in cells:
+                    continue
                 cell = counts.setdefault((name, key.rpartition(" ")[0]), [0, 0])
                 # Sums of rounded values: off by less than half a step each.
                 low, high = cells[f"{name}_low"] - 1e-5, cells[f"{name}_high"] + 1e-5
@@ -121,7 +123,7 @@ def held(fits, exact, spec, shown):
     return counts
 
 
-def coverage(method, relation, fits, epsilon):
+def coverage(method, relation, fits, epsilon, spec=SPEC):
     rows = table(np.random.default_rng(1))
     exact = truth(rows)
     read = check_grouped(rows, by=["k"], unit="u", columns=["v"])
@@ -131,7 +133,7 @@ def coverage(method, relation, fits, epsilon):
         return held(
             fits,
             exact,
-            SPEC,
+            spec,
             lambda spec: make(method, relation, exact, epsilon).agg(**spec).fit(rows).to_dict(),
         )
     finally:
@@ -171,13 +173,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--epsilon", type=float, default=8.0)
+    parser.add_argument("--aggregates", nargs="*", default=list(SPEC))
+    parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--to", default="group_by_coverage.txt")
     options = parser.parse_args()
     fits = -(-options.runs // COPIES)
     lines = []
-    for method in METHODS:
+    spec = {name: SPEC[name] for name in options.aggregates}
+    for method in options.methods:
         for relation in RELATIONS:
-            cells = coverage(method, relation, fits, options.epsilon)
-            if METHODS[method].get("keys"):
+            cells = coverage(method, relation, fits, options.epsilon, spec)
+            if METHODS[method].get("keys") and "mean" in spec:
                 cells |= population(method, relation, fits, options.epsilon)
             for (name, kind), (times, runs) in cells.items():
                 lines.append((method, relation, name, kind, times / runs, runs))
@@ -191,7 +197,7 @@ def write(lines, options):
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout
-    pairs = [(method, relation) for method in METHODS for relation in RELATIONS]
+    pairs = [(method, relation) for method in options.methods for relation in RELATIONS]
     first = (
         f"{options.runs:,} runs a cell, epsilon {options.epsilon:g}, delta 0 or 0.01: in how many "
         f"percent intervals of 95% held; {datetime.date.today()}, commit {commit.strip()}. The "
@@ -202,10 +208,9 @@ def write(lines, options):
     text = [first, "", f"| aggregate | {header} |", "|---" * (1 + len(pairs)) + "|"]
     for name, part in found.groupby("aggregate", sort=False):
         cells = []
-        for method in METHODS:
-            for relation in RELATIONS:
-                of = part[(part.method == method) & (part.relation == relation)].held * 100
-                cells.append(f"{of.min():.1f}-{of.max():.1f}" if len(of) else "")
+        for method, relation in pairs:
+            of = part[(part.method == method) & (part.relation == relation)].held * 100
+            cells.append(f"{of.min():.1f}-{of.max():.1f}" if len(of) else "")
         text.append(f"| {name} | " + " | ".join(cells) + " |")
     by_kind = found.groupby(["aggregate", "key"], sort=False).held.agg(["min", "max"]) * 100
     text += [
@@ -215,9 +220,7 @@ def write(lines, options):
         by_kind.round(1).to_string(),
         "",
     ]
-    (Path(__file__).parent / "results" / "group_by_coverage.txt").write_text(
-        "\n".join(text), encoding="utf-8"
-    )
+    (Path(__file__).parent / "results" / options.to).write_text("\n".join(text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""Intervals of quantiles by key: they hold what they say where values are far apart, too.
+
+False alarms: 1e-7 a test.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from skdp.aggregation import _intervals
+from skdp.aggregation._intervals import quantile_bins, tree_excess
+
+DEPTH, RUNS = 7, 4000
+PLACES = np.arange(2**DEPTH)
+ROWS = {
+    "two values": np.where(PLACES == 42, 0.7, 0.0) + np.where(PLACES == 44, 0.3, 0.0),
+    "even": np.full(2**DEPTH, 2.0**-DEPTH),
+    "a step": np.where(PLACES < 60, 0.2 / 60, 0.0) + np.where(PLACES == 60, 0.8, 0.0),
+}
+
+
+def held(leaves, q, noise, pure):
+    """Return how often the bin in which q of the rows is reached is in the interval."""
+    nodes = [leaves.reshape(2**k, -1).sum(axis=1) for k in range(1, DEPTH + 1)]
+    true = int(np.searchsorted(np.cumsum(leaves), q * leaves.sum() * (1 - 1e-12)))
+    value, first, last = quantile_bins(np.concatenate(nodes) + noise, 1.0, DEPTH, q, pure=pure)
+    assert ((value >= 0) & (value <= 2**DEPTH)).all()
+    return int(((first <= true) & (true <= last)).sum())
+
+
+def draws(pure):
+    g = np.random.default_rng(3)
+    shape = (RUNS, 2 ** (DEPTH + 1) - 2)
+    return g.laplace(0, 0.5**0.5, shape) if pure else g.normal(0, 1, shape)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pure", [True, False])
+def test_the_bin_of_the_quantile_is_in_it(pure):
+    noise, least = draws(pure), binom.ppf(1e-7, RUNS, 0.945)
+    for leaves in ROWS.values():
+        for n in (5.0, 40.0, 300.0):
+            for q in (0.5, 0.7, 0.9):
+                assert held(leaves * n, q, noise, pure) >= least
+
+
+def test_a_shorter_interval_is_seen(monkeypatch):
+    right = _intervals._edge_limits
+    monkeypatch.setattr(_intervals, "_edge_limits", lambda *which: 0.6 * right(*which))
+    assert held(ROWS["two values"] * 40, 0.7, draws(False), False) < binom.ppf(1e-7, RUNS, 0.945)
+
+
+def test_sums_of_least_variance_are_the_sums():
+    g = np.random.default_rng(0)
+    leaves = g.random(2**DEPTH)
+    nodes = np.concatenate([leaves.reshape(2**k, -1).sum(axis=1) for k in range(1, DEPTH + 1)])
+    below = np.r_[0.0, np.cumsum(leaves)]
+    assert np.allclose(tree_excess(DEPTH, 0.3) @ nodes, below - 0.3 * below[-1])
