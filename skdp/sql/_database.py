@@ -17,7 +17,7 @@ from skdp.sql._catalog import open_catalog
 from skdp.sql._explain import explained
 from skdp.sql._parse import parsed
 from skdp.sql._plan import EVERYTHING, Plan, planned
-from skdp.sql._public import public_answer
+from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
 from skdp.sql._typed import quoted
 
@@ -204,9 +204,9 @@ class PrivateDatabase:
         """Return the plan of a query and its aggregation; None if only public tables are read."""
         unit = str(self.budget.unit)
         select, options = parsed(query)
-        plan = planned(query, select, self._catalog, unit, bounds or {}, anonymized=options.used)
-        if plan is None:
+        if reads_public_tables_alone(select, self._catalog):
             return None
+        plan = planned(query, select, self._catalog, unit, bounds or {}, anonymized=options.used)
         stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys}
         for name, value in options.values:
             if stated[name] not in (None, PRIVATE):

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from skdp.exceptions import QueryRefusedError
 from skdp.sql._catalog import Catalog, Table, folded
 from skdp.sql._dialect import clamp_of, is_anonymized, plain_aggregate
 from skdp.sql._expressions import Expr, compiled, condition
@@ -355,7 +356,24 @@ class Released:
             self.notes.append(text)
 
 
-def planned(
+def planned(text: str, select: exp.Expr, *args: Any, **options: Any) -> Plan:
+    """Return the plan of a query, of what `_planned` takes.
+
+    Raises
+    ------
+    QueryRefusedError
+        Also where the parser made a tree of a query that no rule here foresaw: nothing has been
+        read, so that what went wrong depends on the query alone.
+    """
+    try:
+        return _planned(text, select, *args, **options)
+    except QueryRefusedError:
+        raise
+    except Exception:  # noqa: BLE001
+        raise refusal(select, "a part of this query cannot be read") from None
+
+
+def _planned(
     text: str,
     select: exp.Expr,
     catalog: Catalog,
@@ -363,13 +381,7 @@ def planned(
     bounds: Mapping[str, tuple[float, float]],
     *,
     anonymized: bool = False,
-) -> Plan | None:
-    """Return the plan of a query; None if it reads public tables alone.
-
-    Raises
-    ------
-    QueryRefusedError
-    """
+) -> Plan:
     compiler = Compiler(catalog)
     if isinstance(select, exp.Union):
         refuse(select, "UNION of answers is not answered", "put UNION ALL into FROM (SELECT ...)")
@@ -382,7 +394,11 @@ def planned(
     )
     body = compiler.body(select, compiler.with_ctes(select, {}))
     if body.unit is None:
-        return None
+        refuse(
+            select,
+            "FROM has public tables alone, and other parts of the query have not",
+            "begin with the private table, or ask public tables by themselves",
+        )
     items = list(_items(select))
     names = [folded(name) for name, _ in items]
     if len(set(names)) < len(names):
@@ -469,10 +485,10 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
         ):
             one = aliases[folded(one.name)]
         row = compiled(one, body.scope)
-        if "unit" in row.tags:
+        if row.tags:
             refuse(
                 node,
-                "grouping by the unit would show each by itself",
+                "grouping by the unit, or by what one unit owns, would show each by itself",
                 "group by what many have in common, or by the unit inside a subquery",
             )
         if row.family in ("other", "null"):

@@ -1,56 +1,122 @@
-"""Queries on public tables alone: no noise, no charge. They are compiled as subqueries are."""
+"""Queries on public tables alone: passed on to DuckDB, without noise and without a charge.
+
+Which tables are read is decided by names that the catalogue declares; and by a closed list of
+syntax, since other functions read files, settings and tables by name.
+"""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
 from skdp.sql._answer import Answer
-from skdp.sql._catalog import Catalog
+from skdp.sql._catalog import Catalog, folded
 from skdp.sql._parse import parsed
-from skdp.sql._refusals import only, refuse
-from skdp.sql._sources import Compiler
-from skdp.sql._typed import quoted
+from skdp.sql._refusals import refuse, said
+from skdp.sql._typed import HANDLERS
 
-__all__ = ["public_answer"]
+__all__ = ["public_answer", "reads_public_tables_alone"]
+
+_STRUCTURE = (
+    *(exp.Select, exp.Subquery, exp.Union, exp.From, exp.Join, exp.Table, exp.TableAlias),
+    *(exp.With, exp.CTE, exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit),
+    *(exp.Offset, exp.Distinct, exp.Alias, exp.Identifier, exp.Star, exp.Var, exp.DataType),
+    *(exp.DataTypeParam, exp.Interval, exp.Tuple, exp.Exists, exp.Values, exp.Filter),
+    *(exp.WithinGroup, exp.Window, exp.WindowSpec),
+)
+_FUNCTIONS = (
+    *(exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Variance),
+    *(exp.VariancePop, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.PercentileCont),
+    *(exp.Quantile, exp.RowNumber, exp.Rank, exp.Lag, exp.Lead),
+)
+_LISTED = frozenset((*_STRUCTURE, *_FUNCTIONS))
+
+
+def _named(
+    select: exp.Expr, catalog: Catalog
+) -> tuple[list[tuple[exp.Table, str]], list[tuple[exp.TableAlias, str]]] | None:
+    """Return what every table is read from, and new names of common tables.
+
+    None where a name is anything but a public table, or a common table that stands before it: what
+    it meant would be up to DuckDB.
+    """
+    given = select.args.get("with_")
+    if len(list(select.find_all(exp.With))) > (given is not None):
+        return None
+    if given is not None and given.args.get("recursive"):
+        return None
+    common: dict[str, str] = {}
+    sources: list[tuple[exp.Table, str]] = []
+    renamed: list[tuple[exp.TableAlias, str]] = []
+    inside: set[int] = set()
+
+    def read(part: exp.Expr) -> bool:
+        for node in part.find_all(exp.Table):
+            if id(node) in inside:
+                continue
+            inside.add(id(node))
+            if not {k for k, v in node.args.items() if v} <= {"this", "db", "alias"}:
+                return False
+            if not isinstance(node.this, exp.Identifier):
+                return False
+            pieces = [one.name for one in (node.args.get("db"), node.this) if one is not None]
+            name = folded(".".join(pieces))
+            table = catalog.tables.get(name)
+            if len(pieces) == 1 and name in common:
+                sources.append((node, common[name]))
+            elif table is not None and table.public:
+                sources.append((node, table.source))
+            else:
+                return False
+        return True
+
+    for number, cte in enumerate(given.expressions if given is not None else ()):
+        if not read(cte.this):
+            return None
+        name = folded(cte.alias)
+        if name in common:
+            return None
+        common[name] = f"skdp_common_{number}"
+        renamed.append((cte.args["alias"], common[name]))
+    return (sources, renamed) if read(select) else None
+
+
+def reads_public_tables_alone(select: exp.Expr, catalog: Catalog) -> bool:
+    """Say whether every table of a query is declared public, or a common table of its own."""
+    found = _named(select, catalog)
+    return found is not None and bool(found[0])
 
 
 def public_answer(catalog: Catalog, query: str) -> Answer:
     """Return the exact answer to a query that reads public tables alone."""
     select, _ = parsed(query)
-    order, limits = select.args.pop("order", None), {}
-    for name in ("limit", "offset"):
-        part = select.args.pop(name, None)
-        if part is not None:
-            only(part, "expression")
-            if not str(part.expression.this).isdigit():
-                refuse(part, f"{name.upper()} needs a stated integer")
-            limits[name] = int(part.expression.this)
-    relation = Compiler(catalog).derived(select, {})
-    if relation.private:  # decided by the planner before: never so
-        refuse(select, "this query reads private tables")
-    names = list(relation.fields)
-    columns = ", ".join(f"{one.name} AS {quoted(n)}" for n, one in relation.fields.items())
-    sql = f"SELECT {columns} FROM ({relation.sql}) AS answer"
-    orders = []
-    for one in () if order is None else order.expressions:
-        only(one, "this", "desc", "nulls_first")
-        of = one.this
-        name = of.name.lower() if isinstance(of, exp.Column) else str(of.this)
-        place = int(name) - 1 if name.isdigit() else (names.index(name) if name in names else -1)
-        if not 0 <= place < len(names):
-            refuse(one, "ORDER BY names a column of the answer", "give it a name with AS")
-        orders.append(f"{place + 1} {'DESC' if one.args.get('desc') else 'ASC'}")
-    sql += f" ORDER BY {', '.join(orders)}" if orders else ""
-    sql += "".join(f" {name.upper()} {value}" for name, value in limits.items())
+    found = _named(select, catalog)
+    if found is None:
+        refuse(select, "this query reads other than public tables")
+    for node in select.walk():
+        if type(node) not in _LISTED and type(node) not in HANDLERS:
+            refuse(node, f"{said(node)} is not on the list of what public tables are asked")
+    for node, source in found[0]:
+        alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
+        whole: exp.Expr
+        if source.startswith("read_parquet"):
+            inner = exp.select("*").from_(exp.maybe_parse(source, dialect="duckdb"))
+            whole = exp.Subquery(this=inner, alias=alias.copy())
+        else:
+            whole = exp.to_table(source, dialect="duckdb")
+            whole.set("alias", alias.copy())
+        node.replace(whole)
+    for alias, name in found[1]:
+        alias.set("this", exp.to_identifier(name))
+    sql = select.sql(dialect="duckdb", comments=False)
     cursor = catalog.cursor()
     try:
-        answer = cursor.sql(sql).to_arrow_table()
-    except Exception:  # noqa: BLE001
-        raise RuntimeError("DuckDB could not answer the query") from None
+        table = cursor.sql(sql).to_arrow_table()
+    except Exception:  # noqa: BLE001  rows are public, other tables' names may be none
+        refuse(None, "DuckDB cannot answer this query on public tables")
     import duckdb
 
     own = duckdb.connect(":memory:")
-    own.register("given", answer)
+    own.register("given", table)
     own.execute("CREATE TABLE answer AS SELECT * FROM given")
     cursor.close()
     return Answer(own.table("answer"), query, sql, [])

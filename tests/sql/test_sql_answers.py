@@ -190,6 +190,35 @@ def test_public_tables_alone_are_answered_exactly_and_for_nothing():
     answer = db.sql("SELECT n_id, COUNT(*) AS n FROM nation GROUP BY n_id ORDER BY n DESC LIMIT 1")
     assert answer.fetchall() == [(1, 2)]
     assert answer.privacy_ is None
+    query = (
+        "WITH k AS (SELECT n_id, MAX(n_size) AS m FROM nation GROUP BY n_id) SELECT n_name, "
+        "ROW_NUMBER() OVER (ORDER BY n_size) AS r FROM nation n JOIN k USING (n_id) WHERE n_size = "
+        "(SELECT MAX(n_size) FROM nation x WHERE x.n_id = n.n_id) ORDER BY r"
+    )
+    assert db.sql(query).fetchall() == [("empty", 1), ("north", 2), ("twice", 3)]
+    with pytest.raises(QueryRefusedError, match="not on the list"):
+        db.sql("SELECT getenv('HOME') FROM nation")
+    named = "WITH secret AS (SELECT 5 AS x FROM nation) SELECT secret.x FROM secret LIMIT 1"
+    assert db.sql(named).fetchall() == [(5,)]
+    for query in (
+        "SELECT (SELECT MAX(x) FROM secret) FROM nation",
+        "SELECT (SELECT MAX(minutes) FROM visits) FROM nation",
+        "SELECT n_id FROM nation UNION ALL SELECT x FROM secret",
+        "SELECT n_id FROM nation UNION ALL SELECT uid FROM visits",
+        "SELECT n_id FROM nation WHERE n_id IN (SELECT x FROM secret)",
+        "WITH a AS (SELECT * FROM secret), secret AS (SELECT 1 AS x FROM nation) SELECT x FROM a",
+        (
+            "SELECT n_id FROM nation WHERE n_id IN (WITH secret AS (SELECT 1 x FROM nation) SELECT x "
+            "FROM secret) OR n_id IN (SELECT x FROM secret)"
+        ),
+        "WITH secret AS (SELECT * FROM secret) SELECT x FROM secret, nation",
+        "SELECT n_id FROM nation, read_csv('x.csv')",
+        "SELECT n_id FROM nation, memory.main.secret",
+        "SELECT n_id FROM nation TABLESAMPLE 10%",
+        "SELECT n_id FROM nation ORDER BY (SELECT x FROM secret)",
+    ):
+        with pytest.raises(QueryRefusedError):
+            db.sql(query)
     assert db.budget.spent.epsilon == 0
     assert "nothing is charged" in db.explain("SELECT n_id FROM nation")
 

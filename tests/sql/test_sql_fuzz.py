@@ -1,0 +1,48 @@
+"""Random queries: refused, or no statistic and no row of another unit moves; 10,000 in fuzz.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+
+import pytest
+
+from skdp.sql import _relations
+from tests.sql import fuzz
+
+
+@functools.cache
+def checker():
+    return fuzz.Checker(users=(3, fuzz.NASTY))
+
+
+@pytest.mark.slow
+def test_random_queries_are_refused_or_keep_units_apart():
+    generator = fuzz.Generator(7)
+    found = [checker().check(generator.query(), number) for number in range(100)]
+    assert found.count("answered") > 40
+    assert found.count("refused") > 20
+
+
+@pytest.mark.slow
+def test_a_compiler_that_lets_units_meet_is_found(monkeypatch):
+    monkeypatch.setattr(_relations.Links, "check", lambda self, node: None)
+    planned = fuzz.planned
+
+    def forgetful(*args, **kwargs):
+        plan = planned(*args, **kwargs)
+        rows = re.sub(r"t\d+\.u = t\d+\.u", "TRUE", plan.rows)
+        return dataclasses.replace(plan, rows=rows)
+
+    monkeypatch.setattr(fuzz, "planned", forgetful)
+    query = "SELECT COUNT(*) AS n FROM visits v JOIN visits w ON v.browser = w.browser"
+    with pytest.raises(AssertionError):
+        checker().check(query, 0)
+
+
+@pytest.mark.slow
+def test_a_bound_that_is_not_kept_is_found(monkeypatch):
+    monkeypatch.setattr(fuzz, "term_bound", lambda term, rows: (0.5, 0.25, False))
+    with pytest.raises(AssertionError):
+        checker().check("SELECT COUNT(*) AS n FROM visits v", 0)
