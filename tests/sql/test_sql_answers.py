@@ -208,7 +208,7 @@ def test_public_tables_alone_are_answered_exactly_and_for_nothing():
         "SELECT n_id FROM nation WHERE n_id IN (SELECT x FROM secret)",
         "WITH a AS (SELECT * FROM secret), secret AS (SELECT 1 AS x FROM nation) SELECT x FROM a",
         (
-            "SELECT n_id FROM nation WHERE n_id IN (WITH secret AS (SELECT 1 x FROM nation) SELECT x "
+            "SELECT n_id FROM nation WHERE n_id IN (WITH secret AS (SELECT 1 x FROM nation) SELECT x "  # noqa: E501
             "FROM secret) OR n_id IN (SELECT x FROM secret)"
         ),
         "WITH secret AS (SELECT * FROM secret) SELECT x FROM secret, nation",
