@@ -9,5 +9,6 @@ if find_spec("sqlglot") is None or find_spec("duckdb") is None:
 
 from skdp.sql._answer import Answer
 from skdp.sql._database import PrivateDatabase
+from skdp.sql._magic import load_ipython_extension
 
-__all__ = ["Answer", "PrivateDatabase"]
+__all__ = ["Answer", "PrivateDatabase", "load_ipython_extension"]

@@ -1,0 +1,90 @@
+r"""A query on one Parquet file or DuckDB table, counted in a ledger, from the command line.
+
+python -m skdp.sql visits.parquet --unit uid --ledger visits.budget --total 3 1e-5 \
+    --epsilon 0.5 --bounds minutes 0 240 "SELECT browser, AVG(minutes) FROM visits GROUP BY browser"
+
+Of a Parquet file the table is named as the file. The answer goes out as CSV, its certificate into
+the file that --certificate names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from skdp.budget import PrivacyBudget
+from skdp.exceptions import BudgetExceededError, LedgerError, QueryRefusedError
+from skdp.sql._answer import Answer
+from skdp.sql._database import PrivateDatabase
+
+__all__ = ["main"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m skdp.sql", description="Private SQL.")
+    parser.add_argument("file", help="a Parquet file, or a DuckDB file with --table")
+    parser.add_argument("query")
+    parser.add_argument("--table", help="of a DuckDB file; or another name of a Parquet file")
+    parser.add_argument("--unit", required=True, help="column of ids")
+    parser.add_argument("--ledger", required=True, help="file that counts what is spent")
+    parser.add_argument("--total", nargs=2, type=float, metavar=("EPSILON", "DELTA"), required=True)
+    parser.add_argument("--epsilon", type=float)
+    parser.add_argument("--delta", type=float)
+    parser.add_argument("--bounds", nargs=3, action="append", default=[],
+                        metavar=("COLUMN", "LOW", "HIGH"))  # fmt: skip
+    parser.add_argument("--explain", action="store_true", help="say what it costs; spend nothing")
+    parser.add_argument("--certificate", help="where what was released is written down")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answer one query; return the exit status: 0, or 2 for what was refused.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None, default=None
+        None: those of the process.
+
+    Returns
+    -------
+    status : int
+    """
+    given = _parser().parse_args(arguments)
+    try:
+        found = _answered(given)
+    except (QueryRefusedError, BudgetExceededError, LedgerError, OSError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    except (TypeError, ValueError, RuntimeError) as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    if isinstance(found, str):
+        print(found)  # noqa: T201
+        return 0
+    found.to_pandas().to_csv(sys.stdout, index=False)
+    if given.certificate:
+        Path(given.certificate).write_text(found.to_json(indent=2), encoding="utf-8")
+    return 0
+
+
+def _answered(given: Any) -> Answer | str:
+    parquet = given.file.endswith((".parquet", ".parq"))
+    table = given.table or Path(given.file).stem
+    bounds = {name: (float(low), float(high)) for name, low, high in given.bounds}
+    budget = PrivacyBudget(
+        *given.total, adjacency="add_or_remove_one", unit=given.unit, ledger=given.ledger
+    )
+    database = PrivateDatabase(
+        {table: given.file} if parquet else given.file,
+        tables={table: {"unit": given.unit, "columns": bounds}},
+        budget=budget,
+    )
+    ask = database.explain if given.explain else database.sql
+    return ask(given.query, epsilon=given.epsilon, delta=given.delta)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""``%%dpsql`` in a notebook: a query in a cell, its answer below. Post-processing of `Answer`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from skdp.sql._database import PrivateDatabase
+
+__all__ = ["dpsql", "load_ipython_extension"]
+
+_USAGE = "%%dpsql DATABASE [--epsilon E] [--delta D] [--explain] [--to NAME]"
+
+
+def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
+    """Answer a cell: its line names a `PrivateDatabase` and parameters; ``--to`` keeps the answer.
+
+    Parameters
+    ----------
+    line, cell : str
+    names : dict
+        Of the notebook.
+
+    Returns
+    -------
+    answer : Answer or str
+
+    Raises
+    ------
+    ValueError
+        For a line that is none like this.
+    """
+    parts = shlex.split(line)
+    database = names.get(parts[0]) if parts else None
+    if not isinstance(database, PrivateDatabase):
+        raise ValueError(f"{_USAGE}: DATABASE is the name of a PrivateDatabase")
+    parameters: dict[str, Any] = {}
+    explain, to = False, ""
+    rest = iter(parts[1:])
+    for part in rest:
+        if part == "--explain":
+            explain = True
+        elif part in ("--epsilon", "--delta"):
+            parameters[part[2:]] = float(next(rest, "none"))
+        elif part == "--to":
+            to = next(rest, "")
+        else:
+            raise ValueError(f"{_USAGE}: got {part!r}")
+    if explain:
+        return database.explain(cell, **parameters)
+    answer = database.sql(cell, **parameters)
+    if to:
+        names[to] = answer
+    return answer
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Add the magic to a notebook: ``%load_ext skdp.sql``.
+
+    Parameters
+    ----------
+    ipython : InteractiveShell
+    """
+
+    def magic(line: str, cell: str) -> Any:
+        found = dpsql(line, cell, ipython.user_ns)
+        return print(found) if isinstance(found, str) else found  # noqa: T201
+
+    ipython.register_magic_function(magic, "cell", "dpsql")
