@@ -121,6 +121,26 @@ class Catalog:
             )
         return cursor
 
+    def check_unchanged(self, cursor: Any, tables: Sequence[Table]) -> None:
+        """Raise for tables that have other columns than when they were declared.
+
+        Expressions cannot fail on a cell of the types that they were made for, and of no others.
+
+        Raises
+        ------
+        RuntimeError
+        """
+        for table in tables:
+            try:
+                found = _columns_of(cursor, table.source)
+            except ValueError:
+                found = []
+            if found != [(column.name, column.kind) for column in table.columns.values()]:
+                raise RuntimeError(
+                    f"table {table.name!r} is not what was declared: make a new PrivateDatabase; "
+                    "nothing was charged"
+                )
+
 
 def open_catalog(database: Any, tables: Any) -> Catalog:
     """Return the declared tables of a connection, a file, or of tables in memory.

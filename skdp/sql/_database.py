@@ -12,11 +12,12 @@ from typing import Any
 
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
+from skdp.exceptions import QueryRefusedError
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import open_catalog
 from skdp.sql._explain import explained
 from skdp.sql._parse import parsed
-from skdp.sql._plan import EVERYTHING, Plan, planned
+from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan, planned
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
 from skdp.sql._typed import quoted
@@ -145,6 +146,7 @@ class PrivateDatabase:
         by.privacy_cost()  # bad parameters raise before a row is read
         cursor = self._catalog.cursor()
         try:
+            self._catalog.check_unchanged(cursor, plan.tables)
             _compute(cursor, plan)
             by.fit(cursor.table("temp.skdp_rows_of_query"))
         finally:
@@ -191,6 +193,22 @@ class PrivateDatabase:
             return "reads public tables alone: nothing is charged, no noise is added"
         return explained(*made, rows_per_key)
 
+    def _left_keys(self, plan: Plan) -> list[Any]:
+        """Return the keys that public tables have."""
+        cursor = self._catalog.cursor()
+        try:
+            found = cursor.execute(str(plan.left_keys)).fetchall()
+        except Exception:  # noqa: BLE001
+            raise RuntimeError("DuckDB could not read keys; nothing was charged") from None
+        finally:
+            cursor.close()
+        if not 0 < len(found) <= MOST_KEYS:
+            raise QueryRefusedError(
+                f"public tables state {len(found)} keys, and 1 to {MOST_KEYS} are answered. "
+                "Nothing was charged."
+            )
+        return [key[0] if len(key) == 1 else key for key in found]
+
     def _made(
         self,
         query: str,
@@ -215,6 +233,8 @@ class PrivateDatabase:
         keys: Any = PRIVATE
         if not plan.keys:
             keys, stated["max_keys_per_unit"] = [EVERYTHING], 1
+        elif plan.left_keys is not None:
+            keys = self._left_keys(plan)
         elif plan.public_keys is not None:
             keys = encoded_keys(plan)
         by = DPGroupBy(

@@ -38,7 +38,11 @@ def _keys(plan: Plan) -> str:
     if not plan.keys:
         return "none, one row for all"
     labels = ", ".join(key.label for key in plan.keys)
-    how = "declared" if plan.public_keys is not None else "found privately, rare ones do not show"
+    how = "found privately, rare ones do not show"
+    if plan.public_keys is not None:
+        how = "declared"
+    if plan.left_keys is not None:
+        how = "all that public tables have; COUNT(*) counts private rows, where SQL has 1 for none"
     return f"{labels} ({how})"
 
 

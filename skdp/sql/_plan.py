@@ -20,12 +20,12 @@ from skdp.sql._inner import InnerAggregates
 from skdp.sql._intervals import interval_of
 from skdp.sql._refusals import only, refusal, refuse, said
 from skdp.sql._relations import AGGREGATES, Body, is_aggregate, item_name
-from skdp.sql._sources import Compiler
+from skdp.sql._sources import LEFT_OF_PRIVATE, Compiler
 from skdp.sql._typed import TYPES, quoted, text_of
 
-__all__ = ["Output", "Plan", "Specification", "planned"]
+__all__ = ["EVERYTHING", "MOST_KEYS", "Output", "Plan", "Specification", "planned"]
 
-_MOST_KEYS = 100_000
+MOST_KEYS = 100_000
 _MOST_ROWS = 10**9
 EVERYTHING = "all rows"
 
@@ -38,6 +38,7 @@ class Key:
     row: Expr
     label: str
     known: tuple[Any, ...] | None
+    node: exp.Expr
 
     @property
     def encoded(self) -> str:
@@ -102,6 +103,7 @@ class Plan:
     tables: list[Table]
     per_unit: bool = False
     notes: list[str] = field(default_factory=list)
+    left_keys: str | None = None  # SQL that reads all keys from public tables
 
     @property
     def public_keys(self) -> list[Any] | None:
@@ -432,7 +434,23 @@ def _planned(
         compiler.used,
         scope.per_unit,
         scope.notes,
+        _left_keys(select, body, keys),
     )
+
+
+def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
+    """Return SQL of all keys, where public tables on the left of a LEFT JOIN state them."""
+    left = body.left
+    if left is None:
+        return None
+    public = [left.compiled(key.node) for key in keys]
+    pairs = zip(public, keys, strict=True)
+    if not keys or not all(one is not None and one.sql == key.row.sql for one, key in pairs):
+        way = "group by columns of the public table, put the private table first, or take JOIN"
+        refuse(select, LEFT_OF_PRIVATE, way)
+    where = f" WHERE {' AND '.join(left.tests)}" if left.tests else ""
+    columns = ", ".join(key.encoded for key in keys)
+    return f"SELECT DISTINCT {columns} {left.source}{where} LIMIT {MOST_KEYS + 1}"
 
 
 def _counts_or_adds(node: exp.Expr) -> bool:
@@ -498,9 +516,8 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
             continue
         known = body.scope.field_of(one) if isinstance(one, exp.Column) else None
         label = said(one)
-        keys.append(
-            Key(f"key {len(keys)}: {label}", row, label, None if known is None else known.keys)
-        )
+        listed = None if known is None else known.keys
+        keys.append(Key(f"key {len(keys)}: {label}", row, label, listed, one))
     return keys
 
 

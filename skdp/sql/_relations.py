@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from skdp.sql._catalog import folded
 from skdp.sql._dialect import is_anonymized
-from skdp.sql._expressions import Expr
+from skdp.sql._expressions import Expr, compiled
 from skdp.sql._refusals import only, refusal, refuse, said
 from skdp.sql._typed import quoted
 
@@ -18,6 +18,7 @@ __all__ = [
     "AGGREGATES",
     "Body",
     "Field",
+    "Left",
     "Links",
     "Relation",
     "RowScope",
@@ -105,6 +106,22 @@ class RowScope:
 
 
 @dataclass(eq=False)
+class Left:
+    """Public tables to which a private one is joined from the right: they may state all keys."""
+
+    scope: RowScope
+    source: str
+    tests: list[str] = field(default_factory=list)
+
+    def compiled(self, node: exp.Expr) -> Expr | None:
+        """Return an expression of public columns alone; None for others."""
+        try:
+            return compiled(node, self.scope)
+        except ValueError:
+            return None
+
+
+@dataclass(eq=False)
 class Body:
     """FROM and WHERE of one SELECT, compiled."""
 
@@ -112,6 +129,7 @@ class Body:
     source: str
     tests: list[str]
     unit: str | None
+    left: Left | None = None
 
     @property
     def sql(self) -> str:

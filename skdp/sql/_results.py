@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,14 @@ def answer_of(plan: Plan, by: Any) -> Answer:
 
 def _cells(column: Any, name: str, whole: set[str]) -> list[Any]:
     """Return a released column as plain values; numbers of rows rounded, outwards for ends."""
-    values = list(column)
+    values = [value.item() if isinstance(value, np.generic) else value for value in column]
     stem, _, end = name.partition("_")
     if stem not in whole:
-        return [value.item() if isinstance(value, np.generic) else value for value in values]
+        return [_fitting(value) if isinstance(value, int) else value for value in values]
     to = {"low": np.floor, "high": np.ceil}.get(end, np.rint)
-    return [int(to(value)) for value in values]
+    return [_fitting(int(to(value))) if math.isfinite(value) else None for value in values]
+
+
+def _fitting(value: int) -> int:
+    """Return the nearest BIGINT: at a tiny epsilon noise is larger than any."""
+    return max(-(2**63), min(value, 2**63 - 1))

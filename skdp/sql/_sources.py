@@ -26,6 +26,7 @@ from skdp.sql._refusals import only, refuse, said
 from skdp.sql._relations import (
     Body,
     Field,
+    Left,
     Links,
     Relation,
     RowScope,
@@ -35,7 +36,12 @@ from skdp.sql._relations import (
 )
 from skdp.sql._typed import TYPES, quoted
 
-__all__ = ["Compiler"]
+__all__ = ["LEFT_OF_PRIVATE", "Compiler"]
+
+LEFT_OF_PRIVATE = (
+    "a public table is joined from the left to a private one: rows without a match would belong to "
+    "nobody"
+)
 
 _MOST_RELATIONS = 100
 _UNIT = "unit"
@@ -191,6 +197,9 @@ class Compiler:
         for test in conjuncts(None if where is None else where.this):
             links.see(test, scope)
             body.tests.append(self._test(test, body, links, ctes))
+            public = None if body.left is None else body.left.compiled(test)
+            if body.left is not None and public is not None:
+                body.left.tests.append(public.sql)
         units = links.handles
         if units:
             links.check(select)
@@ -220,13 +229,9 @@ class Compiler:
             tests.append(exp.EQ(this=left, expression=exp.column(one.name, table=alias)))
             scope.merged.add(name)
         outer = side == "LEFT"
-        if outer and relation.private and not links.handles:
-            refuse(
-                join,
-                "a public table is joined from the left to a private one: rows without a match "
-                "would belong to nobody",
-                "take JOIN, and declare 'keys' of the column to see those that are not there",
-            )
+        if outer and relation.private and not links.handles:  # see `Left`
+            body.left = Left(RowScope(scope.parent, before), body.source)
+            outer = False
         own = Links(list(links.handles), list(links.pairs)) if outer else links
         if relation.private:
             own.add(handle)
@@ -279,6 +284,8 @@ class Compiler:
         if plain:
             only(select, "expressions", "from_", "joins", "where")
             inner = self.body(select, ctes, body.scope)
+            if inner.left is not None:
+                refuse(select, LEFT_OF_PRIVATE, "put the private table first, or take JOIN")
             items = select.expressions
             value = compiled(items[0], inner.scope) if member is not None else None
         else:
@@ -335,6 +342,8 @@ class Compiler:
         only(node, "expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
         ctes = self.with_ctes(node, ctes)
         body = self.body(node, ctes)
+        if body.left is not None:
+            refuse(node, LEFT_OF_PRIVATE, "put the private table first, or take JOIN")
         group = node.args.get("group")
         having = node.args.get("having")
         items = [part for item in node.expressions for part in self._expanded(item, body.scope)]

@@ -146,6 +146,38 @@ def test_declared_keys_appear_whether_they_are_there_or_not():
     assert all(abs(n) < 200 for n in answer.to_dict()["n"])
 
 
+def test_public_tables_on_the_left_state_the_keys():
+    con = shop()
+    query = (
+        "SELECT n_name, COUNT(*) AS n FROM nation LEFT JOIN customer ON n_id = c_nation "
+        "WHERE n_id <> 0 GROUP BY n_name ORDER BY n_name"
+    )
+    row = database(con).sql(query, epsilon=200, delta=0).to_dict()
+    assert row["n_name"] == ["empty", "south", "twice", None]
+    true = con.execute("SELECT count(*) FROM customer WHERE c_nation = 1").fetchone()[0]
+    assert row["n"][0] == pytest.approx(0, abs=2)
+    assert row["n"][1] == pytest.approx(true, abs=3)
+    listed = (
+        "SELECT k.d, COUNT(*) AS n FROM (VALUES ('pc'), ('none')) AS k(d) LEFT JOIN visits v ON "
+        "v.device = k.d GROUP BY k.d"
+    )
+    assert database(con).sql(listed, epsilon=50, delta=0).to_dict()["d"] == ["none", "pc"]
+
+
+def test_an_answer_that_is_all_noise_is_an_answer():
+    row = database().sql("SELECT COUNT(*) AS n, COUNT(ok) AS k FROM visits", epsilon=1e-6, delta=0)
+    assert row.fetchall()
+
+
+def test_a_table_that_was_changed_is_told():
+    con = shop(users=3)
+    db = database(con)
+    con.execute("ALTER TABLE visits ALTER pages TYPE VARCHAR")
+    with pytest.raises(RuntimeError, match="not what was declared"):
+        db.sql("SELECT COUNT(*) FROM visits")
+    assert db.budget.spent.epsilon == 0
+
+
 def test_an_empty_table_and_no_keys():
     db = database(shop(users=0))
     assert len(db.sql("SELECT browser, AVG(minutes) FROM visits GROUP BY browser")) == 0

@@ -122,6 +122,21 @@ REFUSED = [
     ("SELECT COUNT(*) FROM visits ASOF JOIN customer ON uid >= c_id", "method"),
     ("SELECT COUNT(*) FROM visits, LATERAL (SELECT 1)", "is no table"),
     ("SELECT COUNT(*) FROM nation LEFT JOIN customer ON n_id = c_nation", "belong to nobody"),
+    (
+        "SELECT c_name, COUNT(*) FROM nation LEFT JOIN customer ON n_id = c_nation GROUP BY c_name",
+        "belong to nobody",
+    ),
+    (
+        "SELECT COUNT(*) FROM (SELECT c_id FROM nation LEFT JOIN customer ON n_id = c_nation)",
+        "belong to nobody",
+    ),
+    (
+        (
+            "SELECT n_id, COUNT(*) FROM nation LEFT JOIN customer ON n_id = c_nation WHERE n_id > 99 "  # noqa: E501
+            "GROUP BY n_id"
+        ),
+        "state 0 keys",
+    ),
     ("SELECT COUNT(*) FROM nation WHERE EXISTS (SELECT 1 FROM visits)", "chosen by private ones"),
     (
         "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.day = v.day)",
