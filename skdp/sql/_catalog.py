@@ -104,15 +104,11 @@ class Catalog:
                 "python_enable_replacements = false",
             ):
                 cursor.execute(f"SET {setting}")
-            found = cursor.execute("SELECT function_name, internal FROM duckdb_functions()")
-            functions = found.fetchall()
+            shadows = _shadows(cursor)
         except Exception:  # noqa: BLE001
             raise RuntimeError(
                 "the connection to DuckDB cannot be used; nothing was charged"
             ) from None
-        inner = {folded(name) for name, internal in functions if internal}
-        own = {folded(name) for name, internal in functions if not internal}
-        shadows = sorted(own & inner)
         if shadows:
             cursor.close()
             raise RuntimeError(
@@ -174,6 +170,17 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
     _check_owners(catalog)
     _check_units(catalog)
     return catalog
+
+
+def _shadows(cursor: Any) -> list[str]:
+    """Return functions of the database with names of the engine's: their names alone are read."""
+    own = cursor.execute(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
+    ).fetchall()
+    if not own:
+        return []
+    inner = cursor.execute("SELECT function_name FROM duckdb_functions() WHERE internal").fetchall()
+    return sorted({folded(name) for (name,) in own} & {folded(name) for (name,) in inner})
 
 
 def _duckdb() -> Any:

@@ -28,6 +28,10 @@ __all__ = ["EVERYTHING", "MOST_KEYS", "Output", "Plan", "Specification", "planne
 MOST_KEYS = 100_000
 _MOST_ROWS = 10**9
 EVERYTHING = "all rows"
+CHOSEN = (
+    "rows were chosen by their noisy values: an interval holds in 95% of releases for every key, "
+    "and less often among those that were chosen"
+)
 
 
 @dataclass(frozen=True)
@@ -542,8 +546,11 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
     """Return HAVING, ORDER BY and LIMIT, over what is released."""
     tail = ""
     having = select.args.get("having")
+    scope.used = []
     if having is not None:
         tail += f" WHERE {condition(having.this, scope).sql}"
+    chosen = bool(scope.used)
+    scope.used = []
     orders = []
     order = select.args.get("order")
     for one in () if order is None else order.expressions:
@@ -562,6 +569,9 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
     orders += [f"{key.decoded} ASC NULLS LAST" for key in scope.keys]
     if orders:
         tail += f" ORDER BY {', '.join(orders)}"
+    limited = select.args.get("limit") is not None or select.args.get("offset") is not None
+    if chosen or (limited and scope.used):
+        scope.notes.append(CHOSEN)
     for name in ("limit", "offset"):
         part = select.args.get(name)
         if part is not None:

@@ -242,6 +242,11 @@ class Compiler:
             if relation.private:
                 own.check(join)
                 compiled_tests.append(f"{links.handles[0]}.u = {handle}.u")
+            # Where there is no match its columns are NULL: none of them is the row's unit.
+            fields = {
+                name: replace(one, tags=one.tags - {_UNIT}) for name, one in relation.fields.items()
+            }
+            scope.tables[-1] = (alias, replace(relation, fields=fields), handle)
             body.source += f" LEFT JOIN ({relation.sql}) AS {handle}"
             body.source += f" ON {' AND '.join(compiled_tests) or 'TRUE'}"
         else:

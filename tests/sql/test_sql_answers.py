@@ -146,6 +146,26 @@ def test_declared_keys_appear_whether_they_are_there_or_not():
     assert all(abs(n) < 200 for n in answer.to_dict()["n"])
 
 
+def test_units_of_rows_without_a_match_are_no_units():
+    query = "SELECT COUNT(DISTINCT c_id) AS n FROM customer LEFT JOIN orders ON c_id = o_customer"
+    near(query)
+    with pytest.raises(QueryRefusedError, match="distinct values"):
+        database().sql(query.replace("DISTINCT c_id", "DISTINCT o_customer"))
+
+
+def test_rows_that_are_chosen_by_noisy_values_say_so():
+    query = "SELECT browser, COUNT(*) AS n FROM visits GROUP BY browser"
+    for more, told in (
+        ("", False),
+        (" ORDER BY n DESC", False),
+        (" HAVING browser IS NOT NULL LIMIT 2", False),
+        (" ORDER BY n DESC LIMIT 2", True),
+        (" HAVING COUNT(*) > 5", True),
+    ):
+        text = database().explain(query + more)
+        assert ("chosen by their noisy values" in text) is told
+
+
 def test_public_tables_on_the_left_state_the_keys():
     con = shop()
     query = (
