@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import statistics
 import time
 from pathlib import Path
@@ -61,7 +62,8 @@ def main() -> None:
         lines.append(f"| DPGroupBy, {name} | {middle:.1f} | {middle / base:.1f} |")
     text = (
         f"{options.rows:,} rows, {options.rows // 10:,} users, 1,000 keys, "
-        f"two threads; medians of {options.runs} runs, DuckDB {duckdb.__version__}.\n\n"
+        f"two threads; medians of {options.runs} runs, "
+        f"{datetime.date.today()}, DuckDB {duckdb.__version__}.\n\n"
     )
     (Path(__file__).parent / "results" / "group_by_speed.txt").write_text(
         text + "\n".join(lines) + "\n", encoding="utf-8"

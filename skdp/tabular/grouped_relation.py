@@ -226,11 +226,11 @@ class GroupedRelation(GroupedRows):
         """
         if term.kind in (*_COUNTS, *_BINNED):
             return "", ""
-        where = f"FILTER (WHERE {there(term.column)})"
-        asked = [f"count(*) {where}"]
+        where = f"CASE WHEN {there(term.column)} THEN"
+        asked = [f"count({where} 1 END)"]
         if term.kind != "filled":
             steps = square_sql(term) if term.kind == "square" else steps_sql(term)
-            asked.append(f"coalesce(sum({steps}) {where}, 0)::BIGINT")
+            asked.append(f"coalesce(sum({where} {steps} END), 0)::BIGINT")
         if any(sql not in self._sums for sql in asked):
             self.close()
         names = [self._sums.setdefault(sql, f"s{len(self._sums)}") for sql in asked]
@@ -269,7 +269,7 @@ class GroupedRelation(GroupedRows):
             ]
             self._names = [key[0] for key in named] if len(self._by) == 1 else named
             self._codes = {told_apart(key): i for i, key in enumerate(self._names)}
-        return self._table("all pairs", self._counted(keys, ", listed.kh AS kh"))
+        return self._table("all pairs", self._counted(keys, ", any_value(listed.kh) AS kh"))
 
     def _places(self, keys: Sequence[Any]) -> str:
         """Return the codes of private keys and their places in a list, as SQL."""
