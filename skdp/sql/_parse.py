@@ -49,7 +49,9 @@ def parsed(text: str) -> tuple[exp.Expr, Options]:
             "charged."
         )
     statement = statements[0]
-    while isinstance(statement, exp.Subquery) and set(statement.args) <= {"this"}:
+    while isinstance(statement, exp.Subquery) and not any(
+        value for name, value in statement.args.items() if name != "this"
+    ):
         statement = statement.this
     return statement, options
 

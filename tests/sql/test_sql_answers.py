@@ -59,6 +59,7 @@ def near(query, plain=None, tolerance=0.05, **parameters):
         "SELECT upper(browser), COUNT(*) * 2 FROM visits GROUP BY browser ORDER BY 1",
         "SELECT DISTINCT browser FROM visits ORDER BY browser",
         "SELECT browser, ok, COUNT(*) n FROM visits GROUP BY 1, 2 ORDER BY n DESC LIMIT 2 OFFSET 1",
+        "(SELECT COUNT(*) FROM visits)",
         "SELECT COUNT(*) FROM visits -- where FALSE\n WHERE /* ) */ TRUE",
         'SELECT "BROWSER", COUNT(*) FROM "Visits" AS "V" GROUP BY v.Browser ORDER BY 1',
     ],

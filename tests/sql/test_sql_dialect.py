@@ -50,6 +50,7 @@ def test_the_access_log_of_the_source():
     assert answer.max_rows_per_unit_ == 1
 
 
+@pytest.mark.slow
 def test_what_a_unit_has_in_a_key_is_clamped_as_a_whole():
     con = shop()
     db = database(con)

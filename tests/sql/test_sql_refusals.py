@@ -40,6 +40,7 @@ REFUSED = [
     ("SELECT (((", "not SQL"),
     ("SELECT COUNT(*) FROM", "not SQL|no FROM"),
     ("SELECT 1", "no FROM"),
+    ("(SELECT COUNT(*) FROM visits) LIMIT 1", "SUBQUERY is not answered"),
     ("SELECT COUNT(*) FROM secret", "table secret is not declared"),
     ("SELECT COUNT(*) FROM no_such_table", "table no_such_table is not declared"),
     ("SELECT COUNT(*) FROM duckdb_tables", "not declared"),
