@@ -7,7 +7,7 @@ from skdp.budget import PrivacyBudget, PrivacyLoss
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
-from skdp.ensemble import DPSubsampleAggregate
+from skdp.ensemble import DPSubsampleAggregate, DPTrainOnRelease
 from skdp.exceptions import (
     BudgetExceededError,
     LedgerError,
@@ -60,6 +60,7 @@ __all__ = [
     "DPRobustScaler",
     "DPStandardScaler",
     "DPSubsampleAggregate",
+    "DPTrainOnRelease",
     "DPuLSIF",
     "Domain",
     "LedgerError",

@@ -31,6 +31,7 @@ from skdp.ensemble._progress import CALLER, BlockProgress, CallbackSupportMixin,
 from skdp.ensemble._scores import directions, radius, restored
 from skdp.ensemble._tasks import (
     AUTO,
+    COLUMN,
     Floats,
     Parameters,
     Prediction,
@@ -47,11 +48,6 @@ from skdp.planning import row_count
 from skdp.queries import BlockVotes, CellQuantile, OfBlocks, SmoothMedian
 from skdp.tabular import as_table, check_labelled, check_public_array
 from skdp.user_code import OnBlocks
-
-_COLUMN = (
-    "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
-    "(n_samples, ), for example using ravel()."
-)
 
 
 def _has_model_method(name: str) -> Any:
@@ -398,7 +394,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
             how = self._how
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
             if getattr(y, "shape", ())[1:] == (1,):
-                warnings.warn(_COLUMN, DataConversionWarning, stacklevel=CALLER)
+                warnings.warn(COLUMN, DataConversionWarning, stacklevel=CALLER)
             rows = check_labelled(
                 X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty
             )

@@ -22,6 +22,10 @@ from skdp.tabular import as_table, label_codes
 Floats = NDArray[np.float64]
 
 AUTO = "auto"
+COLUMN = (
+    "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
+    "(n_samples, ), for example using ravel()."
+)
 _PROBE_ROWS = 200
 _FAR = 1e300
 

@@ -33,8 +33,9 @@ COUNT = Fraction(1, 50)  # of the allowance, for the number of rows where it is 
 COLUMNS, HIDDEN_COLUMNS = Fraction(1, 10), Fraction(1, 2)
 # Of a round, for the choice of its table. Losses add up in a pure fit, their squares in a Gaussian
 # one, where a choice is cheap beside noise.
-CHOICE_PURE, CHOICE = Fraction(1, 2), Fraction(1, 4)
+CHOICE_PURE, CHOICE = Fraction(1, 2), Fraction(1, 10)
 ROUNDS = 4  # a column, at most, planned
+LEAST_ROUNDS = 12  # however much noise: a choice among many pairs is worth more than one good table
 NOISE = 0.2  # of all rows: the noise of a table, in L1, that is worth measuring
 SMOOTHING = 5e-4  # of all rows: the weight of evenness beside that of the measurements
 ITERATIONS = 100, 400  # in a round, and at the end
@@ -73,10 +74,10 @@ def planned_rounds(
     needed = noise * float(np.median(cells)) / (NOISE * total)
     rounds = 1 / max(needed if pure else needed**2, 1e-9)
     most = min(ROUNDS * n_columns, len(cells))
-    return int(min(max(rounds, min(4, most)), most))
+    return int(min(max(rounds, min(LEAST_ROUNDS, most)), most))
 
 
-class _Rounds:
+class Rounds:
     """The measurements of one fit: which are made with which share, and what they say.
 
     Parameters
@@ -225,7 +226,7 @@ def _asked(queries: Any, domain: Domain) -> Iterable[Clique]:
     return set(as_queries(queries).workload(domain).attribute_sets)
 
 
-def _candidates(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int) -> list[Clique]:
+def candidate_sets(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int) -> list[Clique]:
     """Return these sets of columns, and their subsets of two and three columns.
 
     Sets with too large a table are left out: their subsets stand in for them. Where all tables
@@ -335,7 +336,7 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     **Privacy.** *Released*: the number of rows, where it is private (2% of the allowance); tables
     of single columns (10%; half, where noise would hide one of them; none, where it would hide
     all); then, round by round, which table to measure, and that table. A round has half of its
-    allowance (a quarter, with ``delta``) for the choice. The first rounds have an equal part of
+    allowance (a tenth, with ``delta``) for the choice. The first rounds have an equal part of
     what is left, of at most four rounds a column; whenever a table turns out to be told by the fit
     already, up to its noise, the noise of those to come is halved. *Sensitivity* of a table, in L1:
     1 if a row is added or removed, 2 if one is replaced (L2: 1 and the root of 2). That of a
@@ -427,11 +428,11 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
             max_cells = int(self.max_cells)
-            candidates = _candidates(_asked(self.queries, domain), domain.sizes, max_cells)
+            candidates = candidate_sets(_asked(self.queries, domain), domain.sizes, max_cells)
             rows = self._open_coded(X)
             names = domain.names or range(domain.n_columns)
             with self._session(rows) as session:
-                rounds = _Rounds(session, domain.sizes, candidates, max_cells, names)
+                rounds = Rounds(session, domain.sizes, candidates, max_cells, names)
                 self._model = rounds.run()
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
@@ -441,7 +442,7 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         return self
 
     def _check_fit(self, domain: Domain, n: int) -> None:
-        _candidates(_asked(self.queries, domain), domain.sizes, int(self.max_cells))
+        candidate_sets(_asked(self.queries, domain), domain.sizes, int(self.max_cells))
 
     def _asked(self, domain: Domain) -> Queries:
         if self.queries is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from skdp.tabular.coding import CodedRows, check_coded, public_codes
+from skdp.tabular.coding import CodedRows, check_coded, check_coded_target, public_codes
 from skdp.tabular.containers import as_table, table_of
 from skdp.tabular.domain import Bins, Domain, about
-from skdp.tabular.encoding import Schema, decoded, table_schema
+from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
 from skdp.tabular.grouped import KeyTerm
 from skdp.tabular.grouped_keys import key_order
 from skdp.tabular.grouping import check_grouped
@@ -43,6 +43,7 @@ __all__ = [
     "array_of_rows",
     "as_table",
     "check_coded",
+    "check_coded_target",
     "check_grouped",
     "check_labelled",
     "check_labelled_table",
@@ -65,4 +66,5 @@ __all__ = [
     "split_by_key",
     "table_of",
     "table_schema",
+    "without_column",
 ]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from skdp.core.isolation import interruptible, suppress_warnings
 from skdp.tabular.domain import REFUSE, Domain
 from skdp.tabular.encoding import Schema, _column_part, _kind_of, table_schema
+from skdp.tabular.labels import _NO_LABELS, _NOT_FINITE, _OTHER_LENGTH, _flat
 from skdp.tabular.parts import (
     ONE_PLACE,
     Form,
@@ -30,7 +31,7 @@ from skdp.tabular.parts import (
 )
 from skdp.tabular.rows import _NO_ROWS, Rows
 
-__all__ = ["CodedRows", "check_coded", "public_codes"]
+__all__ = ["CodedRows", "check_coded", "check_coded_target", "public_codes"]
 
 _OUTSIDE = (
     "X has values outside of the stated domain, which refuses them; with outside='clip' they are "
@@ -94,6 +95,50 @@ def check_coded(
         return checked_parts(X, form, heads[0], allow_empty=allow_empty, sizes=sizes)
     codes = public_codes(X, domain, estimator=estimator, allow_empty=allow_empty)
     return CodedRows(codes, domain.sizes)
+
+
+def check_coded_target(
+    X: Any, y: Any, domain: Domain, target: int, *, estimator: str, allow_empty: bool = False
+) -> CodedRows:
+    """Code a private table and its targets, a column of its own, by a public domain of both.
+
+    Guarantee: as `check_coded`; the codes of a row and of its target depend on these only.
+
+    Parameters
+    ----------
+    X : array-like, pandas, polars or pyarrow table of shape (n_samples, n_columns - 1)
+    y : array-like of shape (n_samples,)
+    domain : Domain
+    target : int
+        The position of the targets' column in it.
+    estimator : str
+        Name for error messages.
+    allow_empty : bool, default=False
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `check_coded`, or if y is no sequence of one cell a row.
+    """
+    others = [j for j in range(domain.n_columns) if j != target]
+    options: dict[str, Any] = {"estimator": estimator, "allow_empty": allow_empty}
+    codes = public_codes(X, domain.of(others), **options)
+    column = _target_column(y, len(codes), estimator)
+    of_target = public_codes(column, domain.of([target], named=False), **options)
+    both = np.insert(codes.astype(np.uint16), target, of_target[:, 0], axis=1)
+    return CodedRows(both, domain.sizes)
+
+
+def _target_column(y: Any, n: int, estimator: str) -> NDArray:
+    """Return targets as a table of one column, or raise with a fixed text."""
+    cells, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y)
+    if not problem and len(cells) != n:
+        problem = _OTHER_LENGTH
+    if not problem and cells.dtype.kind == "f" and not np.isfinite(cells).all():
+        problem = _NOT_FINITE
+    if problem:
+        raise ValueError(problem.format(estimator=estimator, y="y"))
+    return cells.reshape(-1, 1)
 
 
 def public_codes(X: Any, domain: Domain, *, estimator: str, allow_empty: bool = False) -> NDArray:

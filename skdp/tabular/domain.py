@@ -451,6 +451,29 @@ class Domain:
                 advice = "give numbers, a table, or an array of dtype object"
             raise TypeError(f"{text}: {advice}")
 
+    def of(self, positions: Sequence[int], *, named: bool = True) -> Domain:
+        """Return the domain of some of the columns.
+
+        Parameters
+        ----------
+        positions : sequence of int
+        named : bool, default=True
+            Whether columns keep their names.
+
+        Returns
+        -------
+        domain : Domain
+        """
+        part = object.__new__(Domain)
+        part.names = None
+        if named and self.names is not None:
+            part.names = tuple(self.names[j] for j in positions)
+        part.outside = self.outside
+        part._columns = tuple(self._columns[j] for j in positions)
+        part.sizes = tuple(column.size for column in part._columns)
+        part.n_cells = math.prod(part.sizes)
+        return part
+
     def position(self, column: Any) -> int:
         """Return the position of a column given by name or by position.
 

@@ -25,6 +25,7 @@ __all__ = [
     "Schema",
     "decoded",
     "table_schema",
+    "without_column",
 ]
 
 CATEGORY, ENUM = "category", "enum"  # types that list their values, without the list
@@ -85,6 +86,18 @@ def table_schema(X: Any, *, estimator: str) -> tuple[Any, Schema]:
     else:
         container, found = "polars", list(X.dtypes)
     return X, Schema(X.shape[1], column_names(X), container, tuple(_type_of(one) for one in found))
+
+
+def without_column(X: Any, schema: Schema, position: int) -> tuple[Any, Schema]:
+    """Return an array or table, and what is public about it, without one of its columns."""
+    kept = [j for j in range(schema.n_columns) if j != position]
+    names = None if schema.names is None else tuple(schema.names[j] for j in kept)
+    types = tuple(schema.types[j] for j in kept)
+    if is_frame(X):
+        X = X.iloc[:, kept]
+    else:
+        X = X.select(list(names or ())) if is_sliced_table(X) else X[:, kept]
+    return X, Schema(len(kept), names, schema.container, types)
 
 
 def _type_of(dtype: Any) -> Any:

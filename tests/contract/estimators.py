@@ -28,7 +28,7 @@ from skdp.core import Box, Mean, Session, open_session
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
-from skdp.ensemble import DPSubsampleAggregate
+from skdp.ensemble import DPSubsampleAggregate, DPTrainOnRelease
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, private_scorer
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
@@ -260,6 +260,32 @@ class CheckedCategoricalNB(_Classes, DPCategoricalNB):
             return super().fit(X, y)
         finally:
             self.categories = stated
+
+
+class CheckedTrainOnRelease(DPTrainOnRelease):
+    """States the domain of what scikit-learn's checks bring, whatever it is."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        stated, self.domain = self.domain, 2
+        try:
+            try:
+                table, targets = np.asarray(X), np.asarray(y)
+                if table.ndim == 2 and not np.iscomplexobj(table):
+                    columns: list[Any] = []
+                    for one in table.astype(float).T:
+                        good = one[np.isfinite(one)]
+                        low, high = (good.min(), good.max()) if good.size else (0.0, 1.0)
+                        columns.append(Bins.regular(float(low) - 0.01, float(high) + 0.01, 6))
+                    classes = [0, 1]
+                    if y is not None:
+                        found = np.unique(targets)
+                        classes = found if len(found) > 1 else classes
+                    self.domain = [*columns, classes]
+            except (TypeError, ValueError):
+                pass  # bad input, which the fit has to refuse
+            return super().fit(X, y)
+        finally:
+            self.domain = stated
 
 
 @dataclass(frozen=True)
@@ -598,6 +624,22 @@ CASES = (
         sklearn=True,
     ),
     Case("marginals", lambda **p: DPMarginalSynthesizer(domain=HALVES, **p), sklearn=True),
+    Case(
+        "train_on_release",
+        lambda **p: DPTrainOnRelease(
+            DecisionTreeClassifier(max_depth=2), domain=[*[HALVES] * 3, ["no", "yes"]], **p
+        ),
+        sklearn=True,
+        marked=lambda **p: CheckedTrainOnRelease(
+            DecisionTreeClassifier(max_depth=4), max_cells=256, epsilon=1e5, **p
+        ),
+        labels=_two,
+    ),
+    Case(
+        "train_on_release_numbers",
+        lambda **p: DPTrainOnRelease(LinearRegression(), domain=HALVES, target=1, **p),
+        labels=lambda X: X[:, 1],
+    ),
     Case("marginals_of_three", lambda **p: DPMarginalSynthesizer(THREES, domain=HALVES, **p)),
     Case("mwem", lambda **p: MWEMReleaser(domain=HALVES, n_rounds=2, **p), sklearn=True),
     Case("mwem_all", lambda **p: MWEMReleaser(conjunctions(1), domain=TENTHS, **p)),

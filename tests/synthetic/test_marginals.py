@@ -343,7 +343,7 @@ def test_every_column_is_measured_before_any_pair():
 
 def test_triples_of_wide_columns_are_candidates_as_far_as_they_fit():
     asked = itertools.combinations(range(len(WIDE)), 3)
-    found = marginals_module._candidates(asked, WIDE, 2**16)
+    found = marginals_module.candidate_sets(asked, WIDE, 2**16)
     assert sum(len(s) == 2 for s in found) == 105
     triples = [s for s in found if len(s) == 3]
     assert len(triples) > 300

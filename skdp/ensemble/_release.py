@@ -1,0 +1,460 @@
+"""DPTrainOnRelease: any scikit-learn estimator, trained on a synthetic table made for its target.
+
+Released: noisy tables of single columns, and of pairs and triples of columns, chosen one after the
+other by the exponential mechanism. Every fit is (epsilon, delta)-differentially private as a whole.
+The synthetic rows, and whatever is trained on them, are post-processing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from itertools import combinations
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import Tags, check_random_state, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdp._parameters import Integers, Table
+from skdp.base import PrivateMixin, check_integer
+from skdp.budget import PrivacyBudget
+from skdp.core import PrivacyCertificate, suppress_warnings
+from skdp.ensemble._tasks import COLUMN, Floats, check_model, seeded
+from skdp.synthetic._base import check_domain
+from skdp.synthetic._marginals import MAX_DATABASE, MAX_WORK, Rounds, candidate_sets
+from skdp.synthetic._trees import Clique, Model
+from skdp.tabular import (
+    Bins,
+    Domain,
+    Schema,
+    check_coded,
+    check_coded_target,
+    decoded,
+    table_schema,
+    without_column,
+)
+
+_PROBE_ROWS = 200
+
+
+def _has_model_method(name: str) -> Any:
+    """Return a check that the model behind `predict` has a method."""
+
+    def has(self: DPTrainOnRelease) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), name)  # its own error says more
+        return True
+
+    return has
+
+
+class DPTrainOnRelease(PrivateMixin, BaseEstimator):
+    """Train any classifier or regressor on a private synthetic table made for its target.
+
+    Measures the table of every single column, then chooses pairs and triples of columns, those
+    first that the distribution fitted so far tells worst: with the target in them, or two columns
+    that predict it together. `estimator` is trained on rows drawn from that distribution. The cost
+    is that of the one release: other models, searches and refits on `released_xy` are free.
+
+    Parameters
+    ----------
+    estimator : classifier or regressor
+        Of any kind, a pipeline or a search among them. It is fitted on synthetic rows only, in the
+        form of X: text that it cannot read has to be encoded by a step of its own.
+    target : name or int, default=None
+        The column of `domain` that is predicted; None: the last one.
+    domain : Domain, mapping or sequence of columns, Bins or int
+        The values that all columns may have, the target's too, from public knowledge; a mapping or
+        a sequence of columns is what `Domain` takes. `Bins` or an int k (the whole numbers below k)
+        stand for every column. A target with `Bins` is a number, in the middle of its bin for
+        training. There is no default that is safe: it must be stated.
+    max_cells : int, default=65536
+        In [8, 2**22]. How many cells the tables may have by which the fitted distribution is a
+        product, beside those of single columns: more cells can tell more, and take more time.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero: rounded Gaussian noise, whose losses add up less quickly over the
+        many tables. Set it: with 1e-6 noise is several times smaller.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        `estimator`, fitted on `released_xy`; a constant where it cannot be fitted on them, say
+        because all synthetic rows have one label.
+    classes_ : ndarray of shape (n_classes,)
+        Of classifiers: the labels that synthetic rows have, sorted.
+    target_ : int
+        Position of the target in `domain_`.
+    n_samples_ : int
+        Number of synthetic rows: that of X where it is public, else released; at most 2**20.
+    measured_ : list of tuple of int
+        The sets of columns, by position in `domain_`, whose tables were released.
+    domain_ : Domain
+        The domain of all columns.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns without the target; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
+    privacy_ : skdp.core.PrivacyCertificate
+        What was released, by which mechanism, at which cost.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, an estimator that
+        cannot be fitted on made-up rows of the domain, X not of the domain's columns.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    skdp.synthetic.DPMarginalSynthesizer : A synthetic table for any questions.
+    skdp.linear_model.DPLogisticRegression : One model, without a domain.
+
+    Notes
+    -----
+    **Privacy.** A row and its target are protected together. *Released*: the number of rows, where
+    it is private (2% of the allowance); tables of single columns (10%; half, where noise would hide
+    one of them; none, where it would hide all); then, round by round, which table to measure, and
+    that table. *Sensitivity* of a table, in L1: 1 if a row is added or removed, 2 if one is
+    replaced (L2: 1 and the root of 2); of a candidate's score 1 and 2. *Mechanism*: discrete
+    Laplace or rounded Gaussian noise; the exponential mechanism for choices. *Charged*: (epsilon,
+    delta), once, before any noise, to ``budget``.
+
+    The estimator sees synthetic rows only, so nothing that it does costs anything. **Its scores on
+    synthetic rows**, such as ``cv_results_`` of a search, say how well it predicts synthetic rows:
+    good for choosing between models, too good or too bad for private rows. `score` of private rows
+    is exact, and so as private as they are: take `skdp.model_selection.private_scorer`, or public
+    rows.
+
+    Domain and target are public, and so is every refusal; a missing target in `y`, and
+    ``outside="refuse"`` of the domain, tell that there is such a cell. Nothing else raises because
+    of what the rows hold.
+
+    References
+    ----------
+    McKenna, Mullins, Sheldon & Miklau 2022, "AIM: an adaptive and iterative mechanism for
+    differentially private synthetic data", Section 4.
+
+    ``skdp/queries/workloads.md`` (sensitivities of tables and of choices).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from skdp import Bins, DPTrainOnRelease
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20_000, 2))
+    >>> y = np.where(X[:, 0] * X[:, 1] > 0, "late", "on time")
+    >>> cells = Bins.regular(-1, 1, 8)
+    >>> model = DPTrainOnRelease(
+    ...     HistGradientBoostingClassifier(max_iter=20),
+    ...     domain=[cells, cells, ["late", "on time"]],
+    ...     epsilon=1.0,
+    ...     delta=1e-6,
+    ... ).fit(X, y)
+    >>> model.predict([[0.7, 0.7], [-0.7, 0.7]])
+    array(['late', 'on time'], dtype='<U7')
+    >>> X_synthetic, y_synthetic = model.released_xy()
+    >>> X_synthetic.shape, y_synthetic.shape
+    ((20000, 2), (20000,))
+    """
+
+    estimator_: Any
+    domain_: Domain
+    target_: int
+    n_samples_: int
+    measured_: list[Clique]
+    privacy_: PrivacyCertificate
+    _model: Model
+    _schema: Schema
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        target: Any = None,
+        domain: Any = None,
+        max_cells: int = 2**16,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.target = target
+        self.domain = domain
+        self.max_cells = max_cells
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
+        self.budget = budget
+        self.random_state = random_state
+
+    _parameter_table: ClassVar[Table] = {
+        "estimator": check_model,
+        "max_cells": Integers(8, MAX_WORK),
+    }
+
+    def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags: a classifier or a regressor as the estimator is."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = True
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            inner = get_tags(self.estimator)
+            tags.estimator_type = inner.estimator_type
+            tags.classifier_tags = inner.classifier_tags
+            tags.regressor_tags = inner.regressor_tags
+            if tags.classifier_tags is not None:
+                tags.classifier_tags.multi_label = False
+        return tags
+
+    # --- fitting ------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Charge the budget, release tables, and train the estimator on synthetic rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, of any types that the domain tells; without `y`, a table with all columns
+            of the domain, the target's too.
+        y : array-like of shape (n_samples,), default=None
+            Private targets, where they are no column of X.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
+
+        Returns
+        -------
+        self : DPTrainOnRelease
+        """
+        with self._all_or_nothing(groups):
+            rows = self._open_release(X, y)
+            domain, name = self.domain_, type(self).__name__
+            every = range(domain.n_columns)
+            sets = [s for s in combinations(every, min(3, len(every))) if self.target_ in s]
+            candidates = candidate_sets(sets, domain.sizes, int(self.max_cells))
+            self._rehearse(name)
+            with self._session(rows) as session:
+                labels = domain.names or every
+                rounds = Rounds(session, domain.sizes, candidates, int(self.max_cells), labels)
+                self._model = rounds.run()
+                self.privacy_ = session.certificate()
+                rng = session.post_processing_rng()
+            self.measured_ = sorted(rounds.measured, key=lambda s: (len(s), s))
+            self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
+            self._seed = int(rng.integers(0, 2**31 - 1))
+            self.estimator_ = self._trained()
+            if is_classifier(self.estimator):
+                self.classes_ = np.asarray(self.estimator_.classes_)
+        return self
+
+    def _open_release(self, X: Any, y: Any) -> Any:
+        """Check parameters and rows, code them; record schema and domain. Charges nothing."""
+        self._check_parameters()
+        name = type(self).__name__
+        X, schema = table_schema(X, estimator=name)
+        width = schema.n_columns + (y is not None)
+        names = schema.names if y is None else None
+        self.domain_ = domain = check_domain(self.domain, width, names)
+        self.target_ = self._position(domain)
+        if domain.n_columns < 2:
+            raise ValueError("domain must have the target and at least one other column")
+        if is_classifier(self.estimator):
+            classes = domain.column(self.target_)
+            if isinstance(classes, Bins):
+                raise ValueError(
+                    "domain: the target of a classifier must have a list of classes, not Bins"
+                )
+            check_classification_targets(np.asarray(classes))
+        options: dict[str, Any] = {"estimator": name, "allow_empty": self._allow_empty}
+        if y is None:
+            if schema.n_columns == domain.n_columns - 1:
+                raise ValueError(
+                    f"{name} requires y to be passed, but the target y is None: X has as many "
+                    "columns as the domain without the target"
+                )
+            rows = check_coded(X, domain, **options, one_place=self._one_place())
+            X, schema = without_column(X, schema, self.target_)
+        else:
+            if getattr(y, "shape", ())[1:] == (1,):
+                warnings.warn(COLUMN, DataConversionWarning, stacklevel=3)  # who called fit
+            rows = check_coded_target(X, y, domain, self.target_, **options)
+        self._schema = schema
+        validate_data(self, X, skip_check_array=True)
+        self._decoded(np.zeros((0, domain.n_columns), dtype=np.int64), None)  # raises now, or never
+        return rows
+
+    def _position(self, domain: Domain) -> int:
+        """Return the position of the target, or raise naming it."""
+        if self.target is None:
+            return domain.n_columns - 1
+        try:
+            return domain.position(self.target)
+        except ValueError as error:
+            raise ValueError(f"target: {error}") from None
+
+    def _rehearse(self, name: str) -> None:
+        """Fit the estimator on a few made-up rows: what fails on all rows fails before a charge."""
+        domain = self.domain_
+        rng = check_random_state(0)
+        draws = (rng.randint(size, size=_PROBE_ROWS) for size in domain.sizes)
+        codes = np.column_stack(list(draws)).astype(np.int64)
+        codes[:, self.target_] = np.arange(_PROBE_ROWS) % domain.sizes[self.target_]
+        X, y = self._decoded(codes, rng)
+        with suppress_warnings():
+            try:
+                seeded(self.estimator, 0).fit(X, y).predict(X)
+            except Exception as error:
+                raise ValueError(
+                    f"{name}: estimator cannot be fitted on made-up rows of the domain "
+                    f"({type(error).__name__}: {error}). Columns of text need a step that encodes "
+                    "them, such as OneHotEncoder(handle_unknown='ignore'). Nothing was charged."
+                ) from error
+
+    def _trained(self) -> Any:
+        """Return the estimator fitted on the release; a constant if it cannot be."""
+        X, y = self.released_xy()
+        with suppress_warnings():
+            try:
+                return seeded(self.estimator, self._seed).fit(X, y)
+            except Exception:  # noqa: BLE001  synthetic rows may have one label only
+                constant = DummyClassifier() if is_classifier(self.estimator) else DummyRegressor()
+                return constant.fit(X, y)
+
+    # --- what was released ----------------------------------------------------------------------
+
+    def released_xy(self, n_samples: int | None = None, random_state: Any = None) -> Any:
+        """Return synthetic rows and targets, for any model and any search, at no further cost.
+
+        Parameters
+        ----------
+        n_samples : int, default=None
+            None: `n_samples_`.
+        random_state : int, RandomState or None, default=None
+            None: the rows that `estimator_` was trained on. Another one draws others.
+
+        Returns
+        -------
+        X : ndarray or table of shape (n_samples, n_features)
+            In the form of the rows that were fitted; of `Bins`, a uniform point of the cell.
+        y : ndarray of shape (n_samples,)
+            Of `Bins`, the middle of the cell.
+        """
+        check_is_fitted(self, "_model")
+        n = self.n_samples_
+        if n_samples is not None:
+            n = check_integer(n_samples, "n_samples", low=1)
+        rng = check_random_state(self._seed if random_state is None else random_state)
+        return self._decoded(self._model.sample(max(n, 1), rng), rng)
+
+    def _decoded(self, codes: NDArray, rng: Any) -> tuple[Any, NDArray]:
+        """Return released codes as a table like X, and targets."""
+        domain, t = self.domain_, self.target_
+        others = [j for j in range(domain.n_columns) if j != t]
+        part = domain.of(others)
+        X = decoded(
+            part,
+            codes[:, others],
+            names=self._schema.names or part.names,
+            container=self._schema.container,
+            types=self._schema.types,
+            rng=rng,
+        )
+        return X, domain.values(t, codes[:, t])
+
+    # --- predicting -----------------------------------------------------------------------------
+
+    def _features(self, X: Any) -> Any:
+        """Return the caller's own rows, without the target where it is among their columns."""
+        check_is_fitted(self)
+        X, schema = table_schema(X, estimator=type(self).__name__)
+        names, target = self.domain_.names, self.target_
+        if names is not None and schema.names is not None and names[target] in schema.names:
+            X, _ = without_column(X, schema, schema.names.index(names[target]))
+        validate_data(self, X, reset=False, skip_check_array=True)
+        if X.shape[0] == 0:
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        return X
+
+    def predict(self, X: Any) -> NDArray:
+        """Return labels or numbers for any rows, at no further cost.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            A column of the target's name is left out.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        rows = self._features(X)
+        return np.asarray(self.estimator_.predict(rows))
+
+    @available_if(_has_model_method("predict_proba"))
+    def predict_proba(self, X: Any) -> Floats:
+        """Return probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        rows = self._features(X)
+        return np.asarray(self.estimator_.predict_proba(rows))
+
+    @available_if(_has_model_method("decision_function"))
+    def decision_function(self, X: Any) -> Floats:
+        """Return the decision function of the estimator.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        values : ndarray of shape (n_samples,) or (n_samples, n_classes)
+        """
+        rows = self._features(X)
+        return np.asarray(self.estimator_.decision_function(rows))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the estimator's own score on rows of the caller's own.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            Exact: as private as the rows are. Of `released_xy`, a score on synthetic rows.
+        """
+        rows = self._features(X)
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return float(self.estimator_.score(rows, y, **weights))
