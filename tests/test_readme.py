@@ -114,8 +114,8 @@ def test_users():
 
 
 def test_predict():
-    names = run("doc/predict.md", 3, {})
-    assert names["budget"].spent.epsilon == 2.0
+    names = run("doc/predict.md", 4, {})
+    assert names["budget"].spent.epsilon == 2.5
 
 
 def test_density_ratio():

@@ -1,4 +1,4 @@
-"""`DPTrainOnRelease`: what it learns, one charge whatever is trained, refusals before the charge."""
+"""`DPTrainOnRelease`: what it learns, one charge whatever is trained, early refusals."""
 
 from __future__ import annotations
 
