@@ -45,6 +45,7 @@ OPTIONAL = {
     "inspection": {"matplotlib"},
     "audit": {"hypothesis", "pytest"},
     "budget": {"psycopg"},
+    "statistics": {"pandas"},
     "tabular": {"duckdb"},
     "sql": {"duckdb", "sqlglot"},
 }

@@ -350,10 +350,10 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
 
 def _check_units(catalog: Catalog) -> None:
     """Check that ids of all private tables can be compared, and that there are any."""
-    kinds = {
-        table.columns[table.unit].family
-        for table in catalog.tables.values()
-        if table.unit is not None
-    }
-    if len(kinds) > 1:
+    units = [table.columns[table.unit] for table in catalog.tables.values() if table.unit]
+    families = {unit.family for unit in units}
+    kinds = {unit.kind.upper() for unit in units}
+    # Integers of up to 64 bits, and texts, are compared as they are; others after a cast, which may
+    # take two ids for one, or fail on a cell.
+    if len(families) > 1 or (len(kinds) > 1 and not families <= {"int", "text"}):
         raise TypeError("unit columns of all tables must be of one type: they are compared")

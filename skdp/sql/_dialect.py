@@ -147,6 +147,8 @@ def clamp_of(node: exp.Expr) -> tuple[float, float] | None:
         if not isinstance(inner, exp.Literal) or inner.is_string:
             refuse(node, "CLAMPED BETWEEN needs two stated numbers")
         ends.append(sign * float(inner.this))
+    if max(abs(end) for end in ends) > 1e100:
+        refuse(node, "CLAMPED BETWEEN needs numbers within 1e100 of 0")
     if not ends[0] < ends[1]:
         refuse(node, "CLAMPED BETWEEN needs the lower number first")
     return ends[0], ends[1]

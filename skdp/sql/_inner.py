@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from skdp.sql._expressions import Expr, compiled, condition
 from skdp.sql._refusals import only, refuse, said
+from skdp.sql._typed import canonical
 
 __all__ = ["InnerAggregates"]
 
@@ -44,7 +45,8 @@ class InnerAggregates:
             own = compiled(node, self.rows)
         except ValueError:
             return None
-        return next((key for key in self.keys if key.sql == own.sql), None)
+        own_sql = canonical(own.sql, own.family)
+        return next((key for key in self.keys if key.sql == own_sql), None)
 
     def _aggregate(self, node: exp.Expr, tail: str) -> Expr:
         if isinstance(node, exp.Count):
@@ -66,7 +68,8 @@ class InnerAggregates:
             name = "min" if isinstance(node, exp.Min) else "max"
             if one.family in ("other", "null"):
                 refuse(node, f"values of this type have no order here: {said(node)}")
-            return Expr(f"{name}({one.sql}){tail}", one.family, one.bounds)
+            value = canonical(one.sql, one.family)
+            return Expr(f"{name}({value}){tail}", one.family, one.bounds)
         if one.family not in ("int", "num"):
             refuse(node, f"{said(node)} needs numbers")
         if isinstance(node, exp.Sum) and one.family == "int":

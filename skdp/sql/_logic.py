@@ -274,8 +274,8 @@ def _replace(node: exp.Replace, scope: Scope) -> Expr:
     (one,) = _texts(node, scope, node.this)
     old = _stated_text(node, node.expression, "what is replaced")
     new = _stated_text(node, node.args["replacement"], "the replacement")
-    if len(new) > 100:
-        refuse(node, "a replacement must have at most 100 characters")
+    if len(new) > 10 * max(len(old), 1):
+        refuse(node, "a replacement must be at most ten times as long as what it replaces")
     inner = f'replace("left"({one.sql}, {LONGEST}), {text_of(old)}, {text_of(new)})'
     return Expr(f'"left"({inner}, {LONGEST})', "text")
 

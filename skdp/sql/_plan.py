@@ -21,7 +21,7 @@ from skdp.sql._intervals import interval_of
 from skdp.sql._refusals import only, refusal, refuse, said
 from skdp.sql._relations import AGGREGATES, Body, is_aggregate, item_name
 from skdp.sql._sources import LEFT_OF_PRIVATE, Compiler
-from skdp.sql._typed import TYPES, quoted, text_of
+from skdp.sql._typed import TYPES, canonical, quoted, text_of
 
 __all__ = ["EVERYTHING", "MOST_KEYS", "Output", "Plan", "Specification", "planned"]
 
@@ -47,7 +47,7 @@ class Key:
     @property
     def encoded(self) -> str:
         """The key as text that is never missing: NULL is the empty text, all else has a mark."""
-        value = f"{self.row.sql} + 0.0" if self.row.family == "num" else self.row.sql
+        value = canonical(self.row.sql, self.row.family)
         return f"coalesce('=' || TRY_CAST({value} AS VARCHAR), '')"
 
     @property
@@ -340,14 +340,15 @@ class Released:
 
     def _value(self, one: Expr, label: str, box: tuple[float, float] | None) -> str:
         """Return the name of a column of numbers, and take note of its bounds."""
-        if one.sql in self.values:
-            return self.values[one.sql][0]
+        place = one.sql if box is None else f"{one.sql} within {box}"
+        if place in self.values:
+            return self.values[place][0]
         taken = {folded(name) for name, _ in self.values.values()}
         taken |= {folded(self.unit), *(key.column for key in self.keys)}
         name = label
         while folded(name) in taken:
             name += "'"
-        self.values[one.sql] = name, one
+        self.values[place] = name, one
         found = box or self.stated.get(folded(label)) or one.bounds
         if found is not None:
             low, high = found
@@ -437,7 +438,7 @@ def _planned(
         tail,
         compiler.used,
         scope.per_unit,
-        scope.notes,
+        [*compiler.notes, *scope.notes],
         _left_keys(select, body, keys),
     )
 

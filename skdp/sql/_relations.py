@@ -39,15 +39,20 @@ class Field:
     bounds: tuple[float, float] | None = None
     tags: frozenset[str] = frozenset()
     keys: tuple[Any, ...] | None = None
+    unique: bool = False  # names one row: the key of a declared owner, in the table itself
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A SELECT, its columns by folded name, and whether it has a column ``u``, whose rows are."""
+    """A SELECT, its columns by folded name, and whether it has a column ``u``, whose rows are.
+
+    Public tables in it make up to `matches` rows of a private one.
+    """
 
     sql: str
     fields: dict[str, Field]
     private: bool
+    matches: int = 1
 
 
 @dataclass(eq=False)
@@ -130,6 +135,7 @@ class Body:
     tests: list[str]
     unit: str | None
     left: Left | None = None
+    matches: int = 1
 
     @property
     def sql(self) -> str:

@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from skdp.sql._catalog import Catalog, Table, folded
 from skdp.sql._expressions import Expr, compiled, condition
+from skdp.sql._fan_out import Equality, capped, check_public, equalities, private_cap
 from skdp.sql._inner import InnerAggregates
 from skdp.sql._refusals import only, refuse, said
 from skdp.sql._relations import (
@@ -34,7 +35,7 @@ from skdp.sql._relations import (
     is_aggregate,
     item_name,
 )
-from skdp.sql._typed import TYPES, quoted
+from skdp.sql._typed import TYPES, canonical, quoted
 
 __all__ = ["LEFT_OF_PRIVATE", "Compiler"]
 
@@ -54,6 +55,7 @@ class Compiler:
         self.catalog = catalog
         self._count = 0
         self.used: list[Table] = []
+        self.notes: list[str] = []
 
     def _handle(self, node: Any) -> str:
         self._count += 1
@@ -70,6 +72,7 @@ class Compiler:
         handle = self._handle(node)
         fields: dict[str, Field] = {}
         selected = []
+        raws = {}
         for number, (name, column) in enumerate(table.columns.items()):
             raw = f"{handle}.{quoted(column.name)}"
             family = column.family
@@ -80,24 +83,28 @@ class Compiler:
                 tags.add(_UNIT)
             if table.owner is not None and name == table.owner.column:
                 tags.add(f"{table.owner.table}.{table.owner.key}")
-            tags |= {
+            pointing = {
                 f"{other.owner.table}.{name}"
                 for other in self.catalog.tables.values()
                 if other.owner is not None
                 and other.owner.table == folded(table.name)
                 and other.owner.key == name
             }
+            tags |= pointing
             bounds = (0.0, 1.0) if family == "bool" else column.bounds
             inner = f"c{number}"
-            fields[name] = Field(inner, family, bounds, frozenset(tags), column.keys)
-            selected.append(f"{raw} AS {inner}")
+            unique = bool(pointing)
+            fields[name] = Field(inner, family, bounds, frozenset(tags), column.keys, unique)
+            raws[name] = canonical(raw, family)
+            selected.append(f"{raws[name]} AS {inner}")
         source = f"{table.source} AS {handle}"
         if table.owner is not None:
             above = self.base(self.catalog.tables[table.owner.table], node)
             of = self._handle(node)
             key = above.fields[table.owner.key].name
-            column_sql = f"{handle}.{quoted(table.columns[table.owner.column].name)}"
-            source += f" JOIN ({above.sql}) AS {of} ON {column_sql} = {of}.{quoted(key)}"
+            source += (
+                f" JOIN ({above.sql}) AS {of} ON {raws[table.owner.column]} = {of}.{quoted(key)}"
+            )
             selected.insert(0, f"{of}.u AS u")
         elif table.unit is not None:
             unit = f"{handle}.{quoted(table.columns[table.unit].name)}"
@@ -187,13 +194,15 @@ class Compiler:
         alias, relation = self.relation(first.this, ctes)
         handle = self._handle(first)
         scope.tables.append((alias, relation, handle))
-        body = Body(scope, f"FROM ({relation.sql}) AS {handle}", [], None)
+        body = Body(scope, f"FROM ({_place(handle)}) AS {handle}", [], None)
+        equated: list[Equality] = []
         links = Links()
         if relation.private:
             links.add(handle)
         for join in select.args.get("joins") or []:
-            self._join(join, body, links, ctes)
+            self._join(join, body, links, ctes, equated)
         where = select.args.get("where")
+        equated += equalities(None if where is None else where.this, scope)
         for test in conjuncts(None if where is None else where.this):
             links.see(test, scope)
             body.tests.append(self._test(test, body, links, ctes))
@@ -205,9 +214,36 @@ class Compiler:
             links.check(select)
             body.unit = f"{units[0]}.u"
             body.tests += [f"{units[0]}.u = {other}.u" for other in units[1:]]
+        self._bound(select, body, equated)
         return body
 
-    def _join(self, join: exp.Join, body: Body, links: Links, ctes: dict[str, Any]) -> None:
+    def _bound(self, select: exp.Select, body: Body, equated: list[Equality]) -> None:
+        """Bound what joins make of a row, and put relations in their places."""
+        body.matches = check_public(select, self.catalog, body.scope, equated)
+        cap = private_cap(body.scope, equated)
+        if cap is not None:
+            note = (
+                f"tables that are joined by the unit alone count at most {cap:,} rows of a unit "
+                "each, chosen by a hash of their cells; join by a declared owner's key to count all"
+            )
+            if note not in self.notes:
+                self.notes.append(note)
+        for _, relation, handle in body.scope.tables:
+            sql = relation.sql
+            if cap is not None and relation.private:
+                sql = capped(relation, cap, self._handle(select))
+            body.source = body.source.replace(_place(handle), sql)
+            if body.left is not None:
+                body.left.source = body.left.source.replace(_place(handle), sql)
+
+    def _join(
+        self,
+        join: exp.Join,
+        body: Body,
+        links: Links,
+        ctes: dict[str, Any],
+        equated: list[Equality],
+    ) -> None:
         only(join, "this", "on", "using", "side", "kind")
         side, kind = (str(join.args.get(one) or "").upper() for one in ("side", "kind"))
         if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER"):
@@ -237,6 +273,7 @@ class Compiler:
             own.add(handle)
         for test in tests:
             own.see(test, scope)
+        equated += [one for test in tests for one in equalities(test, scope)]
         compiled_tests = [condition(test, scope).sql for test in tests]
         if outer:
             if relation.private:
@@ -247,10 +284,10 @@ class Compiler:
                 name: replace(one, tags=one.tags - {_UNIT}) for name, one in relation.fields.items()
             }
             scope.tables[-1] = (alias, replace(relation, fields=fields), handle)
-            body.source += f" LEFT JOIN ({relation.sql}) AS {handle}"
+            body.source += f" LEFT JOIN ({_place(handle)}) AS {handle}"
             body.source += f" ON {' AND '.join(compiled_tests) or 'TRUE'}"
         else:
-            body.source += f" JOIN ({relation.sql}) AS {handle}"
+            body.source += f" JOIN ({_place(handle)}) AS {handle}"
             body.source += f" ON {' AND '.join(compiled_tests) or 'TRUE'}"
 
     def _test(self, test: exp.Expr, body: Body, links: Links, ctes: dict[str, Any]) -> str:
@@ -379,11 +416,12 @@ class Compiler:
                 refuse(item, f"two columns of a subquery are called {name!r}")
             inner = f"c{number}"
             fields[folded(name)] = Field(inner, one.family, one.bounds, one.tags, keys)
-            selected.append(f"{one.sql} AS {inner}")
+            selected.append(f"{canonical(one.sql, one.family)} AS {inner}")
         sql = f"SELECT {distinct}{', '.join(selected)} {body.sql}{tail}"
         if len(sql) > 10**6:
             refuse(node, "the query is too long")
-        return Relation(sql, fields, private=body.unit is not None)
+        private = body.unit is not None
+        return Relation(sql, fields, private, body.matches if private else 1)
 
     def _grouped(
         self, node: exp.Select, body: Body, items: list[tuple[str, exp.Expr]]
@@ -401,6 +439,7 @@ class Compiler:
                     one = items[place][1]
                 named.append(one)
         keys = [compiled(one, body.scope) for one in named]
+        keys = [replace(one, sql=canonical(one.sql, one.family)) for one in keys]
         if body.unit is not None and not any(key.tags for key in keys):
             refuse(
                 node,
@@ -453,7 +492,9 @@ class Compiler:
             box = None
             if one.bounds and other.bounds:
                 box = min(one.bounds[0], other.bounds[0]), max(one.bounds[1], other.bounds[1])
-            fields[name] = replace(one, bounds=box, tags=one.tags & other.tags, keys=None)
+            fields[name] = replace(
+                one, bounds=box, tags=one.tags & other.tags, keys=None, unique=False
+            )
             left.append(f"{one.name} AS {one.name}")
             right.append(f"{other.name} AS {one.name}")
         unit = ["u"] if a.private else []
@@ -462,7 +503,7 @@ class Compiler:
             f"SELECT {', '.join(unit + left)} FROM ({a.sql}) AS {first} UNION ALL "
             f"SELECT {', '.join(unit + right)} FROM ({b.sql}) AS {second}"
         )
-        return Relation(sql, fields, private=a.private)
+        return Relation(sql, fields, a.private, a.matches + b.matches - 1)
 
     def with_ctes(self, node: exp.Expr, ctes: dict[str, Any]) -> dict[str, Any]:
         """Return common tables, those of WITH among them: each sees the ones before it."""
@@ -478,6 +519,11 @@ class Compiler:
             only(alias, "this")
             ctes = {**ctes, folded(alias.name): (cte.this, ctes)}
         return ctes
+
+
+def _place(handle: str) -> str:
+    """Return what stands for a relation until all of its SELECT is known."""
+    return f"\x00{handle}\x00"
 
 
 def _equates(select: exp.Select, scope: RowScope) -> bool:

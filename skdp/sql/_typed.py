@@ -36,6 +36,7 @@ __all__ = [
     "alike",
     "as_double",
     "box",
+    "canonical",
     "cast",
     "compiled",
     "condition",
@@ -47,7 +48,7 @@ __all__ = [
     "text_of",
 ]
 
-LONGEST = 65_536
+LONGEST = 1_000
 _LONGEST_SQL = 50_000  # parts are repeated: few levels would make any length of it
 
 # What is answered, by exact type of syntax: filled by `skdp.sql._expressions`.
@@ -171,6 +172,20 @@ def cast(one: Expr, family: str) -> str:
 
 def as_double(one: Expr) -> str:
     return one.sql if one.family == "num" else cast(one, "num")
+
+
+def canonical(sql: str, family: str) -> str:
+    """Return SQL that writes equal values alike: one zero, one NaN.
+
+    Where equal values are put together, the engine keeps one of them, and which one depends on the
+    order of rows, those of other units among them.
+    """
+    if family != "num":
+        return sql
+    return (
+        f"(CASE WHEN {sql} = 0 THEN 0.0::DOUBLE WHEN isnan({sql}) THEN 'nan'::DOUBLE "
+        f"ELSE {sql} END)"
+    )
 
 
 def box(low: float, high: float) -> tuple[float, float] | None:

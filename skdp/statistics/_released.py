@@ -191,20 +191,14 @@ class Released:
         """Return what was computed from this answer, and from another."""
         value = _frozen(value)
         std = _frozen(np.broadcast_to(std, value.shape))
-        all_ = dict.fromkeys(id(one) for one in self._certificates)
-        certificates = [*self._certificates]
-        if other is not None:
-            certificates += [one for one in other._certificates if id(one) not in all_]
+        found = (*_certificates(self), *(() if other is None else _certificates(other)))
+        certificates = tuple({id(one): one for one in found}.values())
         note = self.note or (other.note if other is not None else "")
-        privacy = certificates[0] if len(certificates) == 1 else tuple(certificates)
+        privacy = certificates[0] if len(certificates) == 1 else certificates
         return Released(value, std, privacy, None, note)
 
-    @property
-    def _certificates(self) -> tuple[PrivacyCertificate, ...]:
-        return self.privacy if isinstance(self.privacy, tuple) else (self.privacy,)
-
     def _independent_of(self, other: Released) -> bool:
-        mine, theirs = self._certificates, other._certificates
+        mine, theirs = _certificates(self), _certificates(other)
         shared = {id(one) for one in mine} & {id(one) for one in theirs}
         return not shared and not any(one.seeded for one in (*mine, *theirs))
 
@@ -229,7 +223,7 @@ class Released:
         return self._combined(other, np.subtract, linear=True)
 
     def __rsub__(self, other: Any) -> Any:
-        return (-self)._combined(other, np.add, linear=True)
+        return (-self) + other
 
     def __mul__(self, other: Any) -> Any:
         return self._combined(other, np.multiply, linear=False)
@@ -263,6 +257,10 @@ class Released:
                 return getattr(second, reflected[ufunc])(first)
         plain = [one.value if isinstance(one, Released) else one for one in inputs]
         return getattr(ufunc, method)(*plain, **options)
+
+
+def _certificates(answer: Released) -> tuple[PrivacyCertificate, ...]:
+    return answer.privacy if isinstance(answer.privacy, tuple) else (answer.privacy,)
 
 
 def _is_numbers(value: Any) -> bool:

@@ -1,0 +1,166 @@
+"""How many rows a join may make of one, bounded before any row is read.
+
+Nothing is released here. A join that makes very many rows of a few may fail for want of memory, and
+where the rows of one unit decide that, the failure tells of them. So
+
+- public tables multiply a row by at most `MOST_MATCHES` together, by their own rows alone, which
+  are public;
+- private tables that are tied by units, not by a key, count at most so many rows of a unit each
+  that a unit has at most `MOST_PAIRS` in the join. Which ones is decided by a hash of each row's
+  own cells: no other unit has a say in it.
+
+What is left is the size of the whole, for which the page on SQL says what is not promised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from skdp.sql._refusals import refusal, refuse
+from skdp.sql._relations import Relation, RowScope, conjuncts
+
+__all__ = ["Equality", "capped", "check_public", "equalities", "private_cap"]
+
+MOST_MATCHES = 1_000
+MOST_PAIRS = 10**6
+
+
+@dataclass(frozen=True)
+class Equality:
+    """A column of a table that a test equates with something.
+
+    Attributes
+    ----------
+    handle, column : str
+        In SQL.
+    unique : bool
+        Whether the column names one row.
+    others : frozenset of str
+        Tables of the same SELECT on the other side.
+    outer_unique : bool
+        Whether the other side is a column of the SELECT around it that names one row there.
+    """
+
+    handle: str
+    column: str
+    unique: bool
+    others: frozenset[str]
+    outer_unique: bool = False
+
+
+def equalities(node: exp.Expr | None, scope: RowScope) -> Iterable[Equality]:
+    """Yield what ANDs equate, for each side that is a column of this SELECT."""
+    for test in conjuncts(node):
+        if not isinstance(test, exp.EQ):
+            continue
+        for one, other in ((test.this, test.expression), (test.expression, test.this)):
+            found = scope.own(one) if isinstance(one, exp.Column) else None
+            if found is None:
+                continue
+            field, handle = found
+            inside = [scope.own(column) for column in other.find_all(exp.Column)]
+            others = frozenset(of for known in inside if known for of in known[1:])
+            if handle in others:
+                continue
+            outer = None
+            if isinstance(other, exp.Column) and not others and scope.parent is not None:
+                outer = scope.parent.own(other)
+            yield Equality(
+                handle, field.name, field.unique, others, bool(outer and outer[0].unique)
+            )
+
+
+def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Equality]) -> int:
+    """Return how many rows public tables make of one, by what is in them; refuse too many."""
+    waiting = {handle: one for _, one, handle in scope.tables if not one.private}
+    if not waiting or (len(waiting) == len(scope.tables) and scope.parent is None):
+        return math.prod(one.matches for _, one, _ in scope.tables)
+    reached = {handle for _, one, handle in scope.tables if one.private}
+    most = math.prod(one.matches for _, one, _ in scope.tables)  # of subqueries
+    cursor = catalog.cursor()
+    try:
+        while waiting:
+            found = {
+                handle: _matches(cursor, one, [
+                    e.column for e in equated if e.handle == handle and e.others <= reached
+                ])
+                for handle, one in waiting.items()
+            }  # fmt: skip
+            least = min(found, key=found.__getitem__)
+            most *= max(found[least], 1)
+            reached.add(least)
+            del waiting[least]
+    except ValueError:
+        raise
+    except Exception:  # noqa: BLE001
+        raise refusal(node, "a public table cannot be read") from None
+    finally:
+        cursor.close()
+    if most > MOST_MATCHES:
+        refuse(
+            node,
+            f"public tables make up to {most:,} rows of one; at most {MOST_MATCHES:,} are answered",
+            "equate columns of each public table with columns of the others, or with constants",
+        )
+    return most
+
+
+def _matches(cursor: Any, relation: Relation, columns: list[str]) -> int:
+    """Return the largest number of rows of a public table that agree in some columns."""
+    if not columns:
+        sql = f"SELECT count(*) FROM ({relation.sql})"
+    else:
+        names = ", ".join(dict.fromkeys(columns))
+        sql = f"SELECT max(n) FROM (SELECT count(*) AS n FROM ({relation.sql}) GROUP BY {names})"
+    return int(cursor.execute(sql).fetchone()[0] or 0)
+
+
+def private_cap(scope: RowScope, equated: list[Equality]) -> int | None:
+    """Return how many rows of a unit each private table may have in a join; None for all.
+
+    A table that is reached by a column that names one row of it multiplies nothing.
+    """
+    private = [handle for _, one, handle in scope.tables if one.private]
+    if not private:
+        return None
+    most = min(_many(root, private, equated) for root in private)
+    if scope.parent is not None and not any(
+        e.handle in private and (e.unique or e.outer_unique) and not e.others for e in equated
+    ):
+        most += 1  # beside the rows of the SELECT around it
+    return None if most <= 1 else math.floor(MOST_PAIRS ** (1 / most) + 1e-9)
+
+
+def _many(root: str, private: list[str], equated: list[Equality]) -> int:
+    reached, most = {root}, 1
+    while len(reached) < len(private):
+        tied = next(
+            (
+                e.handle
+                for e in equated
+                if e.unique and e.handle in private and e.handle not in reached
+                and e.others and e.others <= reached
+            ),
+            None,
+        )  # fmt: skip
+        if tied is None:
+            tied = next(handle for handle in private if handle not in reached)
+            most += 1
+        reached.add(tied)
+    return most
+
+
+def capped(relation: Relation, cap: int, handle: str) -> str:
+    """Return a private relation with at most so many rows of each unit."""
+    names = [one.name for one in relation.fields.values()]
+    plain = [one.name for one in relation.fields.values() if one.family not in ("other", "null")]
+    order = ", ".join([f"hash({', '.join(names)})", *plain])
+    return (
+        f"SELECT * FROM ({relation.sql}) AS {handle} "
+        f"QUALIFY row_number() OVER (PARTITION BY u ORDER BY {order}) <= {cap}"
+    )
