@@ -21,12 +21,13 @@ from sklearn.utils.validation import validate_data
 
 from skdp._rehearsal import NOISELESS, mean_error, rehearsal, repeated, unanswered
 from skdp.base import PrivateMixin, check_integer
-from skdp.budget import PrivacyBudget
+from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget.amounts import check_delta
 from skdp.core import Mean, Moments, ScaledBox, Session
 from skdp.ensemble._tasks import check_classes
 from skdp.planning import Allowance, bounds_in
-from skdp.queries import LabelCounts, LearnedBox, StandardBall, softmax
-from skdp.tabular import Rows, check_labelled, check_public_array
+from skdp.queries import LabelCounts, LearnedBox, SelectClasses, StandardBall, softmax
+from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected
 
 Floats = NDArray[np.float64]
 
@@ -40,6 +41,7 @@ _LARGEST = 1e150  # of a learned bound: its square stays finite
 _SHORTEST = 1e-3  # norm that rows may have at least, in scales: of constant columns
 # Noise of a class's mean, in scales, or edge of that of a covariance, below which rows are whole.
 _WHOLE_NOISE, _WHOLE_EDGE = 0.02, 0.05
+CLASSES_SHARE = 0.1  # of the allowance, for classes that nobody stated
 SEEN = 10.0  # standard deviations of its count above which a class has a standard error
 
 
@@ -200,8 +202,11 @@ def error_of_rehearsals(
     X: Floats,
     y: NDArray,
     distance: Callable[[Any, Any, Floats], float],
+    **stated: Any,
 ) -> float:
     """Return the mean distance of fits to n rows like public ones from fits without noise.
+
+    These have parameters `stated` that are private in the others.
 
     Nothing private is touched, and nothing charged. ``distance(fit, noiseless, X)`` compares two
     fits on the public rows.
@@ -212,13 +217,27 @@ def error_of_rehearsals(
         def once(number: int) -> float:
             rows = repeated(len(X), n, number)
             noisy = made(number).fit(X[rows], y[rows])
-            exact = made(number, epsilon=NOISELESS, delta=0.0).fit(X[rows], y[rows])
+            exact = made(number, epsilon=NOISELESS, delta=0.0, **stated).fit(X[rows], y[rows])
             return distance(noisy, exact, X)
 
         return mean_error(once, least=6, most=24, precision=0.1)
 
 
 # --- classifiers -------------------------------------------------------------------------------
+
+_OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
+_NO_DELTA = (
+    "{}: classes must be given for a classifier where delta is 0: all class labels, from public "
+    "knowledge, because those that occur in y are private. With delta above 0 they are selected"
+)
+_FEW_CLASSES = (
+    "{}: {} class(es) had enough rows to be named, and nothing else was asked. State classes, or "
+    "take a larger epsilon or delta"
+)
+_NO_CLASS = (
+    "{}: no class had enough rows to be named, so there is nothing to predict. State classes, or "
+    "take a larger epsilon or delta"
+)
 
 
 @dataclass(frozen=True)
@@ -304,7 +323,7 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
     def __init__(
         self,
         *,
-        classes: Any = None,
+        classes: Any = "private",
         bounds: Any = "private",
         epsilon: float = 1.0,
         delta: float = 0.0,
@@ -341,11 +360,55 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
             classes = self._check_classes()
             rows = self._open_labelled(X, y, classes)
             public = self._public(rows.n_features)
-            with self._session(rows) as session, np.errstate(all="ignore"):
-                self._fit(session, public, len(classes))
+            delta, separate = self._deltas()
+            opened = self._session(rows, delta=delta, separate_delta=separate)
+            with opened as session, np.errstate(all="ignore"):
+                if classes is None:
+                    classes = session.answer(SelectClasses(), CLASSES_SHARE)
+                self.classes_ = classes
+                if len(classes) > 1:
+                    self._fit(session, public, len(classes))
+                else:
+                    self._forget()
                 self.privacy_ = session.certificate()
-            self.classes_ = classes
+            if len(classes) < 2:  # released: whoever sees the fit sees it
+                warnings.warn(_FEW_CLASSES.format(type(self).__name__, len(classes)), stacklevel=2)
         return self
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit has found and this one has not."""
+        found = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
+        for name in set(found) - _OF_EVERY_FIT:
+            delattr(self, name)
+
+    @property
+    def _learns_classes(self) -> bool:
+        return isinstance(self.classes, str) and self.classes == "private"
+
+    def _deltas(self) -> tuple[float, float]:
+        """Return the delta of noise, and that of classes that one row alone has."""
+        delta = float(self.delta)
+        return (delta / 2, delta / 2) if self._learns_classes else (delta, 0.0)
+
+    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Cost:
+        """Return the cost of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the cost of a fit does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost
+            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian; with
+            private classes half of delta is theirs.
+        """
+        self._context()
+        epsilon = float(self.epsilon)
+        noise, separate = self._deltas()
+        mu = gdp_mu(epsilon, noise) if noise else None
+        return Cost(epsilon=epsilon, delta=noise + separate, mu=mu, separate_delta=separate)
 
     @abstractmethod
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
@@ -354,6 +417,12 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
     @abstractmethod
     def _logits(self, X: Any) -> Floats:
         """Return the logits of rows: (n, n_classes), or (n, 1) for the second of two."""
+
+    def _scores(self, X: Any) -> Floats:
+        """Return the logits of rows; where there is one class or none, zeros, (n, 1)."""
+        if len(getattr(self, "classes_", (0, 1))) > 1:
+            return self._logits(X)
+        return np.zeros((len(self._public_array(X)), 1))
 
     def _public(self, n_features: int) -> Any:
         """Return what is stated of the columns, or raise: before the charge. Their bounds."""
@@ -385,25 +454,30 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
             mapped: Floats = self._view.map(values) * self._view.grid
         return mapped
 
-    def _check_classes(self) -> NDArray:
-        """Return the public class labels, sorted, or raise."""
-        return check_classes(self.classes)
+    def _check_classes(self) -> NDArray | None:
+        """Return the public class labels, sorted, or None for private ones; or raise."""
+        if not self._learns_classes:
+            return check_classes(self.classes)
+        check_delta(self.delta)
+        if not self.delta:
+            raise ValueError(_NO_DELTA.format(type(self).__name__))
+        return None
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
         self._check_classes()
 
-    def _open_labelled(self, X: Any, y: Any, classes: NDArray) -> Rows:
+    def _open_labelled(self, X: Any, y: Any, classes: NDArray | None) -> Rows:
         """Check parameters, rows and labels; record the public schema. Charges nothing."""
         self._check_parameters()
-        rows = check_labelled(
-            X,
-            y,
-            estimator=type(self).__name__,
-            classes=classes,
-            allow_empty=self._allow_empty,
-            one_place=self._one_place(),
-        )
+        name, empty = type(self).__name__, self._allow_empty
+        if classes is None:
+            rows = check_unselected(X, y, estimator=name, allow_empty=empty)
+        else:
+            one_place = self._one_place()
+            rows = check_labelled(
+                X, y, estimator=name, classes=classes, allow_empty=empty, one_place=one_place
+            )
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
         return rows
@@ -419,7 +493,10 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
         """
-        chances = softmax(self._logits(X))
+        logits = self._scores(X)
+        if len(self.classes_) < 2:
+            return np.ones((len(logits), len(self.classes_)))
+        chances = softmax(logits)
         return np.hstack([1.0 - chances, chances]) if chances.shape[1] == 1 else chances
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
@@ -447,7 +524,11 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        logits = self._logits(X)
+        logits = self._scores(X)
+        if len(self.classes_) == 0:
+            raise ValueError(_NO_CLASS.format(type(self).__name__))
+        if len(self.classes_) == 1:
+            return np.repeat(self.classes_, len(logits))
         if logits.shape[1] == 1:
             return self.classes_[(logits[:, 0] > 0).astype(np.int64)]
         return self.classes_[logits.argmax(axis=1)]
@@ -490,9 +571,12 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         made = self._by_position(like[0])
 
         def distance(fit: Any, exact: Any, X: Floats) -> float:
+            if not len(fit.classes_):
+                return 1.0
             return float(np.mean(fit.predict(X) != exact.predict(X)))
 
-        return error_of_rehearsals(made, self._adjacency, n_samples, X, y, distance)
+        stated = {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
+        return error_of_rehearsals(made, self._adjacency, n_samples, X, y, distance, **stated)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -32,9 +32,11 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
 
     Parameters
     ----------
-    classes : array-like of shape (n_classes,)
+    classes : "private" or array-like of shape (n_classes,), default="private"
         All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit.
+        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
+        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
+        place. Fewer than two: a warning, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
         name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
@@ -55,7 +57,8 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted.
+        `classes`, sorted; if private, those that were selected. If that is one or none, there are
+        no other attributes but `privacy_`.
     class_count_, priors_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1, and its part of all.
     means_ : ndarray of shape (n_classes, n_features)
@@ -95,7 +98,7 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: bounds, if not stated; the
+    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not stated; the
     number of rows of each class (2% of the allowance, or 12% where rows are few); means and mean
     squares of the columns, or means alone, where noise does not hide them (8%); the sum of the
     clipped rows of each class, and the second moment of all, at equal shares. *Sensitivity*, r the
@@ -168,5 +171,5 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             For two classes those of the second one less those of the first.
         """
-        logits = self._logits(X)
+        logits = self._scores(X)
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits

@@ -32,9 +32,11 @@ class DPGaussianNB(LabelledClassifier):
 
     Parameters
     ----------
-    classes : array-like of shape (n_classes,)
+    classes : "private" or array-like of shape (n_classes,), default="private"
         All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit.
+        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
+        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
+        place. Fewer than two: a warning, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
         name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
@@ -55,7 +57,8 @@ class DPGaussianNB(LabelledClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted.
+        `classes`, sorted; if private, those that were selected. If that is one or none, there are
+        no other attributes but `privacy_`.
     class_count_, class_prior_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1, and its part of all.
     theta_, var_ : ndarray of shape (n_classes, n_features)
@@ -87,7 +90,7 @@ class DPGaussianNB(LabelledClassifier):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: bounds, if not stated; the
+    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not stated; the
     number of rows of each class (a tenth of the allowance); of each class the sums of u and of
     u**2 - 1/2, u in [-1, 1] a clipped value relative to its bounds. *Sensitivity* of the sums in
     L2: sqrt(5 d / 4) if a row is added or removed, 2 sqrt(d) if one is replaced. *Mechanism*:
@@ -184,9 +187,11 @@ class DPCategoricalNB(LabelledClassifier):
         nothing.
     alpha : float, default=1.0
         Added to each count; above 0.
-    classes : array-like of shape (n_classes,)
+    classes : "private" or array-like of shape (n_classes,), default="private"
         All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit.
+        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
+        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
+        place. Fewer than two: a warning, and every row gets the one class.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -203,7 +208,8 @@ class DPCategoricalNB(LabelledClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted.
+        `classes`, sorted; if private, those that were selected. If that is one or none, there are
+        no other attributes but `privacy_`.
     categories_ : list of ndarray
         `categories`, sorted.
     class_count_, class_log_prior_ : ndarray of shape (n_classes,)
@@ -235,7 +241,7 @@ class DPCategoricalNB(LabelledClassifier):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: the number of rows of each
+    **Privacy.** A row and its label are protected together. *Released*: classes, if not stated; the number of rows of each
     class (a tenth of the allowance), and of each class and column the number of rows with each
     category. *Sensitivity* for d columns: d in L1 and sqrt(d) in L2 if a row is added or removed,
     2 d and sqrt(2 d) if one is replaced. *Mechanism*: discrete Laplace (``delta=0``) or rounded
@@ -265,7 +271,7 @@ class DPCategoricalNB(LabelledClassifier):
         categories: Any = None,
         *,
         alpha: float = 1.0,
-        classes: Any = None,
+        classes: Any = "private",
         epsilon: float = 1.0,
         delta: float = 0.0,
         max_rows_per_unit: Any = "private",

@@ -101,9 +101,11 @@ class DPLogisticRegression(LabelledClassifier):
 
     Parameters
     ----------
-    classes : array-like of shape (n_classes,)
+    classes : "private" or array-like of shape (n_classes,), default="private"
         All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit.
+        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
+        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
+        place. Fewer than two: a warning, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
         name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
@@ -124,7 +126,8 @@ class DPLogisticRegression(LabelledClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted.
+        `classes`, sorted; if private, those that were selected. If that is one or none, there are
+        no other attributes but `privacy_`.
     class_count_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
@@ -162,7 +165,7 @@ class DPLogisticRegression(LabelledClassifier):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: bounds, if not stated; the
+    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not stated; the
     number of rows of each class (2% of the allowance, or 12% where rows are few); means and mean
     squares of the columns, or means alone, where noise does not hide them (at most 10%); then, a
     step, the sum over rows of r x z: z the clipped row with a constant, r the predicted
@@ -242,7 +245,7 @@ class DPLogisticRegression(LabelledClassifier):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             For two classes those of the second one.
         """
-        logits = self._logits(X)
+        logits = self._scores(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits
 
 

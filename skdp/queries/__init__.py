@@ -19,7 +19,12 @@ from skdp.queries.grouped_sums import (
 from skdp.queries.histograms import MAX_CELLS, CellQuantile, EdgeHistogram, LabelSums, NormBound
 from skdp.queries.kernel_maps import KernelMap
 from skdp.queries.kernel_means import BasisMean, FeatureMeans, KernelMean, LinearImage
-from skdp.queries.key_selection import KEY_METHODS, MAX_KEYS_PER_UNIT, SelectKeys
+from skdp.queries.key_selection import (
+    KEY_METHODS,
+    MAX_KEYS_PER_UNIT,
+    SelectClasses,
+    SelectKeys,
+)
 from skdp.queries.key_totals import MAX_ROWS_PER_UNIT, KeyTotals, LeftOut, UnitShapes, UnitSpread
 from skdp.queries.learned_bounds.decoding import LearnedBox
 from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
@@ -143,6 +148,7 @@ __all__ = [
     "Quantiles",
     "Repeats",
     "ScoreMean",
+    "SelectClasses",
     "SelectKeys",
     "SmallTable",
     "SmoothMedian",

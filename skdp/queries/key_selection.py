@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KEY_METHODS",
     "MAX_KEYS_PER_UNIT",
+    "SelectClasses",
     "SelectKeys",
     "gaussian_threshold",
     "keeping_probabilities",
@@ -226,6 +227,12 @@ class SelectKeys(Measurement):
             )
         if table.stability not in (Stability(1, 0), Stability(0, 1)):
             raise TypeError("keys are selected from a table whose rows are units")
+        return self.selected(table, meter, share, name)
+
+    def selected(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> list[Any]:
+        """Select for a step of the table's relation, by a filter that is for a step, too."""
         replace = table.relation == REPLACE_ONE
         delta = exact_fraction(meter.separate_delta)
         if not delta:
@@ -351,6 +358,33 @@ class SelectKeys(Measurement):
             meter.record(title, what, "L2", moved / one, scale, taken, delta=spent)
             found += list(shown[0])
         return sorted(found, key=key_order)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SelectClasses(Measurement):
+    """The classes of labels: labels that enough rows have; rows get their codes by them.
+
+    Guarantee: that of `SelectKeys` for a step of the table, a row with its one label; where a unit
+    is several steps, the filter gives each a part of the share and of the separate delta. A
+    label's code is a function of the label and of what was released.
+
+    Returns
+    -------
+    classes : ndarray of shape (n_classes,)
+        Sorted; there may be one, or none.
+    """
+
+    name: ClassVar[str] = "classes"
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> NDArray:
+        if not hasattr(table.rows, "take_classes"):
+            raise TypeError("classes are selected from rows whose labels have no codes yet")
+        keys = SelectKeys(1, "gaussian").selected(table, meter, share, name)
+        classes: NDArray = table.rows.take_classes(keys)
+        return classes
 
 
 def _above(

@@ -28,6 +28,7 @@ from skdp.tabular.rows import (
     opaque_rows,
 )
 from skdp.tabular.units import Units, check_units, name_of_ids
+from skdp.tabular.unselected import check_unselected
 from skdp.tabular.values import array_of_rows, is_missing
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "check_samples",
     "check_table",
     "check_units",
+    "check_unselected",
     "check_with_target",
     "decoded",
     "is_missing",

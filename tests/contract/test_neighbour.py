@@ -602,6 +602,7 @@ ELSEWHERE = {
     "NoisySample": "queries/test_samples.py",
     "PublishedRows": "queries/test_samples.py",
     "RowsPerUnit": "core/test_units.py",
+    "SelectClasses": "queries/test_class_selection.py",
     "SelectKeys": "queries/test_key_selection.py",
     "UnitShapes": "queries/test_key_totals.py",
     "UnitSpread": "queries/test_key_totals.py",

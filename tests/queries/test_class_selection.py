@@ -1,0 +1,221 @@
+"""Private classes: which labels may be named, and what a classifier makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from skdp import PrivacyBudget
+from skdp.audit import neighbour_check, replay_check
+from skdp.core import open_session
+from skdp.core.privacy_filter import PrivacyFilter
+from skdp.core.session import Session
+from skdp.core.table import PrivateTable, stability_of
+from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
+from skdp.engines import from_arrays
+from skdp.linear_model import DPLogisticRegression
+from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
+from skdp.neighbors import DPNearestCentroid
+from skdp.queries import SelectClasses
+from skdp.queries import key_selection as selection
+from skdp.tabular import check_unselected
+
+RELATIONS = ("add_or_remove_one", "replace_one")
+OF_NUMBERS = (
+    DPLogisticRegression,
+    DPGaussianNB,
+    DPNearestCentroid,
+    DPLinearDiscriminantAnalysis,
+)
+ALPHA = 1e-7
+
+
+def labelled(n=4000):
+    rng = np.random.default_rng(0)
+    X = rng.choice([-2.0, -1.0, 1.0, 2.0], size=(n, 2))
+    return X, np.where(X.sum(axis=1) > 0, "yes", "no").astype(object)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("kind", OF_NUMBERS)
+def test_every_classifier_learns_its_classes(kind, relation):
+    X, y = labelled()
+    clean = y.copy()
+    y[:4] = ["rare", 7, True, dict]  # of few rows, and one of no class
+    budget = PrivacyBudget(2.0, 1e-6, adjacency=relation)
+    model = kind(bounds=(-2, 2), epsilon=2.0, delta=1e-6, budget=budget)
+    cost = model.privacy_cost()
+    model.fit(X, y)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.score(X, clean) > 0.8
+    assert (budget.spent.epsilon, budget.spent.delta) == (cost.epsilon, cost.delta) == (2.0, 1e-6)
+    first = model.privacy_.releases[0]
+    assert (first.name, first.delta) == ("classes", 5e-7)
+    # An unchosen label is in no fit.
+    assert model.class_count_.shape == (2,)
+
+
+def test_categories_and_private_classes():
+    X, y = labelled()
+    model = DPCategoricalNB([[-2, -1, 1, 2]] * 2, delta=1e-6, epsilon=2.0).fit(X, y)
+    assert model.classes_.tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize("kind", OF_NUMBERS)
+def test_without_delta_classes_must_be_stated(kind):
+    X, y = labelled(50)
+    budget = PrivacyBudget(1.0)
+    for classes in ("private", None):
+        with pytest.raises(ValueError, match="classes must be given"):
+            kind(classes=classes, budget=budget).fit(X, y)
+    assert budget.spent.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    ("y", "match"),
+    [
+        (None, "requires y"),
+        ([1, 2], "same number of rows"),
+        ([1.0, np.nan] * 25, "must be finite"),
+        (np.full(50, np.datetime64("2020-01-01")), "classes must be given where y"),
+    ],
+)
+def test_bad_labels_are_refused_before_the_charge(y, match):
+    X, _ = labelled(50)
+    budget = PrivacyBudget(1.0, 1e-6)
+    with pytest.raises(ValueError, match=match):
+        DPGaussianNB(delta=1e-6, budget=budget).fit(X, y)
+    assert budget.spent.epsilon == 0
+
+
+def test_tables_in_parts_need_stated_classes():
+    X, y = labelled(50)
+    with pytest.raises(ValueError, match="for a table in parts"):
+        DPGaussianNB(delta=1e-6).fit(from_arrays([X]), from_arrays([(y == "yes") * 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("y", "classes"),
+    [
+        (np.arange(4000) % 3, np.arange(3)),
+        (np.arange(4000) % 2 == 1, np.array([False, True])),
+        ((np.arange(4000) % 2).astype(np.float32), np.array([0, 1], dtype=np.float32)),
+        ([1, 1.0, 0, 0.0] * 1000, np.arange(2)),
+        # Text and numbers: the family that has more classes; of equally many, text.
+        (["a", "b", 1, 1.0] * 1000, np.array(["a", "b"])),
+        (["a", 1, True, 2] * 1000, np.array([1, 2])),
+        (["a", "b", 1, 2] * 1000, np.array(["a", "b"])),
+    ],
+)
+def test_classes_have_the_type_of_labels(y, classes):
+    X, _ = labelled()
+    found = DPGaussianNB(bounds=(-2, 2), epsilon=5.0, delta=1e-6).fit(X, y).classes_
+    np.testing.assert_array_equal(found, classes)
+    assert found.dtype == classes.dtype
+
+
+def test_codes_hang_on_a_rows_own_label_and_the_release():
+    cells = ["b", 1, True, "a", 1.0, "c", 2**70, object(), float(3)]
+    for order in (range(len(cells)), reversed(range(len(cells)))):
+        order = list(order)
+        y = np.empty(len(cells), dtype=object)
+        y[:] = [cells[i] for i in order]
+        rows = check_unselected(np.zeros((len(cells), 1)), y, estimator="test")
+        assert rows.take_classes(["a", "b", True]).tolist() == ["a", "b"]
+        codes = rows.labelled(0, len(cells))[1]
+        assert dict(zip(order, codes.tolist(), strict=True)) == {
+            0: 1, 1: -1, 2: -1, 3: 0, 4: -1, 5: -1, 6: -1, 7: -1, 8: -1,
+        }  # fmt: skip
+        assert rows.take_classes([1, 3]).tolist() == [1, 3]
+        codes = dict(zip(order, rows.labelled(0, len(cells))[1].tolist(), strict=True))
+        assert (codes[1], codes[2], codes[4], codes[8]) == (0, -1, 0, 1)  # True is no 1
+
+
+def test_groups():
+    X, y = labelled()
+    users = np.arange(len(X)) // 2
+    budget = PrivacyBudget(4.0, 1e-6, unit="user_id")
+    model = DPGaussianNB(
+        bounds=(-2, 2), epsilon=4.0, delta=1e-6, budget=budget, max_rows_per_unit=2
+    ).fit(X, y, groups=users)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert budget.spent.epsilon == 4.0
+
+
+def test_fewer_than_two_classes():
+    X, y = labelled()
+    model = DPLogisticRegression(bounds=(-2, 2), epsilon=2.0, delta=1e-6).fit(X, y)
+    with pytest.warns(UserWarning, match=r"1 class\(es\) had enough rows"):
+        model.fit(X, np.full(len(X), 3))
+    assert not hasattr(model, "coef_")
+    assert set(model.predict(X)) == {3}
+    assert (model.predict_proba(X) == 1).all()
+    assert (model.decision_function(X) == 0).all()
+    with pytest.warns(UserWarning, match=r"0 class\(es\)"):
+        model.fit(X[:9], y[:9])
+    assert model.predict_proba(X).shape == (len(X), 0)
+    with pytest.raises(ValueError, match="nothing to predict"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_replay_and_neighbours(relation):
+    def made():
+        budget = PrivacyBudget(1000.0, 0.5, adjacency=relation)
+        return DPGaussianNB(bounds=(-2, 2), epsilon=5.0, delta=1e-5, budget=budget)
+
+    X, y = labelled(1000)
+    other = X[::-1].copy(), np.where(np.arange(1000) % 3 == 0, "third", y).astype(object)
+    if relation == "add_or_remove_one":  # whose number of rows is private
+        other = other[0][1:], other[1][1:]
+    replay_check(made(), X, other[0], y=y, y_other=other[1])
+    near = y.copy()
+    near[0] = "third"
+    if relation == "replace_one":
+        neighbour_check(made(), X, X, y=y, y_neighbour=near)
+    else:
+        neighbour_check(made(), X, X[1:], y=near, y_neighbour=near[1:])
+
+
+def _shows(runs, relation):
+    """Return in how many runs the label of one row shows, at a separate delta of 0.1."""
+    rows = check_unselected(np.zeros((1, 1)), ["alone"], estimator="test")
+    table = PrivateTable(rows, stability_of(relation))
+    options = {"estimator": "test", "epsilon": 1.0, "delta": 0.05, "budget": None}
+    seen = 0
+    for _ in range(runs):
+        meter = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
+        seen += len(Session(table, meter).answer(SelectClasses()))
+    return seen
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_label_of_one_row_shows_no_more_often_than_delta(relation, monkeypatch):
+    """False alarms: 1e-7 a relation."""
+    runs, limit = 400, 0.1 if relation == "add_or_remove_one" else 0.05
+    assert _shows(runs, relation) <= binom.isf(ALPHA, runs, limit)
+    monkeypatch.setattr(selection, "gaussian_threshold", lambda weights, *_: weights[0])
+    assert _shows(runs, relation) > binom.isf(ALPHA, runs, limit)  # a threshold that hides nothing
+
+
+def test_only_uncoded_labels_are_selected_from():
+    from skdp.tabular import check_rows
+
+    rows = check_rows(np.zeros((3, 1)), estimator="test")
+    with (
+        open_session(
+            rows, estimator="test", epsilon=1.0, delta=1e-6, separate_delta=1e-6
+        ) as session,
+        pytest.raises(TypeError, match="no codes yet"),
+    ):
+        session.answer(SelectClasses())
+
+
+@pytest.mark.slow
+def test_expected_error_counts_the_selection():
+    X, y = labelled()
+    model = DPGaussianNB(bounds=(-2, 2), delta=1e-6)
+    assert 0 <= model.expected_error(4000, like=(X, y)) < 0.2
+    assert model.expected_error(30, like=(X, y)) == 1.0
