@@ -98,13 +98,13 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not stated; the
-    number of rows of each class (2% of the allowance, or 12% where rows are few); means and mean
-    squares of the columns, or means alone, where noise does not hide them (8%); the sum of the
-    clipped rows of each class, and the second moment of all, at equal shares. *Sensitivity*, r the
-    radius: of the sums r in L2 if a row is added or removed, 2 r if one is replaced; of the matrix
-    r**2 and sqrt(2) r**2 in the Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a little
-    more for its constant). *Mechanism*: K-norm noise and the symmetrised Wishart mechanism
+    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
+    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); means
+    and mean squares of the columns, or means alone, where noise does not hide them (8%); the sum of
+    the clipped rows of each class, and the second moment of all, at equal shares. *Sensitivity*, r
+    the radius: of the sums r in L2 if a row is added or removed, 2 r if one is replaced; of the
+    matrix r**2 and sqrt(2) r**2 in the Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a
+    little more for its constant). *Mechanism*: K-norm noise and the symmetrised Wishart mechanism
     (``delta=0``), or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise,
     to ``budget``.
 

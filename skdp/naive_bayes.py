@@ -90,12 +90,12 @@ class DPGaussianNB(LabelledClassifier):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not stated; the
-    number of rows of each class (a tenth of the allowance); of each class the sums of u and of
-    u**2 - 1/2, u in [-1, 1] a clipped value relative to its bounds. *Sensitivity* of the sums in
-    L2: sqrt(5 d / 4) if a row is added or removed, 2 sqrt(d) if one is replaced. *Mechanism*:
-    Laplace or K-norm noise (``delta=0``), or rounded Gaussian noise. *Charged*: (epsilon, delta),
-    once, before any noise, to ``budget``.
+    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
+    stated; the number of rows of each class (a tenth of the allowance); of each class the sums of u
+    and of u**2 - 1/2, u in [-1, 1] a clipped value relative to its bounds. *Sensitivity* of the
+    sums in L2: sqrt(5 d / 4) if a row is added or removed, 2 sqrt(d) if one is replaced.
+    *Mechanism*: Laplace or K-norm noise (``delta=0``), or rounded Gaussian noise. *Charged*:
+    (epsilon, delta), once, before any noise, to ``budget``.
 
     References
     ----------
@@ -241,11 +241,12 @@ class DPCategoricalNB(LabelledClassifier):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: classes, if not stated; the number of rows of each
-    class (a tenth of the allowance), and of each class and column the number of rows with each
-    category. *Sensitivity* for d columns: d in L1 and sqrt(d) in L2 if a row is added or removed,
-    2 d and sqrt(2 d) if one is replaced. *Mechanism*: discrete Laplace (``delta=0``) or rounded
-    Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    **Privacy.** A row and its label are protected together. *Released*: classes, if not stated; the
+    number of rows of each class (a tenth of the allowance), and of each class and column the number
+    of rows with each category. *Sensitivity* for d columns: d in L1 and sqrt(d) in L2 if a row is
+    added or removed, 2 d and sqrt(2 d) if one is replaced. *Mechanism*: discrete Laplace
+    (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to
+    ``budget``.
 
     References
     ----------

@@ -165,10 +165,10 @@ class DPLogisticRegression(LabelledClassifier):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not stated; the
-    number of rows of each class (2% of the allowance, or 12% where rows are few); means and mean
-    squares of the columns, or means alone, where noise does not hide them (at most 10%); then, a
-    step, the sum over rows of r x z: z the clipped row with a constant, r the predicted
+    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
+    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); means
+    and mean squares of the columns, or means alone, where noise does not hide them (at most 10%);
+    then, a step, the sum over rows of r x z: z the clipped row with a constant, r the predicted
     probabilities less the label's indicator, clipped in norm. *Sensitivity* of a gradient in L2:
     the product R of the bounds on the norms of r and z if a row is added or removed, 2 R if one is
     replaced. *Mechanism*: K-norm noise (``delta=0``) or rounded Gaussian noise, at equal shares.

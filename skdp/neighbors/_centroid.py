@@ -93,10 +93,10 @@ class DPNearestCentroid(LabelledClassifier):
 
     Notes
     -----
-    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not stated; the
-    number of rows of each class (2% of the allowance, or 12% where rows are few); means and mean
-    squares of the columns, or means alone, where noise does not hide them (8%); the sum of the
-    clipped rows of each class. *Sensitivity* of the sums in L2: the radius if a row is added or
+    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
+    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); means
+    and mean squares of the columns, or means alone, where noise does not hide them (8%); the sum of
+    the clipped rows of each class. *Sensitivity* of the sums in L2: the radius if a row is added or
     removed, twice that if one is replaced. *Mechanism*: K-norm noise (``delta=0``) or rounded
     Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 

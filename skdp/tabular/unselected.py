@@ -1,11 +1,13 @@
 """Rows with labels of which nobody stated the classes: each label is a key until classes are known.
 
-Nothing is released here. Labels are text, numbers or booleans; any other one is of no class. What a label is hangs on its own cell alone. Once classes are released, a label's code
-is its place among them, or -1: a function of the label and of what is public.
+Nothing is released here. Labels are text, numbers or booleans; any other one is of no class. What a
+label is hangs on its own cell alone. Once classes are released, a label's code is its place among
+them, or -1: a function of the label and of what is public.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Sequence
@@ -64,7 +66,7 @@ class UnselectedRows(LabelledRows):
             cells = distinct.tolist()
         found = np.full(len(cells), -1, dtype=np.int64)
         for i, cell in enumerate(cells):
-            key = run_isolated(lambda cell=cell: _key(cell), None, no_restart)
+            key = run_isolated(functools.partial(_key, cell), None, no_restart)
             if key is not None:
                 found[i] = places.setdefault(told_apart(key), len(places))
         super().__init__(X, found[inverse])
