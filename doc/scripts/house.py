@@ -17,6 +17,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "skdp"
 # What sees rows or money, from below: a package imports those to its left only.
 TRUSTED = ("budget", "core", "engines", "tabular", "user_code", "queries")
 BELOW = (*TRUSTED, "planning", "base")
+# Says which rows are whose, above the estimators: a wrong line of it breaks the promise, too.
+ABOVE = ("sql",)
 
 
 def code_lines(path: Path) -> int:
@@ -41,7 +43,9 @@ def code_lines(path: Path) -> int:
 
 def trusted_base() -> dict[str, int]:
     """Return the lines of code of each trusted package."""
-    return {name: sum(map(code_lines, (PACKAGE / name).rglob("*.py"))) for name in TRUSTED}
+    return {
+        name: sum(map(code_lines, (PACKAGE / name).rglob("*.py"))) for name in (*TRUSTED, *ABOVE)
+    }
 
 
 def part(path: Path) -> str:
