@@ -103,7 +103,7 @@ class DPGroupBy(BaseEstimator):
     table_ : table
         A row for each key, sorted by key, of the kind of the table that was fitted (of pandas, or a
         dict of lists without it, for DuckDB). Beside every aggregate ``x`` stand ``x_low`` and
-        ``x_high``: an interval that holds, in at least 95% of releases, the aggregate of the rows
+        ``x_high``: an interval that holds, in 95% of releases, the aggregate of the rows
         as bounded and clipped, without noise. It says nothing of rows that were left out. Beside a
         mean ``x_population_low`` and ``x_population_high``: the same for the population from
         which units were drawn independently.

@@ -56,10 +56,11 @@ def _has_model_method(name: str) -> Any:
 class DPTrainOnRelease(PrivateMixin, BaseEstimator):
     """Train any classifier or regressor on a private synthetic table made for its target.
 
-    Measures the table of every single column, then chooses pairs and triples of columns, those
-    first that the distribution fitted so far tells worst: with the target in them, or two columns
-    that predict it together. `estimator` is trained on rows drawn from that distribution. The cost
-    is that of the one release: other models, searches and refits on `released_xy` are free.
+    Measures the table of every single column (where noise would hide all of them, they are chosen
+    like the others), then chooses pairs and triples of columns, those first that the distribution
+    fitted so far tells worst: with the target in them, or two other columns. `estimator` is
+    trained on rows drawn from that distribution. The cost is that of the one release: other models,
+    searches and refits on `released_xy` are free.
 
     Parameters
     ----------

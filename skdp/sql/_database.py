@@ -165,7 +165,7 @@ class PrivateDatabase:
         key_method: str = "auto",
         rows_per_key: float | None = None,
     ) -> str:
-        """Say what a query would cost, bound and release; nothing is spent, and no row is read.
+        """Say what a query would cost, bound and release; no private row is read, nothing spent.
 
         Parameters
         ----------

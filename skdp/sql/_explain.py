@@ -1,4 +1,4 @@
-"""What a query would cost and how large its errors would be: public numbers, no row is read."""
+"""What a query would cost and how large its errors would be: no private row is read."""
 
 from __future__ import annotations
 

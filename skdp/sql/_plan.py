@@ -1,6 +1,6 @@
 """From a SELECT to a plan: rows by unit, one aggregation, and work on what it releases.
 
-Nothing is released here, and no row is read: a plan is text and public numbers.
+Nothing is released here, and no private row is read: a plan is text and public numbers.
 """
 
 from __future__ import annotations
