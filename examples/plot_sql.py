@@ -75,7 +75,7 @@ spread = db.sql(
 ).to_pandas()
 
 widths = np.abs(spread[["planes_low", "planes_high"]].T - spread.planes)
-plt.errorbar(spread.flights_of_a_plane, spread.planes, widths, fmt="o", capsize=3)
+plt.errorbar(spread.flights_of_a_plane, spread.planes, widths, fmt=".", ms=3, capsize=7)
 plt.xlabel("flights of a plane, from")
 plt.ylabel("planes")
 plt.title("One query of ε = 1, with intervals")
