@@ -172,7 +172,13 @@ def ladders(s):
     return float(np.clip(ends[0] - ends[1], -2, 2))
 
 
-@pytest.mark.parametrize(("ask", "epsilon", "runs"), [(both_ways, 2.0, 400), (ladders, 1.0, 400)])
+@pytest.mark.parametrize(
+    ("ask", "epsilon", "runs"),
+    [
+        pytest.param(both_ways, 2.0, 400, marks=pytest.mark.exhaustive),
+        pytest.param(ladders, 1.0, 400),
+    ],
+)
 def test_comparisons_hold_their_claim_over_many_answers(ask, epsilon, runs):
     """Several updates: noise without the factor c, or drawn once for all, shows far more."""
     result = audit(
@@ -182,14 +188,14 @@ def test_comparisons_hold_their_claim_over_many_answers(ask, epsilon, runs):
     assert result.passed
 
 
-def test_the_audit_of_comparisons_would_find_a_loss():
+@pytest.mark.parametrize("ask", [pytest.param(both_ways, marks=pytest.mark.exhaustive), ladders])
+def test_the_audit_of_comparisons_would_find_a_loss(ask):
     """The same questions with noise for 64 times the claim: as without the factor c and worse."""
-    for ask in (both_ways, ladders):
-        result = audit(
-            CodedRelease(ask, epsilon=64.0), HERE, THERE, "answer_", epsilon=1.0, n_runs=200,
-            confidence=CONFIDENCE, random_state=0,
-        )  # fmt: skip
-        assert not result.passed
+    result = audit(
+        CodedRelease(ask, epsilon=64.0), HERE, THERE, "answer_", epsilon=1.0, n_runs=200,
+        confidence=CONFIDENCE, random_state=0,
+    )  # fmt: skip
+    assert not result.passed
 
 
 def test_no_positive_answer_is_given_that_was_not_paid_for():

@@ -181,7 +181,7 @@ def test_one_row_moves_releases_by_their_sensitivity(relation, delta):
         assert distance > 0.99 * sensitivity
 
 
-@pytest.mark.statistical
+@pytest.mark.exhaustive
 def test_the_claim_of_an_ensemble_holds_and_half_its_noise_would_not(monkeypatch):
     """One block, one query, one release; false alarms: 3e-6 each."""
     (big, labels, high), (rows, _, targets) = pair(R)
