@@ -205,6 +205,13 @@ class Spectrum:
     total: float
     edge: float  # of a semicircle with the variance of the noise
 
+    def number(self, wanted: int | float) -> int:
+        """Return how many components to keep: a number, or those of more than a part of all."""
+        if isinstance(wanted, int):
+            return wanted
+        parts = np.cumsum(self.variances) / self.total if self.total > 0 else self.variances
+        return min(int(np.searchsorted(parts, wanted, side="right")) + 1, self.variances.size)
+
 
 def explained_by_noisy_vectors(noisy: Floats, total: float, edge: float) -> Floats:
     """Return the variance along each eigenvector of a noisy covariance.

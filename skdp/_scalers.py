@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
-from skdp.base import PrivateMixin
+from skdp.base import PrivateMixin, in_precision_of, keeps_precision
 from skdp.budget import Cost
 from skdp.tabular import check_public_array
 
@@ -74,7 +74,10 @@ class Scaler(
         """Return transformed rows in the units of X."""
         raise NotImplementedError
 
-    def transform(self, X: ArrayLike) -> Floats:
+    def __sklearn_tags__(self) -> Any:
+        return keeps_precision(super().__sklearn_tags__())
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Transform the caller's rows by what the fit released; nothing is clipped to bounds.
 
         Parameters
@@ -85,13 +88,13 @@ class Scaler(
         Returns
         -------
         X_new : ndarray of shape (n_samples, n_features)
-            Finite: or the next step's error would tell of a huge row.
+            float64, or float32 if X is. Finite: or the next step's error would tell of a huge row.
         """
         values = self._public_array(X).copy()
         with np.errstate(over="ignore", under="ignore"):
-            return finite(self._forward(values))
+            return in_precision_of(X, finite(self._forward(values)))
 
-    def inverse_transform(self, X: ArrayLike) -> Floats:
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return transformed rows to the units of X.
 
         Parameters
@@ -110,7 +113,7 @@ class Scaler(
                 f"{values.shape[1]}"
             )
         with np.errstate(over="ignore", under="ignore"):
-            return finite(self._backward(values.copy()))
+            return in_precision_of(X, finite(self._backward(values.copy())))
 
 
 # --- errors that depend on rows ----------------------------------------------------------------

@@ -20,12 +20,13 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdp._absent import why_absent
 from skdp._bounds import (
     PRIVATE,
     check_bounds,
@@ -61,6 +62,8 @@ __all__ = [
     "check_integer",
     "check_without_rows",
     "columns_of_bounds",
+    "in_precision_of",
+    "keeps_precision",
     "labels_of_bounds",
     "names_of",
     "refuse_units",
@@ -253,6 +256,21 @@ def became_text(array: NDArray, labels: Iterable[Any]) -> bool:
     return text is not None and not all(isinstance(label, text) for label in labels)
 
 
+def in_precision_of(X: Any, values: NDArray[np.float64]) -> NDArray[Any]:
+    """Return transformed rows as float32 if the caller's X is, as scikit-learn does."""
+    types = (X.dtype,) if hasattr(X, "dtype") else getattr(X, "dtypes", ())
+    if {str(one).lower() for one in types} != {"float32"}:
+        return values
+    largest = np.finfo(np.float32).max
+    return np.clip(values, -largest, largest).astype(np.float32)
+
+
+def keeps_precision(tags: Any) -> Any:
+    """Return tags of a transformer that say so."""
+    tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+    return tags
+
+
 class AmbientBudgetMixin:
     """Takes the budget of a ``with budget:`` along, wherever it is cloned or pickled inside it."""
 
@@ -293,6 +311,14 @@ class PrivateMixin(AmbientBudgetMixin):
         if unit is not None:
             check_folds_of_caller(self, unit)
         return super().__sklearn_clone__()
+
+    if not TYPE_CHECKING:  # or every attribute would pass for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            # Asked for what is not there: say why, if scikit-learn's own estimator has it.
+            if reason := why_absent(type(self), name):
+                raise AttributeError(reason, name=name, obj=self)
+            return object.__getattribute__(self, name)  # raises again what it raised
 
     def _context(self) -> CallContext:
         """Return what a fit is, of this moment; raise for wrong privacy parameters."""

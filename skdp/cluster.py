@@ -26,7 +26,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from skdp._clustering import Clustering, PublicBox, cluster, mean_error
 from skdp._parameters import Integers, Table
 from skdp._rehearsal import ExpectedErrorMixin, rehearsal, repeated
-from skdp.base import PrivateMixin, names_of
+from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.budget import PrivacyBudget
 from skdp.core import Session, public_generator
 from skdp.planning import bounds_in
@@ -314,7 +314,10 @@ class DPKMeans(
             return np.empty(0, dtype=np.int64)
         return pairwise_distances_argmin(values, self.cluster_centers_).astype(np.int64)
 
-    def transform(self, X: ArrayLike) -> Floats:
+    def __sklearn_tags__(self) -> Any:
+        return keeps_precision(super().__sklearn_tags__())
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the Euclidean distance of each row of the caller's X to each centre.
 
         Parameters
@@ -324,11 +327,12 @@ class DPKMeans(
         Returns
         -------
         distances : ndarray of shape (n_samples, n_clusters)
+            float64, or float32 if X is.
         """
         values = self._finite_squares(X)
         if not len(values):
-            return np.empty((0, len(self.cluster_centers_)))
-        return euclidean_distances(values, self.cluster_centers_)
+            return in_precision_of(X, np.empty((0, len(self.cluster_centers_))))
+        return in_precision_of(X, euclidean_distances(values, self.cluster_centers_))
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return minus the sum of squared distances of the caller's rows to the nearest centre.

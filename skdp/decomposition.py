@@ -17,10 +17,10 @@ from scipy import linalg
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._parameters import FLAG, Integers, Reals, Table, check_parameter
+from skdp._parameters import FLAG, FRACTION, Integers, Reals, Table, check_parameter
 from skdp._pca import COUNT_SHARE, TAU, Plan, Spectrum, shrink_to_zero, spectrum_of
 from skdp._rehearsal import ExpectedErrorMixin
-from skdp.base import PRIVATE, PrivateMixin
+from skdp.base import PRIVATE, PrivateMixin, in_precision_of, keeps_precision
 from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Mean, Release, SecondMoment, Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
@@ -54,6 +54,20 @@ def _check_center(value: Any, n_features: int) -> Floats | None:
     return np.broadcast_to(center, (n_features,)).copy()
 
 
+def _check_components(value: Any, most: int | None = None) -> int | float | None:
+    """Return the number of components, a part of the variance, or None for all of them."""
+    if isinstance(value, str) and value == "mle":
+        raise ValueError(
+            "n_components='mle' is not private here: Minka's choice is by eigenvalues without "
+            "noise. Take a number, a part of the variance such as 0.95, or the n_resolved_ of a "
+            "fit with n_components=None"
+        )
+    found: int | float | None = check_parameter(
+        value, "n_components", None, Integers(1, most), FRACTION
+    )
+    return found
+
+
 class DPPCA(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
@@ -69,8 +83,11 @@ class DPPCA(
 
     Parameters
     ----------
-    n_components : int, default=None
-        Number of components, at most ``n_features``; None keeps all.
+    n_components : int or float, default=None
+        Number of components, at most ``n_features``; None keeps all. A number between 0 and 1: as
+        many as explain more than this part of the variance, by the released spectrum. Components
+        that are noise count with the little that they explain, so it may keep many of them where
+        rows are few: compare ``n_resolved_``.
     whiten : bool, default=False
         Divide the transformed coordinates by the square root of ``explained_variance_``.
     center : "private", float or array-like of shape (n_features,), default="private"
@@ -215,7 +232,7 @@ class DPPCA(
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | float | None = None,
         *,
         whiten: bool = False,
         center: str | float | ArrayLike = "private",
@@ -241,7 +258,7 @@ class DPPCA(
     # --- fitting ------------------------------------------------------------------------------
 
     _parameter_table: ClassVar[Table] = {
-        "n_components": (None, Integers(1)),
+        "n_components": lambda value, _: _check_components(value),
         "whiten": FLAG,
         "noise": ("auto", "gaussian", "wishart", "laplace"),
         "norm_bound": (PRIVATE, Reals(1e-100, 1e100)),  # whose squares stay far inside float64
@@ -277,7 +294,7 @@ class DPPCA(
         with self._all_or_nothing(groups):
             rows = self._open(X)
             d = rows.n_features
-            k = check_parameter(self.n_components, "n_components", None, Integers(1, d)) or d
+            wanted = _check_components(self.n_components, d)
             stated_center = _check_center(self.center, d)
             stated_bound = self._stated_radius()
             with self._session(rows) as session:
@@ -297,7 +314,7 @@ class DPPCA(
             self.n_samples_ = n
             self.mean_ = center + shift
             self.mean_std_error_ = float(shift_std)
-            self._keep(spectrum, k, n)
+            self._keep(spectrum, spectrum.number(d if wanted is None else wanted), n)
             if not known:
                 self.noise_level_, self.n_resolved_ = math.nan, 0
         return self
@@ -320,6 +337,9 @@ class DPPCA(
 
     # --- using the components -----------------------------------------------------------------
 
+    def __sklearn_tags__(self) -> Any:
+        return keeps_precision(super().__sklearn_tags__())
+
     @property
     def _n_features_out(self) -> int:
         """Number of output columns, for the names of the features."""
@@ -331,7 +351,7 @@ class DPPCA(
         smallest = np.finfo(np.float64).eps * scale.max(initial=0.0)
         return np.where(scale > smallest, scale, 1.0)
 
-    def transform(self, X: ArrayLike) -> Floats:
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Project the caller's rows on the components.
 
         Parameters
@@ -342,6 +362,7 @@ class DPPCA(
         Returns
         -------
         X_new : ndarray of shape (n_samples, n_components)
+            float64, or float32 if X is.
         """
         # A huge row must not become NaN here: the next step's error would tell of it.
         values = np.clip(self._public_array(X), -_LARGEST_ROW, _LARGEST_ROW)
@@ -349,9 +370,9 @@ class DPPCA(
         if self.whiten:
             with np.errstate(over="ignore"):
                 projected /= self._scale()
-        return np.clip(projected, -_LARGEST_ROW, _LARGEST_ROW)
+        return in_precision_of(X, np.clip(projected, -_LARGEST_ROW, _LARGEST_ROW))
 
-    def inverse_transform(self, X: ArrayLike) -> Floats:
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return to the space of the features.
 
         Parameters
@@ -371,7 +392,7 @@ class DPPCA(
             )
         if self.whiten:
             values = values * self._scale()
-        return values @ self.components_ + self.mean_
+        return in_precision_of(X, values @ self.components_ + self.mean_)
 
     def get_covariance(self) -> Floats:
         """Return the model's covariance: the components, and ``noise_variance_`` elsewhere.
@@ -396,6 +417,44 @@ class DPPCA(
         """
         precision: Floats = linalg.pinvh(self.get_covariance())
         return precision
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Return the log-likelihood of the caller's rows under the model's Gaussian.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            If they are private, so is the result.
+
+        Returns
+        -------
+        log_likelihood : ndarray of shape (n_samples,)
+            Minus infinity where the model has no variance in some direction, as with
+            ``n_components=None`` where a variance was estimated as 0.
+        """
+        values = self._public_array(X) - self.mean_
+        variances, directions = linalg.eigh(self.get_covariance())
+        if variances[0] <= 10 * variances.size * np.finfo(np.float64).eps * variances[-1]:
+            return np.full(len(values), -math.inf)
+        with np.errstate(over="ignore"):
+            distances = np.square(values @ directions / np.sqrt(variances)).sum(axis=1)
+        return -0.5 * (distances + np.log(2 * math.pi * variances).sum())
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Return the mean log-likelihood of the caller's rows: that of `score_samples`.
+
+        Of private rows it is exact, and so as private as they are.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+        y : None, ignored
+
+        Returns
+        -------
+        log_likelihood : float
+        """
+        return float(self.score_samples(X).mean())
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         plan = Plan(self._allowance(), d, float(n), self.noise)

@@ -48,7 +48,7 @@ class DPStandardScaler(Scaler):
     """Standardise columns by their differentially private mean and standard deviation.
 
     The private counterpart of scikit-learn's ``StandardScaler``, without ``partial_fit``, ``copy``
-    (the input is never changed) and sample weights. Output is float64.
+    (the input is never changed) and sample weights.
 
     Parameters
     ----------
@@ -330,7 +330,6 @@ class DPMinMaxScaler(Scaler):
 
     The private counterpart of scikit-learn's ``MinMaxScaler``, without ``partial_fit`` and ``copy``
     (the input is never changed). With stated bounds a fit looks at no value and costs nothing.
-    Output is float64.
 
     Parameters
     ----------

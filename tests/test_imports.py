@@ -24,6 +24,7 @@ LAYERS = {
     "exceptions": 0,
     "_clients": 0,
     "_config": 0,
+    "_absent": 0,
     "_public_key": 0,
     "_bounds": 0,
     "_parameters": 0,

@@ -8,7 +8,7 @@ kernel density plus a Gaussian process). Bandwidth, densities and samples are po
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -37,6 +37,11 @@ from skdp.neighbors._grid import (
 from skdp.planning import Allowance, row_count
 from skdp.queries import EdgeHistogram, KernelMap, KernelMean, LearnedBox
 
+# scikit-learn's rules for features of variance 1, of n rows and d features.
+_RULES: dict[str, Callable[[float, int], float]] = {
+    "scott": lambda n, d: n ** (-1.0 / (d + 4)),
+    "silverman": lambda n, d: (n * (d + 2) / 4.0) ** (-1.0 / (d + 4)),
+}
 _CAUTION = 0.25  # standard deviations of the criterion, as in density ratios
 _BLOCK_VALUES = 2**20
 _LOUD_PURE = 0.1  # what `candidates` asks of K-norm noise
@@ -71,11 +76,14 @@ class DPKernelDensity(BoxDensity):
 
     Parameters
     ----------
-    bandwidth : "private" or float, default="private"
+    bandwidth : {"private", "scott", "silverman"} or float, default="private"
         Standard deviation of the kernel in every feature, 1e-100 to 1e100. ``"private"`` chooses it
         from the release by least-squares cross-validation that takes the noise into account, which
         costs no privacy. Features of different units should be brought to one scale by public
-        bounds first, as with ``DPMinMaxScaler(bounds=...)``, which is free.
+        bounds first, as with ``DPMinMaxScaler(bounds=...)``, which is free. ``"scott"`` and
+        ``"silverman"``: scikit-learn's rules, n**(-1 / (d + 4)) and (n (d + 2) / 4)**(-1 / (d + 4))
+        for n rows of d features; they are for features of variance 1 and see no value. A grid of
+        more than 2000 centres is made coarser: ``bandwidth_`` is larger than the rule then.
     features : {"kernel", "cells"}, default="kernel"
         What is released. ``"kernel"``: kernel values at the centres, whitened. ``"cells"``: counts
         of the rows in cells around the centres, to be smoothed afterwards; in a pure fit of few
@@ -228,7 +236,7 @@ class DPKernelDensity(BoxDensity):
     # --- checks, before anything is charged -----------------------------------------------------
 
     _parameter_table: ClassVar[Table] = {
-        "bandwidth": ("private", Reals(1e-100, 1e100)),
+        "bandwidth": ("private", *_RULES, Reals(1e-100, 1e100)),
         "features": ("kernel", "cells"),
         "spacing": Reals(0.4, 1.5),
     }
@@ -294,6 +302,8 @@ class DPKernelDensity(BoxDensity):
         n = math.nan
         if session.adjacency == "replace_one" or self._plans_with_rows(session.pure, bandwidth):
             n = row_count(session, COUNT_SHARE, learned)
+        if self.bandwidth in _RULES:
+            bandwidth = _RULES[self.bandwidth](max(n, 1.0), session.n_features)
         plan = self._planned(self.bounds_, bandwidth, n, Allowance.left(session))
         if plan.map is None or plan.matrix is None:
             release = session.answer(EdgeHistogram(tuple(plan.lattice.edges())), name="cells")

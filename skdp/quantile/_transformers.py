@@ -42,7 +42,7 @@ class DPRobustScaler(QuantileFit):
     """Centre columns by private medians and scale them by private interquartile ranges.
 
     The private counterpart of scikit-learn's ``RobustScaler``, without ``copy`` (the input is never
-    changed). Output is float64.
+    changed).
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class DPQuantileTransformer(QuantileFit):
     """Map columns to a uniform or a normal distribution by private quantiles.
 
     The private counterpart of scikit-learn's ``QuantileTransformer``, without ``subsample``,
-    ``ignore_implicit_zeros`` and ``copy`` (the input is never changed). Output is float64.
+    ``ignore_implicit_zeros`` and ``copy`` (the input is never changed).
 
     Parameters
     ----------

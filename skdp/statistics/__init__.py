@@ -15,7 +15,7 @@ from skdp.statistics._histograms import (
     subset_sums,
 )
 from skdp.statistics._moments import correlation, covariance, std, var
-from skdp.statistics._quantiles import median, quantile
+from skdp.statistics._quantiles import median, percentile, quantile
 from skdp.statistics._queries import QuerySession, mst_cost, query_session
 from skdp.statistics._sums import (
     count,
@@ -38,6 +38,7 @@ __all__ = [
     "mean",
     "median",
     "mst_cost",
+    "percentile",
     "quantile",
     "query_session",
     "std",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp._parameters import check_parameters
+from skdp._parameters import FLAG, check_parameter, check_parameters
 from skdp._public_key import public_key
 from skdp.base import CallContext, check_bounds, check_integer
 from skdp.core import PrivacyCertificate, Session
@@ -34,8 +34,9 @@ IN_PARTS = frozenset(
 LARGEST_BOUND = 1e100  # so that sums and squares of bounded values are finite
 
 
-def check_axis(axis: Any, *, whole: bool = False) -> bool:
+def check_axis(axis: Any, keepdims: Any = False, *, whole: bool = False) -> bool:
     """Return whether to add across columns too (axis=None); refuse axes that keep rows apart."""
+    check_parameter(keepdims, "keepdims", FLAG)
     if axis is None and whole:
         return True
     if isinstance(axis, bool) or not (isinstance(axis, numbers.Integral) and axis == 0):
@@ -137,17 +138,24 @@ def result(
     privacy: PrivacyCertificate,
     *,
     flat: bool,
+    across: bool = False,
+    keepdims: bool = False,
     bounds: Pair | None = None,
     asked: Any = None,
 ) -> Released:
-    """Return a result; the entry of a flat column stands alone.
+    """Return a result; the entry of a flat column, or of all cells, stands alone.
 
-    `asked` is the argument ``bounds`` of a function whose errors are finite with good bounds.
+    With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
+    is `flat`, as in numpy. `asked` is the argument ``bounds`` of a function whose errors are finite
+    with good bounds.
     """
     array = np.array(value, dtype=np.float64)
     error = np.broadcast_to(np.asarray(std, dtype=np.float64), array.shape).copy()
-    if flat:
+    if flat or (across and not keepdims):
         array, error = array[..., 0], error[..., 0]
+    if keepdims:
+        axis = array.ndim if flat else array.ndim - 1
+        array, error = np.expand_dims(array, axis), np.expand_dims(error, axis)
     array, error = np.array(array), np.array(error)
     array.setflags(write=False)
     error.setflags(write=False)

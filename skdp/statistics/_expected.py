@@ -36,6 +36,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 _ELSEWHERE = {
     "median": "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
+    "percentile": "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
     "quantile": "its error is one of ranks: see skdp.quantile.DPQuantile.expected_error",
     "mst_cost": "its error follows the smooth sensitivity, which depends on private weights",
     "query_session": "every answer states its own error, which depends on its share",
@@ -123,6 +124,10 @@ def expected_error(
         raise ValueError("groups must be None: the expected error is that of single rows")
     relation = "replace_one" if budget is None else budget.adjacency
     options["random_state"] = None
+    if options.get("density"):
+        raise ValueError("density: that error depends on the rows; ask for that of counts, over n")
+    if options.get("range") is not None:
+        options["bounds"] = options.pop("range")
     named = options.get("bounds")
     if (labels := labels_of_bounds(named)) is not None:  # rehearsals see arrays
         names = labels if like is None else names_of(like)
@@ -141,6 +146,8 @@ def expected_error(
         rows = _rows_like(function, like, n_features)
         m = min(n, _MOST_ROWS)
         table, scale = np.resize(rows, (m, *rows.shape[1:])), m / n
+    if options.get("categories") is not None:
+        table = np.asarray(options["categories"])[:1]
     if function == "subset_sums":
         options["labels"] = np.resize(np.asarray(options["classes"]), len(table))
     squares = []
@@ -154,8 +161,9 @@ def expected_error(
 
 
 def _learns(options: dict[str, Any]) -> bool:
-    """Say whether a call learns bounds: not of a histogram with edges."""
+    """Say whether a call learns bounds: not of a histogram with edges or categories."""
     edges = "bins" in options and not isinstance(options["bins"], int)
+    edges |= options.get("categories") is not None
     return isinstance(options.get("bounds"), str) and not edges
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._parameters import FLAG, check_parameter
 from skdp.base import became_text, check_integer
 from skdp.budget import PrivacyBudget
 from skdp.queries import MAX_CELLS, EdgeHistogram, LabelSums
@@ -21,6 +23,7 @@ from skdp.statistics._call import Call, Floats, Released, result
 from skdp.tabular import check_labelled_table
 
 Bins = int | Floats
+_CLEAR = 10.0  # standard errors: below, a quotient by a sum of counts has no error of first order
 
 
 def _bins(bins: Any) -> Bins:
@@ -100,6 +103,9 @@ def histogram(
     X: ArrayLike,
     bins: int | ArrayLike = 10,
     *,
+    categories: Sequence[Any] | None = None,
+    density: bool = False,
+    range: Any = None,  # noqa: A002  as numpy's
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
@@ -110,14 +116,21 @@ def histogram(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> tuple[Released, Floats]:
-    """Return the histogram of one column.
+    """Return the histogram of one column, of numbers or of categories.
 
     Parameters
     ----------
     X : array-like of shape (n_samples,) or (n_samples, 1)
-        Private rows, finite numbers.
+        Private rows, finite numbers; with `categories` labels of any type, flat.
     bins : int or array-like of float, default=10
         Number of bins of equal width between the bounds, or public edges that increase.
+    categories : sequence, default=None
+        Public labels, which stand for bins. A row of another label counts nowhere.
+    density : bool, default=False
+        Return counts over their sum and the width of their bins, as numpy does; of categories,
+        over their sum.
+    range : tuple (low, high), default=None
+        numpy's name for `bounds`, which must not be stated too.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
         name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance, and they are
@@ -144,9 +157,12 @@ def histogram(
     Returns
     -------
     released : Released, value of shape (n_bins,)
-        Not rounded up to 0 where noise makes it negative: so it has no bias.
+        Not rounded up to 0 where noise makes it negative: so it has no bias. Of a density the
+        standard error is to first order; it is NaN where the sum of the counts is below ten of
+        its own standard errors.
     edges : ndarray of shape (n_bins + 1,)
         A bin holds its lower edge, the last one both. Values beyond the edges are in no bin.
+        With `categories`, these.
 
     Raises
     ------
@@ -181,8 +197,44 @@ def histogram(
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
     )
-    released, edges = _counted(call, X, _bins(bins), bounds, 1)
-    return released, edges[0]
+    check_parameter(density, "density", FLAG)
+    if range is not None:
+        if not isinstance(bounds, str):
+            raise ValueError("range and bounds are two names of one thing; state one of them")
+        bounds = range
+    if categories is not None:
+        released, labels = _labelled(call, X, categories)
+        return _density(released, 1.0) if density else released, labels
+    released, (edges,) = _counted(call, X, _bins(bins), bounds, 1)
+    return _density(released, np.diff(edges)) if density else released, edges
+
+
+def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray]:
+    """Return how many rows have each of some public labels, and these."""
+    known, order = _classes(categories, "categories")
+    if not hasattr(X, "__len__"):
+        raise TypeError("X must be one column of labels, as an array, a list or a series")
+    ones = np.ones(len(X))
+    rows, _ = check_labelled_table(ones, X, classes=known, **call.entrance)
+    with call.opened(rows, (known.tolist(), order.tolist())) as session:
+        # The row that is summed is 1: sums by label are counts.
+        release = session.answer(LabelSums(np.zeros(1), np.ones(1), len(known)), name="counts")
+        privacy = session.certificate()
+    counts, std = release.value[order, 0], np.broadcast_to(release.std, (len(known), 1))[order, 0]
+    return result(counts, std, privacy, flat=False), known[order]
+
+
+def _density(counts: Released, widths: Any) -> Released:
+    """Return counts over their sum and their widths.
+
+    To first order, with p = c / N: the variance of c / N is ((1 - p)**2 s**2 + p**2 S) / N**2, S
+    that of the other counts together.
+    """
+    number, spread = float(counts.value.sum()), float(np.square(counts.std).sum())
+    p, own = counts.value / (number if number > 0 else np.nan), np.square(counts.std)
+    std = np.sqrt((1 - p) ** 2 * own + p**2 * (spread - own)) / number if number > 0 else p
+    clear = number >= _CLEAR * math.sqrt(spread)
+    return replace(counts, value=p / widths, std=std / widths if clear else p * np.nan, bounds=None)
 
 
 def histogram2d(
@@ -477,10 +529,10 @@ def subset_sums(
     )
 
 
-def _classes(classes: Any) -> tuple[np.ndarray, np.ndarray]:
+def _classes(classes: Any, name: str = "classes") -> tuple[np.ndarray, np.ndarray]:
     """Return public classes, sorted, and the place of each given class among them."""
     problem = (
-        "classes must be a sequence of different public labels of one type, at least one and none "
+        f"{name} must be a sequence of different public labels of one type, at least one and none "
         "missing"
     )
     if isinstance(classes, str | bytes | Mapping | Set):  # of letters; of no order

@@ -58,6 +58,7 @@ def var(
     X: ArrayLike,
     *,
     axis: int = 0,
+    keepdims: bool = False,
     ddof: int = 0,
     bounds: Any = "private",
     nan_policy: str = "raise",
@@ -77,6 +78,8 @@ def var(
         Private rows, finite numbers.
     axis : {0}, default=0
         Of each column.
+    keepdims : bool, default=False
+        Keep the axis of the rows, with length 1.
     ddof : int, default=0
         The divisor is the number of rows minus this.
     bounds : "private" or tuple (low, high) or mapping, default="private"
@@ -140,15 +143,18 @@ def var(
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
     )
-    check_axis(axis)
+    check_axis(axis, keepdims)
     variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
-    return result(variance, error, privacy, flat=flat, bounds=clipped, asked=bounds)
+    return result(
+        variance, error, privacy, flat=flat, keepdims=keepdims, bounds=clipped, asked=bounds
+    )
 
 
 def std(
     X: ArrayLike,
     *,
     axis: int = 0,
+    keepdims: bool = False,
     ddof: int = 0,
     bounds: Any = "private",
     nan_policy: str = "raise",
@@ -168,6 +174,8 @@ def std(
         Private rows, finite numbers.
     axis : {0}, default=0
         Of each column.
+    keepdims : bool, default=False
+        Keep the axis of the rows, with length 1.
     ddof : int, default=0
         The divisor is the number of rows minus this.
     bounds : "private" or tuple (low, high) or mapping, default="private"
@@ -228,11 +236,17 @@ def std(
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
     )
-    check_axis(axis)
+    check_axis(axis, keepdims)
     variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
     deviation = np.sqrt(variance)
     return result(
-        deviation, root_error(variance, error), privacy, flat=flat, bounds=clipped, asked=bounds
+        deviation,
+        root_error(variance, error),
+        privacy,
+        flat=flat,
+        keepdims=keepdims,
+        bounds=clipped,
+        asked=bounds,
     )
 
 

@@ -5,6 +5,7 @@ Released are choices of the exponential mechanism; the proofs are in quantiles.m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from skdp.queries import Quantiles, check_levels
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
 
 
-def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any) -> Released:
+def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any, keepdims: Any) -> Released:
     """Return quantiles, one row a level."""
     levels = check_levels(q)
     step = check_parameter(step, "step", *STEP)
@@ -31,7 +32,7 @@ def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any) -> Rele
         privacy = session.certificate()
     value: Floats = release.value.T
     value = value[0] if np.ndim(q) == 0 else value
-    return result(value, np.nan, privacy, flat=flat, bounds=(low, high))
+    return result(value, np.nan, privacy, flat=flat, keepdims=keepdims, bounds=(low, high))
 
 
 def quantile(
@@ -39,6 +40,7 @@ def quantile(
     q: float | Sequence[float],
     *,
     axis: int = 0,
+    keepdims: bool = False,
     step: float | None = None,
     bounds: Any = "private",
     nan_policy: str = "raise",
@@ -60,6 +62,8 @@ def quantile(
         Levels in [0, 1], strictly increasing.
     axis : {0}, default=0
         Of each column.
+    keepdims : bool, default=False
+        Keep the axis of the rows, with length 1.
     step : float, default=None
         Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
     bounds : "private" or tuple (low, high) or mapping, default="private"
@@ -124,14 +128,64 @@ def quantile(
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
     )
-    check_axis(axis)
-    return _quantiles(call, X, q, bounds, step)
+    check_axis(axis, keepdims)
+    return _quantiles(call, X, q, bounds, step, keepdims)
+
+
+def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Released:
+    """Return percentiles of each column: `quantile` at q / 100.
+
+    Parameters
+    ----------
+    X : array-like or table of shape (n_samples,) or (n_samples, n_features)
+        Private rows, finite numbers.
+    q : float or sequence of float
+        In percent, from 0 to 100, strictly increasing.
+    **options
+        As of `quantile`.
+
+    Returns
+    -------
+    released : Released
+        As of `quantile`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range; nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*, *sensitivity*, *mechanism* and *charged*: as of `quantile`, under that
+    name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import statistics
+    >>> ages = np.random.default_rng(0).integers(18, 90, size=5000)
+    >>> answer = statistics.percentile(ages, 90, step=1, bounds=(0, 120))
+    >>> bool(abs(answer.value - 82) <= 3)
+    True
+    """
+    try:
+        percent = np.asarray(q, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        percent = np.full(1, math.nan)
+    if percent.ndim > 1 or not np.all((percent >= 0) & (percent <= 100)):
+        raise ValueError("q must be percentages between 0 and 100, strictly increasing")
+    # Rounded: 0.07 is meant, not 0.07000000000000001.
+    levels = np.round(percent / 100.0, 15)
+    return quantile(X, levels.tolist(), **options)
 
 
 def median(
     X: ArrayLike,
     *,
     axis: int = 0,
+    keepdims: bool = False,
     step: float | None = None,
     bounds: Any = "private",
     nan_policy: str = "raise",
@@ -151,6 +205,8 @@ def median(
         Private rows, finite numbers.
     axis : {0}, default=0
         Of each column.
+    keepdims : bool, default=False
+        Keep the axis of the rows, with length 1.
     step : float, default=None
         Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
     bounds : "private" or tuple (low, high) or mapping, default="private"
@@ -210,5 +266,5 @@ def median(
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
     )
-    check_axis(axis)
-    return _quantiles(call, X, 0.5, bounds, step)
+    check_axis(axis, keepdims)
+    return _quantiles(call, X, 0.5, bounds, step, keepdims)

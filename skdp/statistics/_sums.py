@@ -104,6 +104,7 @@ def count_nonzero(
     X: ArrayLike,
     *,
     axis: int | None = 0,
+    keepdims: bool = False,
     nan_policy: str = "raise",
     n_rows: str = "private",
     groups: Any = None,
@@ -121,6 +122,8 @@ def count_nonzero(
         Private rows, finite numbers.
     axis : {0, None}, default=0
         0: of each column. None: of all cells.
+    keepdims : bool, default=False
+        Keep the axis of the rows, with length 1.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -175,12 +178,12 @@ def count_nonzero(
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
     )
-    across = check_axis(axis, whole=True)
+    across = check_axis(axis, keepdims, whole=True)
     rows, flat = call.table(X)
     with call.opened(rows, (across,)) as session:
         release = _sum(session, 0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
         privacy = session.certificate()
-    return result(release.value, release.std, privacy, flat=flat or across)
+    return result(release.value, release.std, privacy, flat=flat, across=across, keepdims=keepdims)
 
 
 def _sum(
@@ -222,6 +225,7 @@ def sum(  # noqa: A001  as numpy's
     X: ArrayLike,
     *,
     axis: int | None = 0,
+    keepdims: bool = False,
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
@@ -240,6 +244,8 @@ def sum(  # noqa: A001  as numpy's
         Private rows, finite numbers.
     axis : {0, None}, default=0
         0: of each column. None: of all cells.
+    keepdims : bool, default=False
+        Keep the axis of the rows, with length 1.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
         name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
@@ -300,14 +306,21 @@ def sum(  # noqa: A001  as numpy's
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
     )
-    across = check_axis(axis, whole=True)
+    across = check_axis(axis, keepdims, whole=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
         release = _sum(session, low, high, across=across)
         std = _with_clipping(release.std, learned, across=across)
         privacy = session.certificate()
     return result(
-        release.value, std, privacy, flat=flat or across, bounds=(low, high), asked=bounds
+        release.value,
+        std,
+        privacy,
+        flat=flat,
+        across=across,
+        keepdims=keepdims,
+        bounds=(low, high),
+        asked=bounds,
     )
 
 
@@ -315,6 +328,7 @@ def mean(
     X: ArrayLike,
     *,
     axis: int | None = 0,
+    keepdims: bool = False,
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
@@ -333,6 +347,8 @@ def mean(
         Private rows, finite numbers.
     axis : {0, None}, default=0
         0: of each column. None: of all cells.
+    keepdims : bool, default=False
+        Keep the axis of the rows, with length 1.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
         name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
@@ -394,7 +410,7 @@ def mean(
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
     )
-    across = check_axis(axis, whole=True)
+    across = check_axis(axis, keepdims, whole=True)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
         view = sum_view(low, high, rows.n_features, across=across)
@@ -403,4 +419,13 @@ def mean(
         privacy = session.certificate()
     cells = rows.n_features if across else 1
     value, std = release.value / cells, std / cells
-    return result(value, std, privacy, flat=flat or across, bounds=(low, high), asked=bounds)
+    return result(
+        value,
+        std,
+        privacy,
+        flat=flat,
+        across=across,
+        keepdims=keepdims,
+        bounds=(low, high),
+        asked=bounds,
+    )

@@ -641,7 +641,7 @@ def test_a_ledger_that_is_gone(tmp_path):
         (DPKMeans(bounds=[(0, 1)] * 3), "bounds"),
         (DPPCA(noise="gaussian"), "noise"),
         (DPPCA(norm_bound=-1), "norm_bound"),
-        (DPPCA(n_components=0.9), "n_components"),
+        (DPPCA(n_components=1.5), "n_components"),
         (DPStandardScaler(bounds=([0, 1], [1, 0])), "bounds"),
         (DPStandardScaler(with_mean="no"), "with_mean"),
         (DPMinMaxScaler(feature_range=(1, 0)), "feature_range"),

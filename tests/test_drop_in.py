@@ -1,0 +1,260 @@
+"""What scikit-learn and numpy have is here under the same names, or says why it is not."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.neighbors import KernelDensity
+
+from skdp import (
+    DPPCA,
+    DPGridSearchCV,
+    DPKernelDensity,
+    DPKMeans,
+    DPMinMaxScaler,
+    DPQuantileTransformer,
+    DPRobustScaler,
+    DPStandardScaler,
+    PrivacyBudget,
+    statistics,
+)
+
+DIGITS = load_digits().data
+X = np.random.default_rng(0).normal(size=(500, 2))
+NOISELESS = {"epsilon": 1e9, "delta": 1e-6}
+BOX = {"bounds": (-5, 5), "random_state": 0}
+
+# --- components ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits_of():
+    return lambda k: DPPCA(k, norm_bound=80.0, **NOISELESS).fit(DIGITS)
+
+
+@pytest.mark.parametrize("part", [0.5, 0.95])
+def test_a_part_of_the_variance_keeps_as_many_components(digits_of, part):
+    plain, private = PCA(part).fit(DIGITS), digits_of(part)
+    assert private.n_components_ == plain.n_components_ == len(private.components_)
+    assert private.transform(DIGITS).shape[1] == plain.n_components_
+    assert private.explained_variance_ratio_.sum() > part
+
+
+def test_a_part_of_no_variance_keeps_all_components():
+    constant = DPPCA(0.9, norm_bound=1.0, center=0, epsilon=1e9, delta=1e-6).fit(np.zeros((50, 3)))
+    assert constant.n_components_ in (1, 2, 3)
+    assert np.isfinite(constant.explained_variance_).all()
+
+
+def test_the_likelihood_is_scikit_learns(digits_of):
+    plain, private = PCA(10).fit(DIGITS), digits_of(10)
+    np.testing.assert_allclose(
+        private.score_samples(DIGITS[:50]), plain.score_samples(DIGITS[:50]), rtol=1e-4
+    )
+    assert private.score(DIGITS) == pytest.approx(plain.score(DIGITS), rel=1e-4)
+
+
+def test_a_model_without_variance_in_a_direction_has_no_likelihood():
+    flat = np.column_stack([X, np.zeros(500)])
+    fitted = DPPCA(norm_bound=5.0, center=0, epsilon=1e12, delta=1e-6).fit(flat)
+    fitted.explained_variance_[-1] = 0.0  # noise may have left it just above
+    assert np.all(fitted.score_samples(flat) == -np.inf)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        ("mle", ValueError, "n_resolved_"),
+        (0, ValueError, "at least 1"),
+        (1.0, ValueError, r"\(0, 1\)"),
+        (3, ValueError, "at most 2"),
+        (True, TypeError, "bool"),
+    ],
+)
+def test_other_numbers_of_components_are_refused_before_the_charge(value, error, text):
+    budget = PrivacyBudget(1.0, 1e-5)
+    with pytest.raises(error, match=text):
+        DPPCA(value, delta=1e-6, budget=budget).fit(X)
+    assert budget.spent.epsilon == 0
+
+
+# --- what is not there ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name", "text"),
+    [
+        (DPKMeans(2), "labels_", "predict"),
+        (DPKMeans(2), "inertia_", "private_scorer"),
+        (DPStandardScaler(), "partial_fit", "skdp.engines"),
+        (DPStandardScaler(), "n_samples_seen_", "may be private"),
+        (DPKernelDensity(), "tree_", "score_samples"),
+        (DPGridSearchCV(DPKMeans(2), {}), "cv_results_", "best run only"),
+        (DPKMeans(2), "nothing", "no attribute 'nothing'"),
+    ],
+)
+def test_what_is_missing_says_why_and_what_to_use(estimator, name, text):
+    assert not hasattr(estimator, name)
+    with pytest.raises(AttributeError, match=text):
+        getattr(estimator, name)
+
+
+def test_copies_ask_for_no_attribute_that_is_not_there():
+    for made in (clone, copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        assert made(DPKMeans(3)).n_clusters == 3
+
+
+# --- precision -----------------------------------------------------------------------------------
+
+TRANSFORMERS = [
+    DPKMeans(2, **BOX), DPMinMaxScaler(bounds=(-5, 5)), DPPCA(1, random_state=0),
+    DPQuantileTransformer(n_quantiles=5, **BOX), DPRobustScaler(**BOX), DPStandardScaler(**BOX),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("estimator", TRANSFORMERS, ids=lambda one: type(one).__name__)
+def test_float32_comes_back_as_float32(estimator):
+    narrow = X.astype(np.float32)
+    fitted = clone(estimator).fit(narrow)
+    once = fitted.transform(narrow)
+    assert once.dtype == np.float32
+    assert fitted.transform(X).dtype == np.float64
+    if hasattr(fitted, "inverse_transform"):
+        assert fitted.inverse_transform(once).dtype == np.float32
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_float32_of_frames_comes_back(frame):
+    narrow = X.astype(np.float32)
+    columns = {"a": narrow[:, 0], "b": narrow[:, 1]}
+    fitted = DPStandardScaler(**BOX).fit(frame(columns))
+    assert fitted.transform(frame(columns)).dtype == np.float32
+    assert fitted.transform(frame(columns | {"b": X[:, 1]})).dtype == np.float64
+
+
+def test_a_number_beyond_float32_stays_finite():
+    narrow = np.array([[3e38], [-3e38]], dtype=np.float32)
+    fitted = DPMinMaxScaler((0, 1000), bounds=(0, 1)).fit(X[:, :1])
+    assert np.isfinite(fitted.transform(narrow)).all()
+
+
+# --- densities -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["scott", "silverman"])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_bandwidths_by_rule_are_scikit_learns(rule, columns):
+    rows = X[:, :columns]
+    fitted = DPKernelDensity(bandwidth=rule, delta=1e-6, **BOX).fit(rows)
+    # Of two columns the grid has too many centres for the rule.
+    assert fitted.bandwidth_ >= KernelDensity(bandwidth=rule).fit(rows).bandwidth_ * (1 - 1e-12)
+    assert fitted.privacy_.delta == 1e-6
+    if columns == 1:
+        assert fitted.bandwidth_ == pytest.approx(
+            KernelDensity(bandwidth=rule).fit(rows).bandwidth_
+        )
+
+
+# --- statistics ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mean", "sum", "std", "var", "median", "count_nonzero"])
+@pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.parametrize("table", [X, X[:, 0]], ids=["two columns", "flat"])
+def test_shapes_are_numpys(name, keepdims, table):
+    options = {} if name == "count_nonzero" else {"bounds": (-5, 5)}
+    for axis in (0, None) if name in ("mean", "sum", "count_nonzero") else (0,):
+        found = getattr(statistics, name)(table, axis=axis, keepdims=keepdims, **options)
+        shape = np.shape(getattr(np, name)(table, axis=axis, keepdims=keepdims))
+        assert found.value.shape == found.std.shape == shape
+
+
+@pytest.mark.parametrize("q", [50, [25, 75]])
+@pytest.mark.parametrize("keepdims", [True, False])
+@pytest.mark.parametrize("table", [X, X[:, 0]], ids=["two columns", "flat"])
+def test_percentiles_are_quantiles_of_numpys_shape(q, keepdims, table):
+    found = statistics.percentile(table, q, keepdims=keepdims, bounds=(-5, 5), epsilon=1e4)
+    plain = np.percentile(table, q, axis=0, keepdims=keepdims)
+    assert found.value.shape == np.shape(plain)
+    np.testing.assert_allclose(found.value, plain, atol=0.05)
+
+
+@pytest.mark.parametrize("q", [101, -1, "a", [[50]], [np.nan]])
+def test_percentages_outside_are_refused(q):
+    with pytest.raises(ValueError, match="q must be percentages"):
+        statistics.percentile(X, q, bounds=(-5, 5))
+
+
+def test_a_density_is_numpys():
+    found, edges = statistics.histogram(X[:, 0], 6, range=(-3, 3), density=True, epsilon=1e6)
+    plain, same = np.histogram(X[:, 0], 6, range=(-3, 3), density=True)
+    np.testing.assert_allclose(found.value, plain, atol=1e-4)
+    np.testing.assert_array_equal(edges, same)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (0.5, 1e-6), (0.1, 0.0)])
+def test_intervals_of_densities_cover(epsilon, delta):
+    """95% of 600; below 520 of them once in a million (binomial), at other seeds."""
+    plain, _ = np.histogram(X[:, 0], 6, range=(-3, 3), density=True)
+    covered = 0
+    for _ in range(100):
+        options = {"epsilon": epsilon, "delta": delta}
+        found, _ = statistics.histogram(X[:, 0], 6, range=(-3, 3), density=True, **options)
+        low, high = found.interval()
+        covered += int(np.sum(((low <= plain) & (plain <= high)) | np.isnan(found.std)))
+    assert covered >= 520
+
+
+def test_a_density_of_few_rows_has_no_error():
+    found, _ = statistics.histogram(X[:3, 0], 6, range=(-3, 3), density=True, epsilon=0.1)
+    assert np.isnan(found.std).all()
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_categories_are_counted_in_the_order_given(relation):
+    budget = PrivacyBudget(1e6, adjacency=relation)
+    labels = np.array(["late", "on time", "on time", "lost"] * 50)
+    options = {"categories": ["on time", "late", "never"], "budget": budget, "epsilon": 1e5}
+    found, names = statistics.histogram(labels, **options)
+    np.testing.assert_allclose(found.value, [100, 50, 0], atol=0.1)
+    assert names.tolist() == ["on time", "late", "never"]
+    part, _ = statistics.histogram(pd.Series(labels), density=True, **options)
+    np.testing.assert_allclose(part.value, [2 / 3, 1 / 3, 0], atol=0.01)
+    assert budget.spent.epsilon == 2e5
+
+
+def test_expected_errors_of_categories_are_those_of_counts():
+    options = {"epsilon": 1.0, "categories": ["a", "b"], "n_rows": "public"}
+    expected = statistics.expected_error("histogram", 100, **options)
+    found, _ = statistics.histogram(np.array(["a", "b"] * 50), **options)
+    np.testing.assert_allclose(expected, found.std)
+    with pytest.raises(ValueError, match="density"):
+        statistics.expected_error("histogram", 100, bounds=(0, 1), density=True)
+    np.testing.assert_array_equal(
+        statistics.expected_error("histogram", 100, range=(0, 1)),
+        statistics.expected_error("histogram", 100, bounds=(0, 1)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"range": (0, 1), "bounds": (0, 1)}, "range and bounds"),
+        ({"categories": "ab"}, "categories must be a sequence"),
+        ({"categories": ["a", "a"]}, "categories must be a sequence"),
+        ({"density": 1}, "density must be True or False"),
+    ],
+)
+def test_bad_arguments_of_histograms_are_refused_before_the_charge(options, text):
+    budget = PrivacyBudget(1.0)
+    with pytest.raises((TypeError, ValueError), match=text):
+        statistics.histogram(np.array(["a", "b"]), budget=budget, **options)
+    assert budget.spent.epsilon == 0
