@@ -21,7 +21,7 @@ from skdp.exceptions import (
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, check_pipeline
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
-from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from skdp.preprocessing import DPKBinsDiscretizer, DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import (
     Bins,
@@ -45,6 +45,7 @@ __all__ = [
     "DPEmpiricalCDF",
     "DPGridSearchCV",
     "DPHistogramDensity",
+    "DPKBinsDiscretizer",
     "DPKMeans",
     "DPKernelDensity",
     "DPLinearRegression",

@@ -28,7 +28,7 @@ from skdp.ensemble import DPSubsampleAggregate
 from skdp.linear_model import DPLogisticRegression, DPRidge
 from skdp.naive_bayes import DPGaussianNB
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity, DPNearestCentroid
-from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from skdp.preprocessing import DPKBinsDiscretizer, DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import (
     Bins,
@@ -47,6 +47,7 @@ TRACES = ("SECRET", "123456", "1.23456", "0x1.e24")
 ESTIMATORS = {
     "standard_scaler": DPStandardScaler(),
     "minmax_scaler": DPMinMaxScaler(),
+    "bins": DPKBinsDiscretizer(3),
     "pca": DPPCA(2),
     "kmeans": DPKMeans(3),
     "kmeans_lloyd": DPKMeans(3, algorithm="lloyd", max_iter=2),

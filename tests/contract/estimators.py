@@ -33,7 +33,7 @@ from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, private_scorer
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity, DPNearestCentroid
-from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
+from skdp.preprocessing import DPKBinsDiscretizer, DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import (
     Bins,
@@ -653,6 +653,8 @@ CASES = (
         sklearn=True,
         marked=lambda **p: PrivateMultiplicativeWeights(HALVES, n_updates=2, **p),
     ),
+    Case("bins", DPKBinsDiscretizer, sklearn=True),
+    Case("bins_uniform", lambda **p: DPKBinsDiscretizer(3, strategy="uniform", **p)),
 )
 
 

@@ -65,7 +65,8 @@ def aligned(*samples):
 
 
 MODELS = {
-    "categorical_nb", "discriminant_analysis", "gaussian_nb", "linear_regression",
+    "bins", "bins_uniform", "categorical_nb", "discriminant_analysis", "gaussian_nb",
+    "linear_regression",
     "logistic_regression", "logistic_regression_of_three", "nearest_centroid", "ridge",
     "ridge_private",
 }  # fmt: skip

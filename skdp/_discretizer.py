@@ -1,0 +1,343 @@
+"""Columns in bins: `DPKBinsDiscretizer`.
+
+Released are quantiles of each column, within bounds that are stated or learned; with equal widths
+only the bounds, and with stated ones nothing. A fit is (epsilon, delta)-differentially private as a
+whole, purely where ``delta=0``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from skdp._parameters import STEP, Integers, Table
+from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
+from skdp._transforming import Floats, Transformer, codes_of, indicators, input_names
+from skdp.base import names_of
+from skdp.budget import PrivacyBudget
+from skdp.core import Box
+from skdp.planning import bounds_in
+from skdp.quantile import DPQuantile
+from skdp.queries import Quantiles
+from skdp.tabular import check_public_array
+
+__all__ = ["DPKBinsDiscretizer"]
+
+# Candidates for a quantile are half as far apart: edges of one value that many rows have.
+_EQUAL = 2.0**-17
+
+
+class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
+    """Put columns into bins: of private quantiles, or of equal width.
+
+    The private counterpart of scikit-learn's ``KBinsDiscretizer``, without ``strategy="kmeans"``
+    and ``subsample``, and with one `n_bins` for all columns.
+
+    Parameters
+    ----------
+    n_bins : int, default=5
+        Bins of each column, at least 2.
+    encode : {"onehot-dense", "onehot", "ordinal"}, default="onehot-dense"
+        One column a bin, dense or sparse (private steps take dense rows only), or the number of
+        the bin.
+    strategy : {"quantile", "uniform"}, default="quantile"
+        Bins of about as many rows each, or of equal width.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); a value beyond them is in the first or the last bin. ``"private"``
+        learns them, with ``strategy="quantile"`` for at most a fifth of the allowance.
+    step : float or None, default=None
+        With quantiles: candidates for an edge are the multiples of it within the bounds, as 1.0
+        for integers. None: about 2**18 to 2**19 points at equal distances.
+    prior : {"uniform", "log"}, default="uniform"
+        With quantiles and without a step: candidates at equal distances, or at distances that grow
+        with the distance from 0, as for money.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+
+    Attributes
+    ----------
+    bin_edges_ : ndarray of shape (n_features,) of ndarrays of shape (n_bins_[j] + 1,)
+        Edges in the units of X: the bounds, and released quantiles between them. -inf and inf of a
+        column whose bounds are equal.
+    n_bins_ : ndarray of shape (n_features,)
+        Bins of each column: fewer than `n_bins` where released quantiles coincide, as where one
+        value is that of many rows.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds, stated or learned.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
+    privacy_ : skdp.core.PrivacyCertificate
+        What was released, by which mechanism, at which cost.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
+        finite numbers.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    skdp.quantile.DPQuantileTransformer : Ranks instead of bins.
+
+    Notes
+    -----
+    **Privacy.** *Released*: bounds, if not stated, and with ``strategy="quantile"`` the
+    ``n_bins - 1`` inner edges of every column, as by `skdp.quantile.DPQuantile`: same
+    *sensitivity* (1 in ranks if a row is replaced; at most the larger of q and 1 - q if one is
+    added or removed), same *mechanism* (exponential). *Charged*: (epsilon, delta), once, before any
+    noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is released or
+    charged. Proofs: ``skdp/queries/quantiles.md``.
+
+    How many bins a column keeps follows from released edges alone.
+
+    The output of ``transform`` on private rows is as private as these rows are.
+
+    **Expected error.** With quantiles in ranks, as that of `skdp.quantile.DPQuantile`: the mean
+    number of rows between an edge and its level; it needs `like`, public rows. With equal widths
+    the part of the rows beyond the bounds: zero where they are stated, else `like` is needed.
+
+    References
+    ----------
+    Kaplan, Schnapp & Stemmer 2022, "Differentially private approximate quantiles", Algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.preprocessing import DPKBinsDiscretizer
+    >>> X = np.random.default_rng(0).exponential(20.0, size=(10_000, 1))
+    >>> bins = DPKBinsDiscretizer(4, encode="ordinal", bounds=(0, 500)).fit(X)
+    >>> np.abs(np.bincount(bins.transform(X)[:, 0].astype(int)) / 2500 - 1) < 0.2
+    array([ True,  True,  True,  True])
+    >>> DPKBinsDiscretizer(2, strategy="uniform", bounds=(0, 10)).fit_transform([[1.0], [7.0]])
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    _in_parts = True
+
+    bin_edges_: Any
+    n_bins_: Any
+
+    def __init__(
+        self,
+        n_bins: int = 5,
+        *,
+        encode: str = "onehot-dense",
+        strategy: str = "quantile",
+        bounds: Any = "private",
+        step: float | None = None,
+        prior: str = "uniform",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_bins = n_bins
+        self.encode = encode
+        self.strategy = strategy
+        self.bounds = bounds
+        self.step = step
+        self.prior = prior
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
+        self.budget = budget
+        self.random_state = random_state
+
+    _parameter_table: ClassVar[Table] = {
+        "n_bins": Integers(2, 10_000),
+        "encode": ("onehot-dense", "onehot", "ordinal"),
+        "strategy": ("quantile", "uniform"),
+        "step": STEP,
+        "prior": ("uniform", "log"),
+    }
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.strategy == "quantile":
+            self._quantiles()._check_parameters()
+
+    def _quantiles(self) -> DPQuantile:
+        """Return the estimator of the inner edges, for its checks and its expected error."""
+        return DPQuantile(
+            self._levels(),
+            bounds=self.bounds,
+            step=self.step,
+            prior=self.prior,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            budget=self.budget,
+        )
+
+    def _levels(self) -> list[float]:
+        return [i / self.n_bins for i in range(1, self.n_bins)]
+
+    def _is_free(self) -> bool:
+        return self.strategy == "uniform" and not isinstance(self.bounds, str)
+
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
+        """Charge the budget and release the edges.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
+
+        Returns
+        -------
+        self : DPKBinsDiscretizer
+        """
+        with self._all_or_nothing(groups):
+            rows = self._open(X)
+            if self.strategy == "quantile":
+                stated = self._quantiles()._stated_bounds(rows.n_features, self._names())
+            else:
+                stated = self._stated_bounds(rows.n_features)
+            inner = np.empty((rows.n_features, 0))
+            if self._is_free():
+                assert stated is not None
+                self.bounds_ = stated
+                self.privacy_ = self._context().nothing_released()
+            else:
+                with self._session(rows) as session:
+                    if self.strategy == "uniform":  # there is nothing else to ask
+                        self.bounds_, _ = bounds_in(session, stated, share=None)
+                    else:
+                        self.bounds_, _ = bounds_in(session, stated)
+                        box = Box(*self.bounds_, per_feature=True)
+                        step = None if self.step is None else float(self.step)
+                        query = Quantiles(box, self._levels(), step=step, prior=self.prior)
+                        inner = session.answer(query).value
+                    self.privacy_ = session.certificate()
+            self._set_edges(inner)
+        return self
+
+    def _set_edges(self, inner: Floats) -> None:
+        """Set edges and numbers of bins from bounds and released quantiles."""
+        d = len(inner)
+        self.bin_edges_ = np.empty(d, dtype=object)
+        fewer = []
+        for j, (low, high) in enumerate(zip(*self.bounds_, strict=True)):
+            if self.strategy == "uniform":
+                edges = np.linspace(low, high, self.n_bins + 1)
+            else:
+                # Of learned bounds a step may have no multiple but beyond them.
+                ends = min(low, inner[j, 0]), max(high, inner[j, -1])
+                edges = np.array([ends[0], *inner[j], ends[1]])
+            near = _EQUAL * (edges[-1] / 2 - edges[0] / 2) * 2
+            if self.strategy == "uniform" or self.step is not None or self.prior == "log":
+                near = 0.0
+            kept = edges[np.concatenate([[True], np.diff(edges) > near])]
+            self.bin_edges_[j] = kept if len(kept) > 1 else np.array([-np.inf, np.inf])
+            if len(self.bin_edges_[j]) <= self.n_bins:
+                fewer.append(j)
+        self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
+        if fewer:  # released: whoever sees the fit sees it
+            warnings.warn(
+                f"{type(self).__name__}: columns {fewer} have fewer than n_bins = {self.n_bins} "
+                "bins: quantiles coincide, as where many rows have one value",
+                stacklevel=3,
+            )
+
+    def transform(self, X: ArrayLike) -> Any:
+        """Return the bins of the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Finite numbers; left as they are. If they are private, so is the result.
+
+        Returns
+        -------
+        X_new : ndarray or sparse matrix of shape (n_samples, n_features_out)
+        """
+        values = self._public_array(X)
+        codes = np.empty(values.shape, dtype=np.int64)
+        for j, edges in enumerate(self.bin_edges_):
+            codes[:, j] = np.searchsorted(edges[1:-1], values[:, j], side="right")
+        if self.encode == "ordinal":
+            return codes.astype(np.float64)
+        return indicators(codes, self.n_bins_, as_sparse=self.encode == "onehot")
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """Return the middles of bins.
+
+        Parameters
+        ----------
+        X : array-like, table or sparse matrix of shape (n_samples, n_features_out)
+            As `transform` makes it.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+            In the units of X; 0 for a column with one bin without ends.
+        """
+        names = input_names(self)  # refuses an unfitted one
+        ordinal = self.encode == "ordinal"
+        X = X.toarray() if sparse.issparse(X) else X
+        values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        self._check_width(values.shape[1], len(names) if ordinal else int(self.n_bins_.sum()))
+        codes = values.astype(np.int64) if ordinal else codes_of(values, self.n_bins_)
+        if (codes < 0).any() or (codes >= self.n_bins_).any():
+            raise ValueError("X must have one bin of each column in every row, as transform makes")
+        found = np.empty(codes.shape)
+        for j, edges in enumerate(self.bin_edges_):
+            middle = edges[1:] / 2 + edges[:-1] / 2 if np.isfinite(edges).all() else np.zeros(1)
+            found[:, j] = middle[codes[:, j]]
+        return found
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the columns that `transform` makes.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        names = input_names(self, input_features)
+        if self.encode != "ordinal":
+            pairs = zip(names, self.n_bins_, strict=True)
+            names = [f"{name}_{float(i)}" for name, size in pairs for i in range(size)]
+        return np.array(names, dtype=object)
+
+    def _expected_error(self, n: int, d: int, like: Any) -> float:
+        if self.strategy == "quantile":
+            return self._quantiles()._expected_error(n, d, like)
+        if self._stated_bounds(d, names_of(like)) is not None:
+            return 0.0
+        rows = check_like(self, like, d)
+
+        def beyond(number: int) -> float:
+            table = resampled(rows, n, number)
+            low, high = made(number).fit(table).bounds_
+            return float(np.mean((table < low) | (table > high)))
+
+        with rehearsal(self, self._adjacency) as made:
+            return mean_error(beyond, least=24, most=80, precision=0.1)

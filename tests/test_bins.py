@@ -1,0 +1,119 @@
+"""`DPKBinsDiscretizer`: bins as scikit-learn has them, from released edges alone."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer
+
+from skdp import DPKBinsDiscretizer, DPStandardScaler, PrivacyBudget
+from skdp.model_selection import search_cost
+
+NOISELESS = 1e6
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    return np.column_stack([rng.uniform(-3, 3, 2000), rng.exponential(20, 2000)])
+
+
+@pytest.mark.parametrize("encode", ["onehot-dense", "onehot", "ordinal"])
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_without_noise_it_is_scikit_learns(X, encode, strategy):
+    bounds = (X.min(axis=0), X.max(axis=0))
+    options = {"encode": encode, "strategy": strategy}
+    ours = DPKBinsDiscretizer(4, bounds=bounds, epsilon=NOISELESS, **options).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its next version's quantiles
+        theirs = KBinsDiscretizer(4, **options).fit(X)
+    for mine, other in zip(ours.bin_edges_, theirs.bin_edges_, strict=True):
+        assert mine == pytest.approx(other, abs=0.2)
+    a, b = ours.transform(X), theirs.transform(X)
+    assert sparse.issparse(a) == sparse.issparse(b) == (encode == "onehot")
+    assert abs(a - b).mean() < 0.01
+    assert ours.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
+    assert ours.get_feature_names_out(["a", "b"]).tolist() == (
+        theirs.get_feature_names_out(["a", "b"]).tolist()
+    )
+    again = ours.transform(ours.inverse_transform(a))
+    assert abs(again - a).max() == 0
+
+
+def test_stated_equal_widths_are_free_and_others_not(X):
+    free = DPKBinsDiscretizer(3, strategy="uniform", bounds=(0, 3))
+    assert free.privacy_cost() is None
+    assert free.expected_error(100, 2) == 0
+    assert free.fit(X).privacy_.epsilon == 0
+    assert DPKBinsDiscretizer(3).privacy_cost().epsilon == 1
+    budget = PrivacyBudget(1.0)
+    fitted = DPKBinsDiscretizer(3, strategy="uniform", budget=budget).fit(X)
+    assert budget.spent.epsilon == fitted.privacy_.epsilon == 1.0
+
+
+def test_values_of_many_rows_are_one_edge_and_it_is_said():
+    rng = np.random.default_rng(1)
+    money = np.where(rng.random(4000) < 0.6, 0.0, rng.lognormal(3, 1, 4000))
+    X = np.column_stack([money, rng.random(4000) < 0.3])
+    with pytest.warns(UserWarning, match="fewer than n_bins"):
+        bins = DPKBinsDiscretizer(4, bounds=(0, 1000), encode="ordinal", epsilon=20.0).fit(X)
+    assert bins.n_bins_.tolist() == [2, 2]
+    assert set(bins.transform(X)[:, 1][X[:, 1] == 1]) == {1}
+    assert set(bins.transform(X)[:, 1][X[:, 1] == 0]) == {0}
+
+
+def test_a_column_without_width_is_one_bin():
+    with pytest.warns(UserWarning, match="fewer than n_bins"):
+        bins = DPKBinsDiscretizer(3, strategy="uniform", bounds=([2, 0], [2, 1])).fit(np.eye(2))
+    assert bins.n_bins_.tolist() == [1, 3]
+    assert bins.transform([[5.0, 0.5]]).tolist() == [[1, 0, 1, 0]]
+    assert bins.inverse_transform([[1, 0, 1, 0]]).tolist() == [[0, 0.5]]
+    with pytest.raises(ValueError, match="one bin of each column"):
+        bins.inverse_transform([[1, 0, 0, 0]])
+    with pytest.raises(ValueError, match="must have 4 columns"):
+        bins.inverse_transform([[1, 0]])
+
+
+def test_it_is_a_step_with_a_price(X):
+    pytest.importorskip("pandas")
+    budget = PrivacyBudget(10.0)
+    columns = ColumnTransformer(
+        [
+            ("bins", DPKBinsDiscretizer(3, bounds=(0, 99), budget=budget), [1]),
+            ("scaled", DPStandardScaler(bounds=(-3, 3), budget=budget), [0]),
+        ]
+    ).set_output(transform="pandas")
+    table = columns.fit_transform(X)
+    assert list(table)[:3] == ["bins__x1_0.0", "bins__x1_1.0", "bins__x1_2.0"]
+    assert budget.spent.epsilon == 2.0
+    pipe = make_pipeline(DPKBinsDiscretizer(3, budget=budget, epsilon=0.5))
+    assert search_cost(pipe, cv=2, refit=True).epsilon == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"n_bins": 1}, "n_bins"),
+        ({"encode": "sparse"}, "encode"),
+        ({"strategy": "kmeans"}, "strategy"),
+        ({"step": -1.0}, "step"),
+        ({"prior": "log", "step": 1.0}, "step"),
+        ({"bounds": (0, 0.5), "step": 3.0}, None),
+        ({"bounds": (0.1, 0.5), "step": 3.0}, "step"),
+    ],
+)
+def test_what_is_refused_costs_nothing(X, options, named):
+    budget = PrivacyBudget(10.0)
+    bins = DPKBinsDiscretizer(budget=budget, **options)
+    if named is None:
+        with pytest.warns(UserWarning, match="fewer"):
+            bins.fit(X)
+        return
+    with pytest.raises((ValueError, TypeError), match=named):
+        bins.fit(X)
+    assert budget.spent.epsilon == 0
