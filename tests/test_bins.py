@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
-from skdp import DPKBinsDiscretizer, DPStandardScaler, PrivacyBudget
+from skdp import DPKBinsDiscretizer, DPKMeans, DPStandardScaler, PrivacyBudget
 from skdp.model_selection import search_cost
 
 NOISELESS = 1e6
@@ -91,8 +92,9 @@ def test_it_is_a_step_with_a_price(X):
     table = columns.fit_transform(X)
     assert list(table)[:3] == ["bins__x1_0.0", "bins__x1_1.0", "bins__x1_2.0"]
     assert budget.spent.epsilon == 2.0
-    pipe = make_pipeline(DPKBinsDiscretizer(3, budget=budget, epsilon=0.5))
-    assert search_cost(pipe, cv=2, refit=True).epsilon == pytest.approx(1.0)
+    pipe = make_pipeline(DPKBinsDiscretizer(3, epsilon=0.5), DPKMeans(2, epsilon=0.25))
+    search = GridSearchCV(pipe, {"dpkmeans__n_clusters": [2, 3]}, cv=2, refit=False)
+    assert search_cost(search, 100).epsilon == pytest.approx(4 * 0.75)
 
 
 @pytest.mark.parametrize(
