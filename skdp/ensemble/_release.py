@@ -8,6 +8,7 @@ The synthetic rows, and whatever is trained on them, are post-processing.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, ClassVar, Self
 
@@ -22,25 +23,38 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._parameters import Integers, Table
-from skdp.base import PrivateMixin, check_integer
+from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, suppress_warnings
 from skdp.ensemble._tasks import COLUMN, Floats, check_model, seeded
+from skdp.planning import row_count
 from skdp.synthetic._base import check_domain
-from skdp.synthetic._marginals import MAX_DATABASE, MAX_WORK, Rounds, candidate_sets
+from skdp.synthetic._learning import LearningMixin, check_learnable, plans_of, unstated
+from skdp.synthetic._marginals import COUNT, MAX_DATABASE, MAX_WORK, Rounds, candidate_sets
 from skdp.synthetic._trees import Clique, Model
 from skdp.tabular import (
+    CATEGORIES,
+    KEYS,
     Bins,
+    ColumnPlan,
     Domain,
     Schema,
     check_coded,
     check_coded_target,
+    check_uncoded,
+    column_plans,
     decoded,
+    stand_in,
     table_schema,
+    target_column,
     without_column,
 )
 
 _PROBE_ROWS = 200
+_CONSTANT = (
+    "{}: estimator could not be fitted on the synthetic rows, and is a constant ({}). See domain_; "
+    "any other estimator can be fitted on released_xy(), at no further cost"
+)
 
 
 def _has_model_method(name: str) -> Any:
@@ -53,7 +67,7 @@ def _has_model_method(name: str) -> Any:
     return has
 
 
-class DPTrainOnRelease(PrivateMixin, BaseEstimator):
+class DPTrainOnRelease(LearningMixin, BaseEstimator):
     """Train any classifier or regressor on a private synthetic table made for its target.
 
     Measures the table of every single column (where noise would hide all of them, they are chosen
@@ -69,11 +83,15 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
         form of X: text that it cannot read has to be encoded by a step of its own.
     target : name or int, default=None
         The column of `domain` that is predicted; None: the last one.
-    domain : Domain, mapping or sequence of columns, Bins or int
-        The values that all columns may have, the target's too, from public knowledge; a mapping or
-        a sequence of columns is what `Domain` takes. `Bins` or an int k (the whole numbers below k)
-        stand for every column. A target with `Bins` is a number, in the middle of its bin for
-        training. There is no default that is safe: it must be stated.
+    domain : Domain, mapping or sequence of columns, Bins, int or None, default=None
+        The values that all columns may have, the target's too, from public knowledge, by name in
+        any order; a mapping or a sequence of columns is what `Domain` takes. `Bins` or an int k
+        (the whole numbers below k) stand for every column. A target with `Bins` is a number, in the
+        middle of its bin for training. Columns that a mapping leaves out, all with None, are public
+        by their type (booleans, polars' Enum), or learned: see Notes.
+    categories : {"private", "dtype"}, default="private"
+        Whether the lists of values that pandas' `category` and Arrow's dictionaries hold are
+        public: then ``"dtype"``. They were read off the rows, unless you have stated them there.
     max_cells : int, default=65536
         In [8, 2**22]. How many cells the tables may have by which the fitted distribution is a
         product, beside those of single columns: more cells can tell more, and take more time.
@@ -104,7 +122,10 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
     measured_ : list of tuple of int
         The sets of columns, by position in `domain_`, whose tables were released.
     domain_ : Domain
-        The domain of all columns.
+        The domain of all columns; ``domain_.columns`` shows it by name.
+    domain_source_ : dict
+        By column, where its values come from: "stated", "type", "learned numbers" or "selected
+        categories".
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns without the target; their names, if X has names that are strings.
     max_rows_per_unit_ : int
@@ -140,6 +161,10 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
     good for choosing between models, too good or too bad for private rows. `score` of private rows
     is exact, and so as private as they are: take `skdp.model_selection.private_scorer`, or public
     rows.
+
+    **What is not stated** is learned as `skdp.synthetic.DPMarginalSynthesizer` learns it, at the
+    same price and risk. The labels of a classifier's target are selected like other categories;
+    synthetic rows with a label that was not found are left out.
 
     Domain and target are public, and so is every refusal; a missing target in `y`, and
     ``outside="refuse"`` of the domain, tell that there is such a cell. Nothing else raises because
@@ -177,6 +202,7 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
     estimator_: Any
     domain_: Domain
     target_: int
+    _plans: list[ColumnPlan] | None
     n_samples_: int
     measured_: list[Clique]
     privacy_: PrivacyCertificate
@@ -189,6 +215,7 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
         *,
         target: Any = None,
         domain: Any = None,
+        categories: str = "private",
         max_cells: int = 2**16,
         epsilon: float = 1.0,
         delta: float = 0.0,
@@ -199,6 +226,7 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
         self.estimator = estimator
         self.target = target
         self.domain = domain
+        self.categories = categories
         self.max_cells = max_cells
         self.epsilon = epsilon
         self.delta = delta
@@ -208,6 +236,7 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
 
     _parameter_table: ClassVar[Table] = {
         "estimator": check_model,
+        "categories": CATEGORIES,
         "max_cells": Integers(8, MAX_WORK),
     }
 
@@ -249,14 +278,18 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
         """
         with self._all_or_nothing(groups):
             rows = self._open_release(X, y)
-            domain, name = self.domain_, type(self).__name__
+            domain, max_cells = self.domain_, int(self.max_cells)
             every = range(domain.n_columns)
             sets = [s for s in combinations(every, min(3, len(every))) if self.target_ in s]
-            candidates = candidate_sets(sets, domain.sizes, int(self.max_cells))
-            self._rehearse(name)
-            with self._session(rows) as session:
+            candidate_sets(sets, domain.sizes, max_cells)  # raises what it has to, and now
+            self._rehearse(type(self).__name__)
+            delta, separate = self._deltas(domain.n_columns)
+            with self._session(rows, delta=delta, separate_delta=separate) as session:
+                total = row_count(session, COUNT)
+                self.domain_ = domain = self._learn(session, self._plans, domain, total)
+                candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
                 labels = domain.names or every
-                rounds = Rounds(session, domain.sizes, candidates, int(self.max_cells), labels)
+                rounds = Rounds(session, domain.sizes, candidates, max_cells, labels, total)
                 self._model = rounds.run()
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
@@ -273,10 +306,16 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
         self._check_parameters()
         name = type(self).__name__
         X, schema = table_schema(X, estimator=name)
-        width = schema.n_columns + (y is not None)
-        names = schema.names if y is None else None
-        self.domain_ = domain = check_domain(self.domain, width, names)
-        self.target_ = self._position(domain)
+        column = None
+        if y is not None and unstated(self.domain, schema, schema.n_columns + 1) is not None:
+            column = target_column(y, int(X.shape[0]), name)
+        self._plans = self._plans_of(X, schema, column)
+        if self._plans is None:
+            self.domain_ = domain = self._stated_domain(schema, y is None)
+        else:
+            check_learnable(self, self._plans)
+            self.domain_ = domain = stand_in(self._plans, named=schema.names is not None)
+            self.target_ = self._position(domain)
         if domain.n_columns < 2:
             raise ValueError("domain must have the target and at least one other column")
         if is_classifier(self.estimator):
@@ -285,24 +324,80 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
                 raise ValueError(
                     "domain: the target of a classifier must have a list of classes, not Bins"
                 )
-            check_classification_targets(np.asarray(classes))
-        options: dict[str, Any] = {"estimator": name, "allow_empty": self._allow_empty}
+            if not self._selects_classes:
+                check_classification_targets(np.asarray(classes))
+        if y is None and self._plans is None and schema.n_columns == domain.n_columns - 1:
+            raise ValueError(
+                f"{name} requires y to be passed, but the target y is None: X has as many "
+                "columns as the domain without the target"
+            )
+        if getattr(y, "shape", ())[1:] == (1,):
+            warnings.warn(COLUMN, DataConversionWarning, stacklevel=3)  # who called fit
+        rows = self._coded(X, y, column)
         if y is None:
-            if schema.n_columns == domain.n_columns - 1:
-                raise ValueError(
-                    f"{name} requires y to be passed, but the target y is None: X has as many "
-                    "columns as the domain without the target"
-                )
-            rows = check_coded(X, domain, **options, one_place=self._one_place())
             X, schema = without_column(X, schema, self.target_)
-        else:
-            if getattr(y, "shape", ())[1:] == (1,):
-                warnings.warn(COLUMN, DataConversionWarning, stacklevel=3)  # who called fit
-            rows = check_coded_target(X, y, domain, self.target_, **options)
         self._schema = schema
         validate_data(self, X, skip_check_array=True)
         self._decoded(np.zeros((0, domain.n_columns), dtype=np.int64), None)  # raises now, or never
         return rows
+
+    def _coded(self, X: Any, y: Any, column: NDArray | None) -> Any:
+        """Return the rows with codes of the domain, or without codes where it has to be learned."""
+        domain, empty = self.domain_, self._allow_empty
+        options: dict[str, Any] = {"estimator": type(self).__name__, "allow_empty": empty}
+        if self._plans is not None and any(plan.learned for plan in self._plans):
+            named = domain.names is not None
+            target = None if column is None else (column, self.target_)
+            return check_uncoded(X, self._plans, named=named, allow_empty=empty, target=target)
+        if y is None:
+            return check_coded(X, domain, **options, one_place=self._one_place())
+        return check_coded_target(X, y, domain, self.target_, **options)
+
+    def _stated_domain(self, schema: Schema, in_X: bool) -> Domain:
+        """Return the stated domain in the order of the columns of X; set the target's position."""
+        domain = check_domain(self.domain, schema.n_columns + (not in_X))
+        self.target_ = at = self._position(domain)
+        if domain.names is None or schema.names is None:
+            return domain
+        target = domain.names[at]
+        names = [one for one in schema.names if one != target]
+        if list(schema.names if in_X else names) != [
+            one for one in domain.names if in_X or one != target
+        ]:
+            domain = domain.ordered(schema.names if in_X else [*names, target])
+            self.target_ = domain.position(target)
+        return domain
+
+    def _plans_of(self, X: Any, schema: Schema, column: NDArray | None) -> list[ColumnPlan] | None:
+        """Return where the values of each column come from, the target's too; None if stated."""
+        stated = unstated(self.domain, schema, schema.n_columns + (column is not None))
+        if stated is None:
+            return None
+        names, classes = schema.names, is_classifier(self.estimator)
+        if column is None:
+            labels = range(schema.n_columns) if names is None else names
+            target = labels[-1] if self.target is None else self.target
+            if target not in labels and isinstance(target, int) and target < len(labels):
+                target = labels[target]
+            return plans_of(self, stated, X, schema, labels=[target] if classes else [])
+        # The target is the last of all columns.
+        label = schema.n_columns if names is None else "target"
+        if isinstance(self.target, str):
+            label = self.target
+        elif names is None and self.target not in (None, label):
+            raise ValueError(f"target must be None or {label}, the column after those of X")
+        rest = {key: spec for key, spec in stated.items() if key != label}
+        of_target = {0: stated[label]} if label in stated else {}
+        plans = plans_of(self, rest, X, schema)
+        y_schema = Schema(1, None, "numpy", (column.dtype,))
+        (plan,) = column_plans(of_target, column, y_schema, labels=[0] if classes else [])
+        return [*plans, replace(plan, label=label)]
+
+    @property
+    def _selects_classes(self) -> bool:
+        """Whether the labels of the target are selected; then the last code is none of them."""
+        plans = getattr(self, "_plans", None)
+        return plans is not None and plans[self.target_].source == KEYS
 
     def _position(self, domain: Domain) -> int:
         """Return the position of the target, or raise naming it."""
@@ -319,7 +414,8 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
         rng = check_random_state(0)
         draws = (rng.randint(size, size=_PROBE_ROWS) for size in domain.sizes)
         codes = np.column_stack(list(draws)).astype(np.int64)
-        codes[:, self.target_] = np.arange(_PROBE_ROWS) % domain.sizes[self.target_]
+        classes = max(domain.sizes[self.target_] - self._selects_classes, 1)
+        codes[:, self.target_] = np.arange(_PROBE_ROWS) % classes
         X, y = self._decoded(codes, rng)
         with suppress_warnings():
             try:
@@ -337,9 +433,13 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
         with suppress_warnings():
             try:
                 return seeded(self.estimator, self._seed).fit(X, y)
-            except Exception:  # noqa: BLE001  synthetic rows may have one label only
+            except Exception as error:  # noqa: BLE001  synthetic rows may have one label only
+                problem = f"{type(error).__name__}: {error}"
                 constant = DummyClassifier() if is_classifier(self.estimator) else DummyRegressor()
-                return constant.fit(X, y)
+                constant.fit(X, y)
+        if self._plans is not None:  # what was learned may have surprised it
+            warnings.warn(_CONSTANT.format(type(self).__name__, problem), stacklevel=3)
+        return constant
 
     # --- what was released ----------------------------------------------------------------------
 
@@ -365,7 +465,11 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
         if n_samples is not None:
             n = check_integer(n_samples, "n_samples", low=1)
         rng = check_random_state(self._seed if random_state is None else random_state)
-        return self._decoded(self._model.sample(max(n, 1), rng), rng)
+        codes = self._model.sample(max(n, 1), rng)
+        if self._selects_classes:
+            known = codes[:, self.target_] < self.domain_.sizes[self.target_] - 1
+            codes = codes[known] if known.any() else codes
+        return self._decoded(codes, rng)
 
     def _decoded(self, codes: NDArray, rng: Any) -> tuple[Any, NDArray]:
         """Return released codes as a table like X, and targets."""
@@ -380,7 +484,10 @@ class DPTrainOnRelease(PrivateMixin, BaseEstimator):
             types=self._schema.types,
             rng=rng,
         )
-        return X, domain.values(t, codes[:, t])
+        y = domain.values(t, codes[:, t])
+        if self._selects_classes and y.dtype == object:
+            y = np.array(y.tolist(), dtype=object if None in y.tolist() else None)
+        return X, y
 
     # --- predicting -----------------------------------------------------------------------------
 

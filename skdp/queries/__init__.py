@@ -28,6 +28,7 @@ from skdp.queries.key_selection import (
 from skdp.queries.key_totals import MAX_ROWS_PER_UNIT, KeyTotals, LeftOut, UnitShapes, UnitSpread
 from skdp.queries.learned_bounds.decoding import LearnedBox
 from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
+from skdp.queries.learned_domain import LearnDomain
 from skdp.queries.linear import (
     LabelCategories,
     LabelCounts,
@@ -130,6 +131,7 @@ __all__ = [
     "LabelSums",
     "LabelVectors",
     "Lattice",
+    "LearnDomain",
     "LearnedBounds",
     "LearnedBox",
     "LearningPlan",

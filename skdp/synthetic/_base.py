@@ -29,8 +29,19 @@ from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
 from skdp.base import PrivateMixin, check_integer, refuse_units
 from skdp.queries import marginals
 from skdp.synthetic._kinds import Functions, Queries
+from skdp.synthetic._learning import check_learnable, plans_of, unstated
 from skdp.synthetic._queries import as_queries
-from skdp.tabular import Bins, CodedRows, Domain, check_coded, decoded, public_codes, table_schema
+from skdp.tabular import (
+    Bins,
+    ColumnPlan,
+    Domain,
+    check_coded,
+    check_uncoded,
+    decoded,
+    public_codes,
+    stand_in,
+    table_schema,
+)
 
 LIKE = "the rows: on how uneven they are, and on how far their columns depend on each other"
 Tables = dict[tuple[int, ...], NDArray]
@@ -55,9 +66,9 @@ def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None
         Naming ``domain``; nothing has been charged.
     """
     if isinstance(domain, Domain):
-        return domain
+        return domain.ordered(names)
     if _is_complete(domain):
-        return Domain(domain)
+        return Domain(domain).ordered(names)
     if isinstance(domain, Bins | int | np.integer) and not isinstance(domain, bool):
         if names is not None and len(set(names)) == n_columns:
             return Domain(dict.fromkeys(names, domain))
@@ -92,6 +103,7 @@ class ReleaserMixin(PrivateMixin):
 
     domain: Any
     domain_: Domain
+    _plans: list[ColumnPlan] | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -148,23 +160,36 @@ class ReleaserMixin(PrivateMixin):
         """
         self._check_parameters()
         X, schema = table_schema(X, estimator=type(self).__name__)
-        self.domain_ = check_domain(self.domain, schema.n_columns, schema.names)
+        stated = unstated(self.domain, schema, schema.n_columns)
+        vars(self).pop("_plans", None)  # of an earlier fit
+        if stated is not None:
+            self._plans = plans_of(self, stated, X, schema)
+        check_learnable(self, self._plans)
+        if self._plans is None:
+            self.domain_ = check_domain(self.domain, schema.n_columns, schema.names)
+        else:  # complete by types, or with made-up values for what is to be learned
+            self.domain_ = stand_in(self._plans, named=schema.names is not None)
         self._schema = schema
         return X, self.domain_
 
-    def _open_coded(self, X: Any) -> CodedRows:
+    def _open_coded(self, X: Any) -> Any:
         """Check privacy parameters and rows, code them; record schema and domain. Charges nothing.
 
         Sets ``domain_``, ``n_features_in_`` and ``feature_names_in_``.
         """
         X, domain = self._open_domain(X)
-        rows = check_coded(
-            X,
-            domain,
-            estimator=type(self).__name__,
-            allow_empty=self._allow_empty,
-            one_place=self._one_place(),
-        )
+        if self._plans is not None and any(plan.learned for plan in self._plans):
+            rows: Any = check_uncoded(
+                X, self._plans, named=domain.names is not None, allow_empty=self._allow_empty
+            )
+        else:
+            rows = check_coded(
+                X,
+                domain,
+                estimator=type(self).__name__,
+                allow_empty=self._allow_empty,
+                one_place=self._one_place(),
+            )
         self._table(np.zeros((0, domain.n_columns), dtype=np.int64))  # raises now, or never
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         return rows

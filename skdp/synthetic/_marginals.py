@@ -24,9 +24,10 @@ from skdp.planning import Allowance, row_count
 from skdp.queries import MAX_TABLE, Cells, Marginal, Workload, WorstMarginal
 from skdp.synthetic._base import ReleaserMixin, Tables
 from skdp.synthetic._kinds import Queries
+from skdp.synthetic._learning import LearningMixin
 from skdp.synthetic._queries import as_queries, conjunctions
 from skdp.synthetic._trees import Clique, Floats, Model, clique_size, fit_model, tree_size
-from skdp.tabular import Domain
+from skdp.tabular import CATEGORIES, Domain
 
 COUNT = Fraction(1, 50)  # of the allowance, for the number of rows where it is private
 # Of the allowance, for the tables of single columns: where noise hides none of them, and else.
@@ -89,6 +90,8 @@ class Rounds:
     max_cells : int
     names : sequence
         Of the columns, for the certificate.
+    total : float, default=None
+        The number of rows, where the session has told it already.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Rounds:
         candidates: list[Clique],
         max_cells: int,
         names: Sequence[Any],
+        total: float | None = None,
     ) -> None:
         self.session = session
         self.sizes = sizes
@@ -105,15 +109,8 @@ class Rounds:
         self.max_cells = max_cells
         self.names = names
         self.measured: Measured = {}
-        self.spent = Fraction(0)
-        self.replace = session.adjacency == "replace_one"
-        self.total = self._count()
-
-    def _count(self) -> float:
-        """Return the number of rows, at least 1: public, or released."""
-        if not self.replace:
-            self.spent += COUNT
-        return row_count(self.session, COUNT)
+        self.total = row_count(session, COUNT) if total is None else total
+        self.spent = 1 - session.remaining
 
     def noise(self, share: Fraction) -> float:
         """Return the mean absolute noise of a table's cell."""
@@ -226,11 +223,19 @@ def _asked(queries: Any, domain: Domain) -> Iterable[Clique]:
     return set(as_queries(queries).workload(domain).attribute_sets)
 
 
-def candidate_sets(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int) -> list[Clique]:
+def candidate_sets(
+    sets: Iterable[Clique], sizes: Sequence[int], max_cells: int, *, strict: bool = True
+) -> list[Clique]:
     """Return these sets of columns, and their subsets of two and three columns.
 
     Sets with too large a table are left out: their subsets stand in for them. Where all tables
     together would be too many cells, the largest ones of three and more columns are left out.
+
+    Parameters
+    ----------
+    strict : bool, default=True
+        Else, where there are too many of them, the largest pairs are left out, too: once a budget
+        is charged.
 
     Raises
     ------
@@ -251,7 +256,7 @@ def candidate_sets(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int)
     most = min(max_cells, MAX_TABLE)  # a larger table is not measured
     kept = {s: cells for s, cells in kept.items() if clique_size(sizes, s) <= most}
     pairs = {s: cells for s, cells in kept.items() if len(s) == 2}
-    if (cells := sum(pairs.values())) > MAX_HELD:
+    if strict and (cells := sum(pairs.values())) > MAX_HELD:
         raise ValueError(
             f"queries: the tables of all {len(pairs)} sets of columns have {cells} cells; at most "
             f"{MAX_HELD} are possible. Name fewer columns, or a domain with fewer values"
@@ -263,7 +268,7 @@ def candidate_sets(sets: Iterable[Clique], sizes: Sequence[int], max_cells: int)
     return sorted(kept, key=lambda s: (len(s), s))
 
 
-class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
+class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     """Differentially private synthetic table of any number of columns, from marginal tables.
 
     Measures the tables of single columns, then chooses those of two and more columns that the
@@ -278,10 +283,14 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         columns that they ask about, and the subsets of two and three columns of these. None: all
         pairs of columns. For most tables ``conjunctions(3)`` is better, where it is not too slow;
         beyond 2**24 cells in all, the largest tables of three and more columns are no candidates.
-    domain : Domain, mapping or sequence of columns, Bins or int
-        The values that the columns may have, from public knowledge; a mapping or a sequence of
-        columns is what `Domain` takes. `Bins` or an int k (the whole numbers below k) stand for
-        every column. There is no default that is safe: it must be stated.
+    domain : Domain, mapping or sequence of columns, Bins, int or None, default=None
+        The values that the columns may have, from public knowledge, by name in any order; a mapping
+        or a sequence of columns is what `Domain` takes. `Bins` or an int k (the whole numbers below
+        k) stand for every column. Columns that a mapping leaves out, all with None, are public by
+        their type (booleans, polars' Enum), or learned: see Notes.
+    categories : {"private", "dtype"}, default="private"
+        Whether the lists of values that pandas' `category` and Arrow's dictionaries hold are
+        public: then ``"dtype"``. They were read off the rows, unless you have stated them there.
     max_cells : int, default=65536
         In [8, 2**22]. How many cells the tables may have by which the fitted distribution is a
         product, beside those of single columns: more cells can tell more dependences, and take
@@ -309,7 +318,10 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     measured_ : list of tuple of int
         The sets of columns, by position, whose tables were released.
     domain_ : Domain
-        The domain of all columns.
+        The domain of all columns; ``domain_.columns`` shows it by name.
+    domain_source_ : dict
+        By column, where its values come from: "stated", "type", "learned numbers" or "selected
+        categories".
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
@@ -343,6 +355,15 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     candidate's score, the L1 distance of its table from the fitted one's less the noise to expect,
     is 1 and 2. *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism
     for choices. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+
+    **What is not stated** is learned for 15% of the allowance (30% of few rows), an equal part for
+    each such column. Text and other categories: the values that enough rows have, by private
+    selection (`skdp.queries.SelectKeys`; half of ``delta`` is for values that one row alone has; a
+    row has one key a column); missing values count as one; all others become "other" (None among
+    numbers). Numbers and dates: bounds as `bounds="private"` learns them, quantiles within, and
+    whether any are missing; up to 16 bins, one of them for 0 alone. *The risk*: rare values are
+    lost, and where rows are few for this epsilon, bounds may be far from the rows, which are moved
+    into them; a warning says so. With ``delta=0`` categories cannot be selected: refused.
 
     Domain and queries are public, and so is every refusal; ``outside="refuse"`` of the domain tells
     that X has a cell outside. Nothing else raises because of what the rows hold; a table without
@@ -391,6 +412,7 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         queries: Any = None,
         *,
         domain: Any = None,
+        categories: str = "private",
         max_cells: int = 2**16,
         epsilon: float = 1.0,
         delta: float = 0.0,
@@ -400,6 +422,7 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
     ) -> None:
         self.queries = queries
         self.domain = domain
+        self.categories = categories
         self.max_cells = max_cells
         self.epsilon = epsilon
         self.delta = delta
@@ -407,7 +430,10 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
-    _parameter_table: ClassVar[Table] = {"max_cells": Integers(8, MAX_WORK)}
+    _parameter_table: ClassVar[Table] = {
+        "categories": CATEGORIES,
+        "max_cells": Integers(8, MAX_WORK),
+    }
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Charge the budget, release tables and fit a distribution to them.
@@ -428,11 +454,16 @@ class DPMarginalSynthesizer(ReleaserMixin, BaseEstimator):
         with self._all_or_nothing(groups):
             X, domain = self._open_domain(X)
             max_cells = int(self.max_cells)
-            candidates = candidate_sets(_asked(self.queries, domain), domain.sizes, max_cells)
+            sets = list(_asked(self.queries, domain))
+            candidate_sets(sets, domain.sizes, max_cells)  # raises what it has to, and now
             rows = self._open_coded(X)
             names = domain.names or range(domain.n_columns)
-            with self._session(rows) as session:
-                rounds = Rounds(session, domain.sizes, candidates, max_cells, names)
+            delta, separate = self._deltas(domain.n_columns)
+            with self._session(rows, delta=delta, separate_delta=separate) as session:
+                total = row_count(session, COUNT)
+                self.domain_ = domain = self._learn(session, self._plans, domain, total)
+                candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
+                rounds = Rounds(session, domain.sizes, candidates, max_cells, names, total)
                 self._model = rounds.run()
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()

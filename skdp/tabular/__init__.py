@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from skdp.tabular.coding import CodedRows, check_coded, check_coded_target, public_codes
+from skdp.tabular.coding import (
+    CodedRows,
+    check_coded,
+    check_coded_target,
+    public_codes,
+    target_column,
+)
 from skdp.tabular.containers import as_table, table_of
 from skdp.tabular.domain import Bins, Domain, about
 from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
@@ -29,16 +35,32 @@ from skdp.tabular.rows import (
 )
 from skdp.tabular.units import Units, check_units, name_of_ids
 from skdp.tabular.unselected import check_unselected
+from skdp.tabular.unstated import (
+    CATEGORIES,
+    KEYS,
+    NUMBERS,
+    ColumnPlan,
+    UncodedRows,
+    check_uncoded,
+    column_plans,
+    stand_in,
+    stated_columns,
+)
 from skdp.tabular.values import array_of_rows, is_missing
 
 __all__ = [
+    "CATEGORIES",
+    "KEYS",
+    "NUMBERS",
     "ONE_PLACE",
     "Bins",
     "CodedRows",
+    "ColumnPlan",
     "Domain",
     "KeyTerm",
     "Rows",
     "Schema",
+    "UncodedRows",
     "Units",
     "about",
     "array_of_rows",
@@ -54,9 +76,11 @@ __all__ = [
     "check_rows",
     "check_samples",
     "check_table",
+    "check_uncoded",
     "check_units",
     "check_unselected",
     "check_with_target",
+    "column_plans",
     "decoded",
     "is_missing",
     "is_parts",
@@ -66,7 +90,10 @@ __all__ = [
     "opaque_rows",
     "public_codes",
     "split_by_key",
+    "stand_in",
+    "stated_columns",
     "table_of",
     "table_schema",
+    "target_column",
     "without_column",
 ]

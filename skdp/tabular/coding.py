@@ -31,7 +31,7 @@ from skdp.tabular.parts import (
 )
 from skdp.tabular.rows import _NO_ROWS, Rows
 
-__all__ = ["CodedRows", "check_coded", "check_coded_target", "public_codes"]
+__all__ = ["CodedRows", "check_coded", "check_coded_target", "public_codes", "target_column"]
 
 _OUTSIDE = (
     "X has values outside of the stated domain, which refuses them; with outside='clip' they are "
@@ -123,13 +123,13 @@ def check_coded_target(
     others = [j for j in range(domain.n_columns) if j != target]
     options: dict[str, Any] = {"estimator": estimator, "allow_empty": allow_empty}
     codes = public_codes(X, domain.of(others), **options)
-    column = _target_column(y, len(codes), estimator)
+    column = target_column(y, len(codes), estimator)
     of_target = public_codes(column, domain.of([target], named=False), **options)
     both = np.insert(codes.astype(np.uint16), target, of_target[:, 0], axis=1)
     return CodedRows(both, domain.sizes)
 
 
-def _target_column(y: Any, n: int, estimator: str) -> NDArray:
+def target_column(y: Any, n: int, estimator: str) -> NDArray:
     """Return targets as a table of one column, or raise with a fixed text."""
     cells, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y)
     if not problem and len(cells) != n:

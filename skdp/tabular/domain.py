@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from skdp.core.isolation import no_restart, run_isolated
-from skdp.tabular.canonical import as_list, as_numbers, plain
+from skdp.tabular.bins import MAX_CODES, NUMBER, Bins, finite
+from skdp.tabular.canonical import as_list, plain
 
 __all__ = [
     "Bins",
@@ -25,160 +26,7 @@ __all__ = [
     "about",
 ]
 
-MAX_CODES = 2**16  # of one column: codes fit 16 bits, and a row's codes are exact in float64
 CLIP, REFUSE = "clip", "refuse"
-
-
-class Bins:
-    """Public edges that part a numeric column into cells.
-
-    A cell holds its lower edge; the last one its upper edge too.
-
-    Parameters
-    ----------
-    edges : array-like of shape (n_cells + 1,)
-        Strictly increasing, finite.
-    integer : bool, default=False
-        Whether the column has whole numbers: released values are rounded to whole numbers then.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If edges are not finite numbers that increase, or too many.
-
-    Examples
-    --------
-    >>> from skdp.synthetic import Bins
-    >>> Bins([0, 18, 65, 120], integer=True).size
-    3
-    >>> Bins.regular(0.0, 1.0, 4).edges.tolist()
-    [0.0, 0.25, 0.5, 0.75, 1.0]
-    """
-
-    def __init__(self, edges: ArrayLike, *, integer: bool = False) -> None:
-        try:
-            array = np.array(edges, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise TypeError("edges must be numbers, strictly increasing") from None
-        increasing = array.ndim == 1 and array.size >= 2 and np.isfinite(array).all()
-        if not (increasing and bool(np.all(array[1:] > array[:-1]))):
-            raise ValueError("edges must be at least two finite numbers, strictly increasing")
-        if not math.isfinite(float(array[-1]) - float(array[0])):
-            raise ValueError("edges must not be further apart than the largest float")
-        if array.size > MAX_CODES:
-            raise ValueError(f"edges must be at most {MAX_CODES}, got {array.size}")
-        array.setflags(write=False)
-        self.edges = array
-        self.integer = bool(integer)
-
-    @classmethod
-    def regular(cls, low: float, high: float, n_cells: int, *, integer: bool = False) -> Bins:
-        """Return cells of equal width.
-
-        Parameters
-        ----------
-        low, high : float
-            Finite, low below high.
-        n_cells : int
-            From 1 to 65535.
-        integer : bool, default=False
-
-        Returns
-        -------
-        bins : Bins
-
-        Raises
-        ------
-        TypeError, ValueError
-            Naming the parameter.
-        """
-        integral = isinstance(n_cells, numbers.Integral) and not isinstance(n_cells, bool)
-        if not (integral and 1 <= n_cells < MAX_CODES):
-            raise ValueError(
-                f"n_cells must be an integer from 1 to {MAX_CODES - 1}, got {n_cells!r}"
-            )
-        for name, value in (("low", low), ("high", high)):
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise TypeError(f"{name} must be a finite number, got {type(value).__name__}")
-        first, last = _finite(low), _finite(high)
-        if not (first < last and math.isfinite(last - first)):
-            raise ValueError(
-                "low must be below high, both finite and no further apart than the largest float, "
-                f"got {low!r} and {high!r}"
-            )
-        return cls(np.linspace(first, last, int(n_cells) + 1), integer=integer)
-
-    @property
-    def size(self) -> int:
-        """Number of cells."""
-        return self.edges.size - 1
-
-    def __repr__(self) -> str:
-        ends = f"{self.edges[0]:g} to {self.edges[-1]:g}"
-        return f"Bins({self.size} cells from {ends})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Bins):
-            return NotImplemented
-        return np.array_equal(self.edges, other.edges) and self.integer == other.integer
-
-    def __hash__(self) -> int:
-        return hash((self.edges.tobytes(), self.integer))
-
-    def codes(self, values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return each number's cell.
-
-        Parameters
-        ----------
-        values : ndarray of float
-
-        Returns
-        -------
-        codes : ndarray of int
-            Clipped to the ends; the first cell for NaN.
-        outside : ndarray of bool
-            Which values are not between the edges.
-        """
-        cell = np.searchsorted(self.edges, values, side="right") - 1
-        known = (values >= self.edges[0]) & (values <= self.edges[-1])
-        cell[np.isnan(values)] = 0
-        return np.clip(cell, 0, self.size - 1), ~known
-
-    def values(self, codes: NDArray, rng: np.random.Generator | None = None) -> NDArray[np.float64]:
-        """Return a point of each cell.
-
-        Parameters
-        ----------
-        codes : ndarray of int
-        rng : Generator, default=None
-            For uniform points; None for middles.
-
-        Returns
-        -------
-        values : ndarray of float
-        """
-        low, high = self.edges[codes], self.edges[codes + 1]
-        part = np.full(len(codes), 0.5) if rng is None else rng.random(len(codes))
-        inner = low + part * (high - low)
-        if not self.integer:
-            # Where edges are next to each other, rounding may give the upper one.
-            top = np.where(codes == self.size - 1, high, np.nextafter(high, -np.inf))
-            within: NDArray[np.float64] = np.clip(inner, low, top)
-            return within
-        # The whole numbers of the cell; a cell without one gives the next one above.
-        first = np.ceil(low)
-        last = np.where(codes == self.size - 1, np.floor(high), np.ceil(high) - 1)
-        last = np.maximum(last, first)
-        whole: NDArray[np.float64] = np.minimum(first + np.floor(part * (last - first + 1)), last)
-        return whole
-
-
-def _finite(value: Any) -> float:
-    """Return a number as a float, infinity if it is too large for one."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 class _Numbers:
@@ -188,11 +36,11 @@ class _Numbers:
         self.bins = bins
         self.size = bins.size
         self.is_text = False
-        self.other = 0
+        self.other = bins.n_cells if bins.missing else 0
         if not has_other:
             return
         real = isinstance(other, numbers.Real) and not isinstance(other, bool)
-        code, outside = bins.codes(np.array([_finite(other) if real else math.nan]))
+        code, outside = bins.codes(np.array([finite(other) if real else math.nan]))
         if outside[0]:
             low, high = bins.edges[0], bins.edges[-1]
             raise ValueError(
@@ -203,7 +51,7 @@ class _Numbers:
 
     def codes(self, cells: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return each cell's code, and who is outside."""
-        values = as_numbers(cells)
+        values = self.bins.read(cells)
         codes, outside = self.bins.codes(values)
         return np.where(np.isnan(values), self.other, codes), outside
 
@@ -300,9 +148,9 @@ class Domain:
     Parameters
     ----------
     columns : mapping from column name to column, or sequence of columns
-        A column is a list of categories, `Bins`, or an int k for the whole numbers 0 to k - 1; a
-        tuple of two numbers, which might be a range, is refused. With names, tables must have these
-        columns in this order.
+        A column is a list of categories, `Bins`, a tuple (low, high, n_cells) for as many `Bins`
+        of equal width, or an int k for the whole numbers 0 to k - 1; a tuple of two numbers, which
+        might be a range, is refused. With names, tables must have these columns, in any order.
     outside : {"clip", "refuse"}, default="clip"
         What to do with a cell that is not in the domain. ``"clip"``: with `Bins`, a number goes to
         the nearest cell, and what is missing or no number to the column's `other`; with categories,
@@ -311,7 +159,8 @@ class Domain:
     other : mapping from column name (or position) to category or number, default=None
         Where undeclared and missing values go. With categories, one of them; the last if not given.
         With `Bins`, a number: the bin that holds it takes the cells that are missing or not
-        numbers; the first bin if not given.
+        numbers; if not given, the cell of what is missing where the `Bins` have one, else the
+        first bin.
 
     Attributes
     ----------
@@ -402,6 +251,29 @@ class Domain:
     def __repr__(self) -> str:
         return f"Domain({self.n_columns} columns, {about(self.n_cells)} cells)"
 
+    @property
+    def columns(self) -> dict[Any, Bins | list[Any]]:
+        """What the values of each column are, by name, or by position if there are no names."""
+        labels = range(self.n_columns) if self.names is None else self.names
+        return {label: self.column(j) for j, label in enumerate(labels)}
+
+    def ordered(self, names: Sequence[Any] | None) -> Domain:
+        """Return this domain with its columns in the order of a table's, where both have names.
+
+        Parameters
+        ----------
+        names : sequence or None
+            Of the table's columns.
+
+        Returns
+        -------
+        domain : Domain
+            Itself where the names are not the same ones.
+        """
+        if self.names is None or names is None or set(names) != set(self.names):
+            return self
+        return self.of([self.names.index(name) for name in names])
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Domain):
             return NotImplemented
@@ -437,6 +309,8 @@ class Domain:
             what = "dates, times or durations" if kind == "temporal" else "text"
             if not kind or not (bins or (kind == "text" and not column.is_text)):
                 continue
+            if kind == "temporal" and isinstance(column, _Numbers) and column.bins.kind != NUMBER:
+                continue
             if table:
                 text = f"X has {what} in column {label!r}, which has {unlike} in the domain"
             else:
@@ -444,8 +318,8 @@ class Domain:
             advice = "convert it to numbers, or list its values as categories of the domain"
             if kind == "temporal":
                 advice = (
-                    "convert them to numbers, such as days since a public date, or list them as "
-                    "categories of the domain"
+                    "state Bins of dates, convert them to numbers, or list them as categories of "
+                    "the domain"
                 )
             elif not table:
                 advice = "give numbers, a table, or an array of dtype object"
@@ -523,9 +397,9 @@ class Domain:
         numeric : bool
         """
         column = self._columns[position]
-        return isinstance(column, _Numbers) or all(
-            isinstance(value, numbers.Real) for value in column.values_
-        )
+        if isinstance(column, _Numbers):
+            return column.bins.kind == NUMBER
+        return all(isinstance(value, numbers.Real) for value in column.values_)
 
     def __sklearn_clone__(self) -> Domain:
         return self  # it never changes
@@ -576,6 +450,17 @@ def about(number: int) -> str:
     return f"{number:,}" if digits < 9 else f"about 10**{digits:.0f}"
 
 
+def is_range(spec: Any) -> bool:
+    """Say whether a column is stated as a tuple (low, high, n_cells)."""
+    if not (isinstance(spec, tuple) and len(spec) == 3):
+        return False
+    low, high, n = spec
+    if isinstance(n, bool) or not isinstance(n, numbers.Integral):
+        return False
+    ends = [isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in (low, high)]
+    return all(ends) or all(hasattr(v, "year") or isinstance(v, np.datetime64) for v in (low, high))
+
+
 def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Categories:
     """Return one column of a domain from what the user stated."""
     if isinstance(spec, Bins):
@@ -585,10 +470,12 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
             raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} values, got {spec}")
         spec = list(range(int(spec)))
     numeric = (numbers.Real, np.number)
+    if is_range(spec):
+        return _Numbers(Bins.regular(*spec), other, has_other, name)
     if isinstance(spec, tuple) and len(spec) == 2 and all(isinstance(v, numeric) for v in spec):
         raise TypeError(
             f"domain: column {name} is a pair of numbers, which may mean a range or two categories:"
-            f" state Bins.regular({spec[0]!r}, {spec[1]!r}, n_cells) for a range, a list for "
+            f" state ({spec[0]!r}, {spec[1]!r}, n_cells) for a range in so many bins, a list for "
             "categories"
         )
     if isinstance(spec, str | bytes | Mapping) or not hasattr(spec, "__iter__"):

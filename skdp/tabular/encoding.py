@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.tabular.bins import NUMBER, Bins
 from skdp.tabular.canonical import INSTANT, as_list, plain
 from skdp.tabular.containers import column_names, is_frame, is_listed, is_sliced_table, reading
-from skdp.tabular.domain import Bins, Domain
+from skdp.tabular.domain import Domain
 from skdp.tabular.parts import heads_of, is_parts
 from skdp.tabular.rows import _RAGGED, _container
 from skdp.tabular.values import object_rows
@@ -380,10 +381,16 @@ def _as_numbers(bins: Bins, values: NDArray, codes: NDArray, dtype: Any) -> tupl
 
 
 def _points(domain: Domain, j: int, codes: NDArray, container: str, dtype: Any, rng: Any) -> Any:
-    """Return points of a column's `Bins` as its container holds them."""
+    """Return points of a column's `Bins` as its container holds them, missing where they are."""
     bins = domain.column(j)
     assert isinstance(bins, Bins)
-    values, kept = _as_numbers(bins, domain.values(j, codes, rng), codes, dtype)
+    if bins.kind != NUMBER:
+        return _moments(bins.values(codes, rng), container, dtype)
+    none = codes == bins.n_cells
+    codes = np.where(none, 0, codes)
+    values, kept = _as_numbers(bins, bins.points(codes, rng), codes, dtype)
+    if bins.missing:
+        return _with_missing(values, none, container, dtype if kept else None)
     if container == "numpy":
         return values
     module: Any = import_module(container)
@@ -391,6 +398,52 @@ def _points(domain: Domain, j: int, codes: NDArray, container: str, dtype: Any, 
         series = module.Series(values)
         return series.astype(dtype) if kept else series
     return module.Series(values) if container == "polars" else module.array(values)
+
+
+def _with_missing(values: NDArray, none: NDArray, container: str, dtype: Any) -> Any:
+    """Return numbers of which some are missing; of a numpy type, which has none, floats."""
+    floats = np.where(none, np.nan, values.astype(np.float64))
+    if container == "numpy":
+        return floats
+    module: Any = import_module(container)
+    if container == "pandas":
+        if dtype is None or isinstance(dtype, np.dtype):
+            return module.Series(floats)
+        return module.Series(values).astype(dtype).mask(module.Series(none))
+    if container == "polars":
+        return module.Series(np.where(none, 0, values)).zip_with(
+            module.Series(~none), module.Series([None] * len(none), dtype=_polars_type(values))
+        )
+    return module.array(values, mask=none)
+
+
+def _polars_type(values: NDArray) -> Any:
+    """Return the type that polars has for numbers of numpy."""
+    return import_module("polars").Series(values[:0]).dtype
+
+
+def _moments(ticks: NDArray, container: str, dtype: Any) -> Any:
+    """Return dates or durations in the type of their column, or in microseconds."""
+    if str(dtype).lower() in ("date", "date32[day]", "date64[ms]") or "M8[D]" in str(dtype):
+        ticks = ticks.astype("M8[D]").astype(ticks.dtype)  # the day, without its hours
+    if container == "numpy":
+        return ticks.astype(dtype) if getattr(dtype, "kind", "") == ticks.dtype.kind else ticks
+    module: Any = import_module(container)
+    if container == "pyarrow":
+        array = module.array(ticks)
+        cast = run_isolated(lambda: array.cast(dtype, safe=False), None, no_restart)
+        return array if cast is None else cast
+    series = module.Series(ticks)
+
+    def typed() -> Any:
+        if container == "polars":
+            zone = getattr(dtype, "time_zone", None)
+            return (series.dt.replace_time_zone("UTC") if zone else series).cast(dtype)
+        zoned = getattr(dtype, "tz", None) is not None
+        return (series.dt.tz_localize("UTC") if zoned else series).astype(dtype)
+
+    cast = run_isolated(typed, None, no_restart)
+    return series if cast is None else cast
 
 
 def decoded(

@@ -30,13 +30,13 @@ from skdp.tabular.labels import (
 from skdp.tabular.parts import is_parts
 from skdp.tabular.rows import check_rows
 
-__all__ = ["UnselectedRows", "check_unselected"]
+__all__ = ["UnselectedRows", "check_unselected", "label_key"]
 
 _FAMILIES = ("text", "number", "boolean")
 _LARGEST = 2**63  # of a whole number that is a class
 
 
-def _key(label: Any) -> Any:
+def label_key(label: Any) -> Any:
     """Return the key of a label; None for one that is of no class."""
     value = plain(label)
     if type(value) is float and math.isfinite(value):
@@ -66,7 +66,7 @@ class UnselectedRows(LabelledRows):
             cells = distinct.tolist()
         found = np.full(len(cells), -1, dtype=np.int64)
         for i, cell in enumerate(cells):
-            key = run_isolated(functools.partial(_key, cell), None, no_restart)
+            key = run_isolated(functools.partial(label_key, cell), None, no_restart)
             if key is not None:
                 found[i] = places.setdefault(told_apart(key), len(places))
         super().__init__(X, found[inverse])

@@ -1,0 +1,404 @@
+"""Tables of which nobody stated every column: what their types say, and rows without codes yet.
+
+Nothing is released here. A type of booleans, or a polars Enum, says by itself which values a column
+may have. The list in other types (pandas' `category`, Arrow's dictionaries) was read off the rows:
+it counts as public only where the user says so. What is left is learned from rows that have no
+codes yet (`UncodedRows`): numbers and dates by their values, anything else by keys, one a cell.
+What a cell is read as hangs on that cell alone. Once a domain is released, a row's codes are a
+function of that row and of the domain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.tabular.bins import MOMENT, NUMBER, SPAN, Bins, as_ticks
+from skdp.tabular.canonical import as_list, plain
+from skdp.tabular.coding import CodedRows
+from skdp.tabular.containers import _type_of as type_says
+from skdp.tabular.containers import is_frame, to_float
+from skdp.tabular.domain import Domain, is_range
+from skdp.tabular.encoding import Schema, _column_part, _number_type
+from skdp.tabular.grouped_keys import family_of_key, key_order
+from skdp.tabular.rows import _NO_ROWS, Rows
+from skdp.tabular.unselected import label_key
+
+__all__ = [
+    "CATEGORIES",
+    "ColumnPlan",
+    "UncodedRows",
+    "check_uncoded",
+    "column_plans",
+    "stand_in",
+    "stated_columns",
+]
+
+CATEGORIES = ("private", "dtype")  # where the values of categories may come from
+STATED, OF_TYPE, NUMBERS, KEYS = "stated", "type", "learned numbers", "selected categories"
+UNITS = {NUMBER: 1.0, MOMENT: 86_400e6, SPAN: 60e6}  # what numbers are learned in
+OTHER = "other"  # the value of text that was not found
+Key = tuple[int, str, Any]  # of a cell: column, family, value
+
+_STATE = (
+    "domain: column {label!r} is of type {kind}, which says nothing that could be learned: state "
+    "its values, domain={{{label!r}: [...]}}"
+)
+_NOT_PUBLIC = (
+    "categories='dtype': the type of column {label!r} holds no list of its own; cast it to Enum, "
+    "or state its categories, domain={{{label!r}: [...]}}"
+)
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """Where the values of one column come from; public.
+
+    Attributes
+    ----------
+    label : name or int
+    source : {"stated", "type", "learned numbers", "selected categories"}
+    spec : Bins, list or None
+        What is known already.
+    kind : {"number", "moment", "span"}
+        Of what numbers are learned.
+    whole, missing : bool
+        Of numbers: whether they are whole ones; whether the type has missing values.
+    text : bool
+        Of categories: whether those that are not found become the text "other", not None.
+    """
+
+    label: Any
+    source: str
+    spec: Any = None
+    kind: str = NUMBER
+    whole: bool = False
+    missing: bool = False
+    text: bool = True
+
+    @property
+    def learned(self) -> bool:
+        """Whether rows have to be asked."""
+        return self.source in (NUMBERS, KEYS)
+
+
+# --- what types say -----------------------------------------------------------------------------
+
+
+def _type_at(X: Any, j: int) -> Any:
+    """Return the type of a column, with all that is in it."""
+    if is_frame(X):
+        return X.dtypes.iloc[j]
+    if hasattr(X, "column_names"):
+        return X.schema.field(j).type
+    return X.dtypes[j] if hasattr(X, "dtypes") else X.dtype
+
+
+def _nullable(X: Any, j: int, dtype: Any) -> bool:
+    """Say whether a column of this type may have missing cells."""
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "fmMO"
+    return not hasattr(X, "column_names") or bool(X.schema.field(j).nullable)
+
+
+def _listed(X: Any, j: int, dtype: Any, label: Any, categories: str) -> list[Any] | None:
+    """Return the values that a column's type lists, if these are public."""
+    name = type(dtype).__name__
+    arrow = getattr(dtype, "pyarrow_dtype", dtype)
+    boolean = (isinstance(dtype, np.dtype) and dtype.kind == "b") or str(arrow) == "bool"
+    if boolean or name in ("Boolean", "BooleanDtype"):
+        return [False, True]
+    if name == "Enum":
+        return list(dtype.categories)
+    if categories != "dtype":
+        return None
+    if name == "CategoricalDtype":
+        return None if dtype.categories is None else list(dtype.categories)
+    if name == "DictionaryType":
+        chunks = X.column(j).unify_dictionaries().chunks
+        return chunks[0].dictionary.to_pylist() if chunks else []
+    if name == "Categorical":
+        raise ValueError(_NOT_PUBLIC.format(label=label))
+    return None
+
+
+def _learned(X: Any, j: int, label: Any, *, labels: bool) -> ColumnPlan:
+    """Return how a column is learned, by its type; `labels`: as categories, though of numbers."""
+    dtype = _type_at(X, j)
+    says, missing = type_says(dtype), _nullable(X, j, dtype)
+    shown = str(getattr(dtype, "pyarrow_dtype", dtype)).lower()
+    if shown.startswith("decimal"):
+        says = "number"
+    if says == "number" and not labels:
+        number = _number_type(dtype)
+        whole = number is not None and number.kind in "iu"
+        return ColumnPlan(label, NUMBERS, whole=whole, missing=missing)
+    kind = getattr(dtype, "kind", "")
+    if kind in ("M", "m") or shown.startswith(("date", "timestamp", "duration")):
+        unit = SPAN if kind == "m" or shown.startswith("duration") else MOMENT
+        return ColumnPlan(label, NUMBERS, kind=unit, missing=True)
+    text = shown.startswith(("str", "large_str", "cat", "dict", "enum", "<u", "object", "utf8"))
+    if says == "number" or text or shown == "null":
+        return ColumnPlan(label, KEYS, text=says != "number")
+    raise ValueError(_STATE.format(label=label, kind=shown))
+
+
+def column_plans(
+    stated: Any,
+    X: Any,
+    schema: Schema,
+    *,
+    categories: str = "private",
+    labels: Sequence[Any] = (),
+    named: bool = True,
+) -> list[ColumnPlan]:
+    """Return where the values of each column come from; no cell is read.
+
+    Parameters
+    ----------
+    stated : mapping or None
+        What is stated, by name or (without names) by position.
+    X : array or table
+    schema : Schema
+        Of X.
+    categories : {"private", "dtype"}
+    labels : sequence of names or positions
+        Columns that are classes, though their type be of numbers.
+    named : bool, default=True
+        Whether columns without names may be stated by position.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the column; nothing has been charged.
+    """
+    names = schema.names if schema.names is not None else tuple(range(schema.n_columns))
+    known = dict(stated or {})
+    if unknown := [name for name in known if name not in names]:
+        raise ValueError(f"domain names columns that X does not have: {unknown}")
+    plans = []
+    for j, label in enumerate(names):
+        if label in known:
+            plans.append(ColumnPlan(label, STATED, _as_stated(known[label], X, j)))
+            continue
+        dtype = _type_at(X, j)
+        values = _listed(X, j, dtype, label, categories)
+        if values is None:
+            plans.append(_learned(X, j, label, labels=label in labels))
+            continue
+        if (_nullable(X, j, dtype) or not values) and label not in labels:
+            values = [*values, None]
+        plans.append(ColumnPlan(label, OF_TYPE, values))
+    return plans
+
+
+def _as_stated(spec: Any, X: Any, j: int) -> Any:
+    """Return a stated column; of a range of whole numbers, `Bins` that know it."""
+    if not is_range(spec):
+        return spec
+    number = _number_type(_type_at(X, j))
+    return Bins.regular(*spec, integer=number is not None and number.kind in "iu")
+
+
+def stand_in(plans: Sequence[ColumnPlan], *, named: bool) -> Domain:
+    """Return a domain with made-up values for what is not known yet, to check other parameters."""
+    first, last = np.datetime64("2000-01-01"), np.datetime64("2001-01-01")
+    made: dict[str, Any] = {
+        NUMBER: [0.0, 1.0, 2.0, 3.0],
+        MOMENT: [first, last],
+        SPAN: [first - first, last - first],
+    }
+
+    def spec(plan: ColumnPlan) -> Any:
+        if plan.source == NUMBERS:
+            return Bins(made[plan.kind], integer=plan.whole)
+        if plan.source == KEYS:
+            return ["a", "b", OTHER] if plan.text else [0, 1, None]
+        return plan.spec
+
+    return domain_of(plans, [spec(plan) for plan in plans], named=named)
+
+
+def domain_of(plans: Sequence[ColumnPlan], specs: Sequence[Any], *, named: bool) -> Domain:
+    """Return the domain of columns; cells of selected categories that were not found go last."""
+    labels = [plan.label for plan in plans]
+    return Domain(dict(zip(labels, specs, strict=True)) if named else list(specs))
+
+
+# --- rows without codes -------------------------------------------------------------------------
+
+
+class UncodedRows(CodedRows):
+    """Private rows of cells of any types; they get codes once a domain is released.
+
+    Parameters
+    ----------
+    columns : list of (table, int)
+        Of which table which column.
+    plans : sequence of ColumnPlan
+    named : bool
+        Whether the domain has names.
+    """
+
+    def __init__(
+        self, columns: list[tuple[Any, int]], plans: Sequence[ColumnPlan], named: bool
+    ) -> None:
+        n = int(columns[0][0].shape[0])
+        super().__init__(np.zeros((n, len(plans)), dtype=np.uint8), ())
+        self._columns, self.plans, self.named = columns, tuple(plans), named
+        self._values: dict[int, NDArray[np.float64]] = {}
+        places: dict[Key, int] = {}
+        keyed = []
+        with suppress_warnings(), interruptible():
+            for j, plan in enumerate(plans):
+                if plan.source == NUMBERS:
+                    self._values[j] = self._numbers(j, plan.kind)
+                elif plan.source == KEYS:
+                    keyed.append(self._keyed(j, places))
+        self._keys = list(places)
+        self._keyed_cells = np.stack(keyed, axis=1) if keyed else np.zeros((n, 0), np.int64)
+
+    def _cells(self, j: int) -> Any:
+        table, column = self._columns[j]
+        return _column_part(table, column, 0, int(table.shape[0]))
+
+    def _numbers(self, j: int, kind: str) -> NDArray[np.float64]:
+        """Return a column's values, NaN for what is missing, infinite or of another kind."""
+        cells = self._cells(j)
+        if kind != NUMBER:
+            return as_ticks(cells, kind)
+        values = to_float(cells)[0]
+        values = np.full(self._n, np.nan) if values is None else np.array(values).reshape(-1)
+        values[~np.isfinite(values)] = np.nan
+        return values
+
+    def _keyed(self, j: int, places: dict[Key, int]) -> NDArray[np.int64]:
+        """Return the place of the key of each cell, -1 for one that has none."""
+
+        def place(cell: Any) -> int:
+            key = run_isolated(lambda: _key(j, cell), None, no_restart)
+            return -1 if key is None else places.setdefault(key, len(places))
+
+        return np.array([place(cell) for cell in as_list(self._cells(j))], dtype=np.int64)
+
+    def _kept(self, array: NDArray) -> NDArray:
+        return array if self._positions is None else array[self._positions]
+
+    def column(self, j: int) -> Rows:
+        """Return the rows that have a value in a column of numbers, with that column alone.
+
+        Dates are in days since 1970, durations in minutes. All rows have one where the type has no
+        missing values: no filter has left them then.
+        """
+        plan = self.plans[j]
+        values = self._kept(self._values[j]) / UNITS[plan.kind]
+        if not plan.missing:
+            return Rows(np.nan_to_num(values).reshape(-1, 1))
+        left = np.flatnonzero(~np.isnan(values))
+        return Rows(values.reshape(-1, 1), positions=left, filtered=True)
+
+    def missing_counts(self, columns: Sequence[int]) -> NDArray[np.int64]:
+        """Return the number of rows without a value in some columns of numbers."""
+        return np.array([np.isnan(self._kept(self._values[j])).sum() for j in columns], np.int64)
+
+    def salt(self, number: int) -> int:
+        """Return 0: a row has no more keys than columns, so none is chosen by rank."""
+        return 0
+
+    def key_weights(
+        self, weights: list[int], salt: int, without: Sequence[Key]
+    ) -> tuple[list[Key], list[int]]:
+        """Return the keys that rows have, sorted, and their weights: a row's keys share its own."""
+        cells = self._kept(self._keyed_cells)
+        gone = set(without)
+        left = np.array([key not in gone for key in self._keys] + [False])
+        counts_of_row = left[cells].sum(axis=1)  # -1 is the last
+        totals = [0] * len(self._keys)
+        found = np.zeros(len(self._keys), dtype=bool)
+        for several in np.unique(counts_of_row[counts_of_row > 0]).tolist():
+            chosen = cells[counts_of_row == several]
+            counts = np.bincount(chosen[left[chosen]], minlength=len(self._keys))
+            found |= counts > 0
+            for i in np.flatnonzero(counts).tolist():
+                totals[i] += weights[several - 1] * int(counts[i])
+        present = sorted(np.flatnonzero(found).tolist(), key=lambda i: key_order(self._keys[i]))
+        return [self._keys[i] for i in present], [totals[i] for i in present]
+
+    def take_domain(self, domain: Domain) -> None:
+        """Give each row its codes by a released domain."""
+        n = int(self._columns[0][0].shape[0])
+        dtype = np.uint8 if max(domain.sizes) <= 2**8 else np.uint16
+        codes, step = np.zeros((n, domain.n_columns), dtype=dtype), 2**16
+        with suppress_warnings(), interruptible():
+            for j, (table, column) in enumerate(self._columns):
+                for start in range(0, n, step):
+                    cells = _column_part(table, column, start, min(start + step, n))
+                    codes[start : start + step, j] = domain.codes(j, cells)[0]
+        self._X, self.sizes = codes, domain.sizes
+
+    def digest(self) -> bytes:
+        """Return a hash of the cells; it keys the noise of seeded fits and nothing else."""
+        h = hashlib.blake2b(repr((self._n, self._keys)).encode(), digest_size=32)
+        for j in range(len(self.plans)):
+            cells = self._values.get(j)
+            if cells is None:
+                cells = np.frombuffer(repr(as_list(self._cells(j))).encode(), dtype=np.uint8)
+            h.update(np.ascontiguousarray(cells).tobytes())
+        return h.digest()
+
+
+def _key(j: int, cell: Any) -> Key | None:
+    """Return the key of a cell: of text, a number, a boolean or what is missing."""
+    if type(cell) is str:
+        return j, "text", cell
+    if plain(cell) is None:
+        return j, "missing", None
+    value = label_key(cell)
+    return None if value is None else (j, family_of_key(value), value)
+
+
+def check_uncoded(
+    X: Any,
+    plans: Sequence[ColumnPlan],
+    *,
+    named: bool,
+    allow_empty: bool = False,
+    target: tuple[NDArray, int] | None = None,
+) -> UncodedRows:
+    """Return private rows of which some columns are not stated.
+
+    Guarantee: what a cell is read as depends on that cell only; after it returns reading cannot
+    fail.
+
+    Parameters
+    ----------
+    X : array or table
+    plans : sequence of ColumnPlan
+        Of the columns of X, the target's among them.
+    named : bool
+    allow_empty : bool, default=False
+    target : (array of shape (n, 1), position), default=None
+        A column of its own, and where it stands among the others.
+
+    Raises
+    ------
+    ValueError
+        If X has no rows.
+    """
+    if X.shape[0] == 0 and not allow_empty:
+        raise ValueError(_NO_ROWS)
+    columns = [(X, j) for j in range(int(X.shape[1]))]
+    if target is not None:
+        columns.insert(target[1], (target[0], 0))
+    return UncodedRows(columns, plans, named)
+
+
+def stated_columns(domain: Any) -> Mapping[Any, Any] | None:
+    """Return what a mapping, or None, states of the columns; None for what states all of them."""
+    return {} if domain is None else domain if isinstance(domain, Mapping) else None
