@@ -60,8 +60,11 @@ class Bins:
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
 
+    kind: str = NUMBER
+    missing: bool = False
+
     def __init__(self, edges: Any, *, integer: bool = False, missing: bool = False) -> None:
-        self.kind, array = _read_edges(edges)
+        kind, array = _read_edges(edges)
         increasing = array.ndim == 1 and array.size >= 2 and np.isfinite(array).all()
         if not (increasing and bool(np.all(array[1:] > array[:-1]))):
             raise ValueError("edges must be at least two finite numbers, strictly increasing")
@@ -72,7 +75,11 @@ class Bins:
         array.setflags(write=False)
         self.edges = array
         self.integer = bool(integer)
-        self.missing = bool(missing)
+        # Not held where it is the default: keys of seeded noise stay as they were.
+        if kind != NUMBER:
+            self.kind = kind
+        if missing:
+            self.missing = True
 
     @classmethod
     def regular(

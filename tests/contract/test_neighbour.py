@@ -597,6 +597,7 @@ ELSEWHERE = {
     "FeatureMeans": "queries/test_kernel_means.py",
     "KernelMean": "queries/test_kernel_means.py",
     "KeyTotals": "queries/test_key_totals.py",
+    "LearnDomain": "queries/test_learned_domain.py",
     "LeftOut": "queries/test_key_totals.py",
     "LogisticMinimiser": "queries/test_logistic.py",
     "NoisySample": "queries/test_samples.py",
