@@ -61,7 +61,9 @@ def edges_of(
         single.add(0.0)
     points = set(values.tolist()) | single
     if whole:
-        below = {math.floor(v) - 0.5 for v in points} | {math.floor(v) + 0.5 for v in single}
+        below = {math.floor(v) - 0.5 for v in (points - {high}) | single} | {
+            math.floor(v) + 0.5 for v in single
+        }
         ends = {math.floor(low) - 0.5, math.floor(high) + 0.5}
         edges = sorted(e for e in below | ends if min(ends) <= e <= max(ends))
         return np.array(edges)

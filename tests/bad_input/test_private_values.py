@@ -47,7 +47,12 @@ def fit_private(estimator, X):
 def released(estimator):
     """Yield every fitted array or number of an estimator."""
     for name, value in vars(estimator).items():
-        if name.endswith("_") and name not in ("privacy_", "feature_names_in_", "domain_"):
+        if name.endswith("_") and name not in (
+            "privacy_",
+            "feature_names_in_",
+            "domain_",
+            "domain_source_",
+        ):
             parts = value if isinstance(value, tuple | list) else (value,)
             for part in parts:
                 if part is not None and not isinstance(part, str):
