@@ -23,6 +23,7 @@ from skdp.tabular.labels import (
     check_with_target,
     label_codes,
 )
+from skdp.tabular.outcomes import check_errors, check_outcomes, check_scores
 from skdp.tabular.parts import ONE_PLACE, is_parts
 from skdp.tabular.rows import (
     Rows,
@@ -67,14 +68,17 @@ __all__ = [
     "as_table",
     "check_coded",
     "check_coded_target",
+    "check_errors",
     "check_grouped",
     "check_labelled",
     "check_labelled_table",
     "check_labels",
     "check_marks",
+    "check_outcomes",
     "check_public_array",
     "check_rows",
     "check_samples",
+    "check_scores",
     "check_table",
     "check_uncoded",
     "check_units",

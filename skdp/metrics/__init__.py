@@ -1,0 +1,48 @@
+"""Private evaluation: scikit-learn's metrics of a public model on held-out private rows.
+
+Each function charges (epsilon, delta) once, under its own name, and returns an `Estimate`: a
+number, or an array, with the interval of its noise and that for the population the rows were drawn
+from. `confusion_matrix`, `score_histogram` and `regression_errors` return what several metrics
+follow from at no further cost. Not released: anything else about the rows. The number of rows is
+taken as private, so that they may be a selection.
+"""
+
+from skdp.metrics._classification import (
+    ConfusionMatrix,
+    accuracy_score,
+    balanced_accuracy_score,
+    confusion_matrix,
+)
+from skdp.metrics._estimate import Estimate
+from skdp.metrics._regression import (
+    RegressionErrors,
+    mean_absolute_error,
+    mean_squared_error,
+    r2_score,
+    regression_errors,
+)
+from skdp.metrics._scores import (
+    ScoreHistogram,
+    calibration_curve,
+    roc_auc_score,
+    roc_curve,
+    score_histogram,
+)
+
+__all__ = [
+    "ConfusionMatrix",
+    "Estimate",
+    "RegressionErrors",
+    "ScoreHistogram",
+    "accuracy_score",
+    "balanced_accuracy_score",
+    "calibration_curve",
+    "confusion_matrix",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "r2_score",
+    "regression_errors",
+    "roc_auc_score",
+    "roc_curve",
+    "score_histogram",
+]
