@@ -21,8 +21,8 @@ from skdp.tabular import CodedRows
 __all__ = ["classes_of", "context_of", "counted"]
 
 _LABELS = (
-    "labels must be all classes, from public knowledge: a sequence of different labels of one type,
-    " "{least}, none missing"
+    "labels must be all classes, from public knowledge: a sequence of different labels of one "
+    "type, {least}, none missing"
 )
 
 

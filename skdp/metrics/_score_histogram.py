@@ -1,0 +1,240 @@
+"""What counts of scores say: ROC curve, AUC, calibration and accuracies, with their intervals.
+
+Nothing is released here: everything is computed from noisy counts.
+"""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core import PrivacyCertificate
+from skdp.metrics._classification import mean_share, share
+from skdp.metrics._estimate import Estimate, estimate
+from skdp.metrics._intervals import Equation, Floats, Noise, Pair, proportions
+from skdp.statistics import Released
+
+__all__ = ["ScoreHistogram"]
+
+
+def _auc_equation(
+    positive: Floats, negative: Floats, std: float, ties: float, *, sampled: bool
+) -> Equation:
+    """Return the equation of the share of pairs in which the positive row has the larger score.
+
+    Pairs within a cell count as `ties`. The variance has the noisy counts in the place of the true
+    ones, which makes it larger on average. With `sampled` it has that of any AUC at most
+    (Birnbaum & Klose 1957): theta (1 - theta) over the smaller class.
+    """
+    p, n, square = positive.sum(), negative.sum(), std * std
+    below = np.concatenate([[0.0], np.cumsum(negative)[:-1]]) + ties * negative
+    above = (p - np.cumsum(positive)) + ties * positive
+    equation = Equation(
+        positive @ below,
+        p * n,
+        square * (below @ below + above @ above),
+        square * (below.sum() * n + above.sum() * p),
+        square * len(positive) * (n * n + p * p),
+    )
+    if not sampled:
+        return equation
+    size = max(p, 1.0) * max(n, 1.0) * max(p, n, 1.0)
+    return equation.more(0.0, -size / 2, -size)
+
+
+def _auc_limits(
+    positive: Floats, negative: Floats, noise: Noise, level: float, sampled: bool
+) -> Pair:
+    """Return the ends for scores that are not binned: all ties lost, all ties won."""
+    width = noise.width(level)
+    std = noise.reach(level)
+    if not (positive.sum() > 0 and negative.sum() > 0):
+        return np.array(0.0), np.array(1.0)
+    lost, won = (
+        _auc_equation(positive, negative, std, ties, sampled=sampled) for ties in (0.0, 1.0)
+    )
+    return lost.interval(width, 0.0, 1.0)[0], won.interval(width, 0.0, 1.0)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreHistogram:
+    """Noisy counts of scores of two classes, and what follows from them at no further cost.
+
+    Attributes
+    ----------
+    counts : skdp.statistics.Released
+        Of shape (2, n_bins): rows of the negative class, then of the positive one. Not rounded up
+        to 0 where noise makes it negative.
+    edges : ndarray of shape (n_bins + 1,)
+        A cell holds its lower edge; scores beyond count in the nearest cell.
+    labels : ndarray of shape (2,)
+        The positive class is the last.
+    privacy : skdp.core.PrivacyCertificate
+        What was released, by which mechanism, at which cost.
+    noise : object
+        Of one count.
+    """
+
+    counts: Released
+    edges: Floats
+    labels: NDArray
+    privacy: PrivacyCertificate
+    noise: Noise
+
+    @property
+    def _sides(self) -> tuple[Floats, Floats]:
+        negative, positive = self.counts.value
+        return negative, positive
+
+    def roc_auc(self) -> Estimate:
+        """Return the area under the ROC curve.
+
+        Returns
+        -------
+        auc : Estimate
+            The value counts pairs of rows within a cell as ties; the interval is that of the scores
+            as they are, so it is no shorter than the share of such pairs.
+        """
+        negative, positive = self._sides
+        value = _auc_equation(positive, negative, self.noise.std, 0.5, sampled=False).root
+        if not (positive.sum() > 0 and negative.sum() > 0):
+            value = np.array(np.nan)
+        limits = partial(_auc_limits, positive, negative, self.noise)
+        note = "the interval allows for pairs within a cell, the value counts them as ties"
+        return estimate(np.clip(value, 0.0, 1.0), limits, self.privacy, note)
+
+    def roc_curve(self) -> tuple[Estimate, Estimate, Floats]:
+        """Return the ROC curve at the edges.
+
+        Returns
+        -------
+        fpr, tpr : Estimate
+            Of shape (n_bins + 1,), rising from 0 to 1: shares of rows with a score of at least the
+            threshold. Each interval by itself.
+        thresholds : ndarray of shape (n_bins + 1,)
+            The edges, falling; infinity stands for the last one, above which there is no score.
+        """
+        rates = [self._rate(counts) for counts in self._sides]
+        thresholds = self.edges[::-1].copy()
+        thresholds[0] = np.inf
+        return rates[0], rates[1], thresholds
+
+    def _rate(self, counts: Floats) -> Estimate:
+        """Return the shares of a class's rows from each edge on, the last edge first."""
+        cells = np.arange(len(counts) + 1)
+        part = np.concatenate([[0.0], np.cumsum(counts[::-1])])
+        found = share(part, counts.sum() - part, cells, cells[::-1], self.noise, self.privacy)
+        # A curve rises: the middle between the least that does and is not below, and not above.
+        rising = np.clip(np.nan_to_num(found.value, nan=0.5), 0.0, 1.0)
+        above = np.maximum.accumulate(rising)
+        under = np.minimum.accumulate(rising[::-1])[::-1]
+        value = np.where(np.isnan(found.value), np.nan, (above + under) / 2)
+        value[0], value[-1] = 0.0, 1.0
+        limits = partial(_rate_limits, part, counts.sum() - part, cells, self.noise)
+        return estimate(value, limits, self.privacy)
+
+    def calibration_curve(self, n_bins: int | None = None) -> tuple[Estimate, Floats, Floats]:
+        """Return the share of positive rows in each cell of the scores.
+
+        Parameters
+        ----------
+        n_bins : int, default=None
+            Join neighbouring cells to so many, of which the number of cells is a multiple; None:
+            the cells as they are.
+
+        Returns
+        -------
+        prob_true : Estimate
+            Of shape (n_bins,); NaN, and an interval of all, where noise hides the rows of a cell.
+            Each interval by itself.
+        prob_pred : ndarray of shape (n_bins,)
+            The middle of each cell; the mean score of its rows is somewhere in it.
+        edges : ndarray of shape (n_bins + 1,)
+            Of the cells. Scores are calibrated where the share is between the edges of its cell.
+
+        Raises
+        ------
+        ValueError
+            If cells cannot be joined to so many.
+        """
+        size = len(self.edges) - 1
+        wanted = size if n_bins is None else n_bins
+        integral = isinstance(wanted, numbers.Integral) and not isinstance(wanted, bool)
+        if not integral or not 1 <= wanted <= size or size % int(wanted):
+            raise ValueError(f"n_bins must be a divisor of the number of cells, {size}")
+        each = size // int(wanted)
+        negative, positive = (side.reshape(-1, each).sum(axis=1) for side in self._sides)
+        edges = self.edges[::each].copy()
+        found = share(positive, negative, each, each, self.noise, self.privacy)
+        return found, (edges[:-1] + edges[1:]) / 2, edges
+
+    def accuracy(self, threshold: float = 0.5) -> Estimate:
+        """Return the accuracy of the rule that a score of at least a threshold is positive.
+
+        Parameters
+        ----------
+        threshold : float, default=0.5
+            One of the edges.
+
+        Returns
+        -------
+        accuracy : Estimate
+            `accuracy_score` alone has less noise.
+
+        Raises
+        ------
+        ValueError
+            If the threshold is no edge.
+        """
+        k, size = self._place(threshold), len(self.edges) - 1
+        negative, positive = self._sides
+        right = positive[k:].sum() + negative[:k].sum()
+        wrong = positive[:k].sum() + negative[k:].sum()
+        return share(right, wrong, size, size, self.noise, self.privacy)
+
+    def balanced_accuracy(self, threshold: float = 0.5) -> Estimate:
+        """Return the mean recall of the rule that a score of at least a threshold is positive.
+
+        Parameters
+        ----------
+        threshold : float, default=0.5
+            One of the edges.
+
+        Returns
+        -------
+        balanced_accuracy : Estimate
+
+        Raises
+        ------
+        ValueError
+            If the threshold is no edge.
+        """
+        k, size = self._place(threshold), len(self.edges) - 1
+        negative, positive = self._sides
+        right = np.array([negative[:k].sum(), positive[k:].sum()])
+        wrong = np.array([negative[k:].sum(), positive[:k].sum()])
+        cells, others = np.array([k, size - k]), np.array([size - k, k])
+        return mean_share(right, wrong, cells, others, self.noise, self.privacy)
+
+    def _place(self, threshold: Any) -> int:
+        real = isinstance(threshold, numbers.Real) and not isinstance(threshold, bool)
+        near = np.flatnonzero(np.isclose(self.edges, float(threshold) if real else np.nan))
+        if not near.size:
+            raise ValueError("threshold must be one of the edges of the cells; see .edges")
+        return int(near[0])
+
+
+def _rate_limits(
+    part: Floats, other: Floats, cells: NDArray, noise: Noise, level: float, sampled: bool
+) -> Pair:
+    """Return the ends of shares of a class, of which the first is 0 and the last is 1."""
+    equation_limits = proportions(part, other, cells, cells[::-1], noise, level, sampled=sampled)
+    low, high = (np.array(end) for end in equation_limits)
+    low[0] = high[0] = 0.0
+    low[-1] = high[-1] = 1.0
+    return low, high
