@@ -79,7 +79,7 @@ def counted(
     """
     context = context_of(name, options)
     context.unit()
-    with context.open(rows, lambda: public_key((name, np.asarray(public).tolist()))) as session:
+    with context.open(rows, lambda: public_key((name, public))) as session:
         release = session.answer(Marginal(rows.sizes, columns))
         noise = Noise(float(np.max(release.std)), session.pure)
         privacy = session.certificate()

@@ -7,6 +7,7 @@ the noisy counts.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from skdp.tabular import check_outcomes
 
 __all__ = ["ConfusionMatrix", "accuracy_score", "balanced_accuracy_score", "confusion_matrix"]
 
+_CLEAR = 2.0  # times what noise may be, above which a class is clear of it
 # Columns of the rows of `check_outcomes`.
 _TRUE, _PREDICTED, _RIGHT = 0, 1, 2
 
@@ -67,14 +69,30 @@ def mean_share(
 def _mean_limits(
     part: Floats, other: Floats, cells: Any, others: Any, noise: Noise, level: float, sampled: bool
 ) -> Pair:
-    """Return the ends of a mean of independent shares from those of each (Zou & Donner 2008)."""
-    low, high = proportions(part, other, cells, others, noise, level, sampled=sampled)
-    each = proportion_equation(part, other, cells, others, noise.std, sampled=False).root
-    # Of a class that noise hides anything is possible.
-    each = np.where(np.isnan(each), (low + high) / 2, each)
-    center, size = each.mean(), len(each)
-    down, up = (float(np.sqrt(np.sum(np.square(each - end)))) / size for end in (low, high))
-    return np.maximum(center - down, 0.0), np.minimum(center + up, 1.0)
+    """Return the ends of a mean of independent shares from those of each.
+
+    Where every class is clear of its noise the distances to the ends add as squares (Zou & Donner
+    2008), of shares that may be out of [0, 1]: those that noise has taken there say how far it
+    went. Elsewhere all ends hold at once, each at the level to the power of 1 over their number.
+    """
+    size, width = len(part), noise.width(level)
+    reach = noise.std * np.sqrt(np.add(cells, others))
+    if bool(np.all(part + other > _CLEAR * width * reach)):
+        std = noise.reach(level)
+        equation = proportion_equation(part, other, cells, others, std, sampled=False, clip=False)
+        parts = [(equation.root, *equation.interval(width, -np.inf, np.inf))]
+        if sampled:  # (Newcombe 1998)
+            drawn = proportion_equation(part, other, 1, 1, 0.5 / width, sampled=True)
+            parts.append((drawn.root, *drawn.interval(width, 0.0, 1.0)))
+        down, up = (
+            math.sqrt(sum(float(np.sum(np.square(one[0] - one[side]))) for one in parts)) / size
+            for side in (1, 2)
+        )
+        inside = np.clip(equation.root.mean(), 0.0, 1.0)
+        return np.maximum(inside - down, 0.0), np.minimum(inside + up, 1.0)
+    each = level ** (1.0 / size)
+    low, high = proportions(part, other, cells, others, noise, each, sampled=sampled)
+    return low.mean(), high.mean()
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +244,7 @@ def confusion_matrix(
         "confusion_matrix",
         rows,
         (_TRUE, _PREDICTED),
-        known,
+        known.tolist(),
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
         epsilon=epsilon,
@@ -309,7 +327,7 @@ def accuracy_score(
         "accuracy_score",
         rows,
         (_RIGHT,),
-        known,
+        known.tolist(),
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
         epsilon=epsilon,
@@ -390,7 +408,7 @@ def balanced_accuracy_score(
         "balanced_accuracy_score",
         rows,
         (_TRUE, _RIGHT),
-        known,
+        known.tolist(),
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
         epsilon=epsilon,

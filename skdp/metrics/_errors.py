@@ -19,8 +19,8 @@ from skdp.metrics._intervals import Equation, Noise, Pair
 __all__ = ["RegressionErrors", "Sums"]
 
 _UNKNOWN = (
-    "intervals are NaN where bounds could not be learned well enough: state max_error (and "
-    "target_bounds)"
+    "bounds could not be learned well enough, so that intervals allow anything: state max_error "
+    "(and target_bounds)"
 )
 _STATED = "of errors clipped to max_error = {0:g}"
 
@@ -166,7 +166,7 @@ class RegressionErrors:
         if not self.sums.learned:
             note = _STATED.format(self.max_error)
         else:
-            note = "" if np.isfinite(self.sums.clipped[:2]).all() else _UNKNOWN
+            note = "" if np.isfinite(self.sums.clipped).all() else _UNKNOWN
         return estimate(value, partial(limits, self.sums), self.privacy, note)
 
     def mae(self) -> Estimate:

@@ -69,7 +69,7 @@ class Noise:
         if not self.pure:
             return self.std + 0.5 / width
         square = self.std**2
-        p = square / (square + 1.0 + math.sqrt(2.0 * square + 1.0))
+        p = max(square / (square + 1.0 + math.sqrt(2.0 * square + 1.0)), 1e-300)
         steps = math.ceil(math.log((1.0 - level) * (1.0 + p) / 2.0) / math.log(p)) - 1.0
         return max(self.std, steps / width)
 
@@ -119,6 +119,7 @@ class Equation:
             spread = np.sqrt(np.maximum(first * first - second * none, 0.0))
             lower, upper = (first - spread) / second, (first + spread) / second
             root = a / b
+            clear &= np.isfinite(spread)
             inside = np.clip(root, low, high)
             lower = np.minimum(lower, inside - (root - lower))
             upper = np.maximum(upper, inside + (upper - root))
@@ -128,16 +129,17 @@ class Equation:
 
 
 def proportion_equation(
-    part: Any, other: Any, cells: Any, others: Any, std: float, *, sampled: bool
+    part: Any, other: Any, cells: Any, others: Any, std: float, *, sampled: bool, clip: bool = True
 ) -> Equation:
     """Return the equation of part / (part + other), of noisy sums of so many counts each.
 
-    Sums below 0 count as 0, which moves them towards the truth. With `sampled` the rows are drawn
-    from a population: part - theta (part + other) then has the variance n theta (1 - theta) more
-    (Wilson 1927).
+    With `clip` sums below 0 count as 0, which moves them towards the truth. With `sampled` the rows
+    are drawn from a population: part - theta (part + other) then has the variance
+    n theta (1 - theta) more (Wilson 1927).
     """
-    a = np.maximum(np.asarray(part, dtype=np.float64), 0.0)
-    c = np.maximum(np.asarray(other, dtype=np.float64), 0.0)
+    a, c = (np.asarray(one, dtype=np.float64) for one in (part, other))
+    if clip:
+        a, c = np.maximum(a, 0.0), np.maximum(c, 0.0)
     square = std * std
     # (1 - theta) part - theta other.
     equation = Equation(

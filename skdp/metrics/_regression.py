@@ -35,7 +35,7 @@ __all__ = [
     "regression_errors",
 ]
 
-_LARGEST_BOUND = 1e100
+_LARGEST_BOUND, _SMALLEST_BOUND = 1e100, 1e-100
 
 
 def _check_most(max_error: Any) -> float | None:
@@ -127,7 +127,7 @@ def _used(
     """Return bounds with what is stated in its place; errors begin at 0, and no box is flat."""
     low, high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
     low[-1] = 0.0
-    high[-1] = max(float(high[-1]), 2.0**-900) if most is None else most
+    high[-1] = max(float(high[-1]), _SMALLEST_BOUND) if most is None else most
     if len(low) > 1:
         if pair is not None:
             low[0], high[0] = pair

@@ -20,7 +20,7 @@ from sklearn.preprocessing import SplineTransformer
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import validate_data
 
-from skdp import statistics
+from skdp import metrics, statistics
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
@@ -755,6 +755,27 @@ CALLS = (
     _call("median", bounds=UNIT),
     _call("query_session", _asked),
     _call("mst_cost", _path, relations=("replace_one",)),
+)
+
+
+def _metric(name: str, pairs: str, **options: Any) -> Case:
+    """Return a case of `skdp.metrics`: labels, scores or numbers are made of two columns."""
+
+    def call(X: Any, **privacy: Any) -> Any:
+        a, b = np.asarray(X)[:, 0], np.asarray(X)[:, 1]
+        y = {"labels": (_three(np.asarray(X)), np.where(a > 0, 2, 1)), "scores": (a > 0, b)}
+        return getattr(metrics, name)(*y.get(pairs, (a, b)), **options, **privacy)
+
+    return Case(f"metrics.{name}", lambda **p: Called(call, {}, **p), relations=RELATIONS)
+
+
+# One for each kind of release: `tests/test_metrics.py` shows that the others release no more.
+CALLS += (
+    _metric("accuracy_score", "labels", labels=[0, 1, 2]),
+    _metric("confusion_matrix", "labels", labels=[2, 1, 0]),
+    _metric("score_histogram", "scores", labels=[False, True], bins=4),
+    _metric("regression_errors", "numbers", target_bounds=UNIT, max_error=1.0),
+    _metric("r2_score", "numbers"),
 )
 
 # Checks of scikit-learn that an estimator cannot pass and stay private, each with its reason.
