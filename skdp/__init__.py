@@ -21,7 +21,13 @@ from skdp.exceptions import (
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, check_pipeline
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
-from skdp.preprocessing import DPKBinsDiscretizer, DPMinMaxScaler, DPStandardScaler
+from skdp.preprocessing import (
+    DPKBinsDiscretizer,
+    DPMinMaxScaler,
+    DPOneHotEncoder,
+    DPOrdinalEncoder,
+    DPStandardScaler,
+)
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import (
     Bins,
@@ -54,6 +60,8 @@ __all__ = [
     "DPMarginalSynthesizer",
     "DPMedian",
     "DPMinMaxScaler",
+    "DPOneHotEncoder",
+    "DPOrdinalEncoder",
     "DPQuantile",
     "DPQuantileTransformer",
     "DPRandomizedSearchCV",

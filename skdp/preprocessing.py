@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp._discretizer import DPKBinsDiscretizer
+from skdp._encoders import DPOneHotEncoder, DPOrdinalEncoder
 from skdp._parameters import FLAG, Reals, Table
 from skdp._rehearsal import check_like, unanswered
 from skdp._scalers import (
@@ -35,7 +36,13 @@ from skdp.core import Box, Moments, Session
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.queries import CellQuantile, LearnedBox
 
-__all__ = ["DPKBinsDiscretizer", "DPMinMaxScaler", "DPStandardScaler"]
+__all__ = [
+    "DPKBinsDiscretizer",
+    "DPMinMaxScaler",
+    "DPOneHotEncoder",
+    "DPOrdinalEncoder",
+    "DPStandardScaler",
+]
 
 # Rounding values and squares to the steps of sums moves a variance, in units of the squared half
 # width, by less than this; below it a variance means nothing.

@@ -22,6 +22,7 @@ from skdp.queries.kernel_means import BasisMean, FeatureMeans, KernelMean, Linea
 from skdp.queries.key_selection import (
     KEY_METHODS,
     MAX_KEYS_PER_UNIT,
+    SelectCategories,
     SelectClasses,
     SelectKeys,
 )
@@ -150,6 +151,7 @@ __all__ = [
     "Quantiles",
     "Repeats",
     "ScoreMean",
+    "SelectCategories",
     "SelectClasses",
     "SelectKeys",
     "SmallTable",

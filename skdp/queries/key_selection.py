@@ -42,6 +42,7 @@ from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, Stability
 from skdp.core.transcript import current_transcript
 from skdp.tabular.grouped_keys import key_order
+from skdp.tabular.keyed import KeyedRows
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KEY_METHODS",
     "MAX_KEYS_PER_UNIT",
+    "SelectCategories",
     "SelectClasses",
     "SelectKeys",
     "gaussian_threshold",
@@ -385,6 +387,33 @@ class SelectClasses(Measurement):
         keys = SelectKeys(1, "gaussian").selected(table, meter, share, name)
         classes: NDArray = table.rows.take_classes(keys)
         return classes
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SelectCategories(Measurement):
+    """The categories of columns: values that enough rows have, from `skdp.tabular.check_keyed`.
+
+    Guarantee: that of `SelectKeys` for a step of the table, a row with at most one key a column;
+    where a unit is several steps, the filter gives each a part of the share and of the separate
+    delta.
+
+    Returns
+    -------
+    keys : list of (column, family, value)
+        Sorted; there may be none.
+    """
+
+    name: ClassVar[str] = "categories"
+
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> list[Any]:
+        if not isinstance(table.rows, KeyedRows):
+            raise TypeError("categories are selected from rows with a key a column")
+        # In rounds, the rare values of a row get the weight of its common ones, which were found.
+        method = "gaussian" if table.n_features == 1 else "sips"
+        return SelectKeys(table.n_features, method).selected(table, meter, share, name)
 
 
 def _above(

@@ -15,6 +15,15 @@ from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
 from skdp.tabular.grouped import KeyTerm
 from skdp.tabular.grouped_keys import key_order
 from skdp.tabular.grouping import check_grouped
+from skdp.tabular.keyed import (
+    MISSING,
+    array_of_cells,
+    cell_codes,
+    cell_key,
+    check_categorical,
+    check_keyed,
+    column_cells,
+)
 from skdp.tabular.keys import split_by_key
 from skdp.tabular.labels import (
     check_labelled,
@@ -52,6 +61,7 @@ from skdp.tabular.values import array_of_rows, is_missing
 __all__ = [
     "CATEGORIES",
     "KEYS",
+    "MISSING",
     "NUMBERS",
     "ONE_PLACE",
     "Bins",
@@ -64,12 +74,17 @@ __all__ = [
     "UncodedRows",
     "Units",
     "about",
+    "array_of_cells",
     "array_of_rows",
     "as_table",
+    "cell_codes",
+    "cell_key",
+    "check_categorical",
     "check_coded",
     "check_coded_target",
     "check_errors",
     "check_grouped",
+    "check_keyed",
     "check_labelled",
     "check_labelled_table",
     "check_labels",
@@ -84,6 +99,7 @@ __all__ = [
     "check_units",
     "check_unselected",
     "check_with_target",
+    "column_cells",
     "column_plans",
     "decoded",
     "is_missing",

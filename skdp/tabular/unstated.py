@@ -20,15 +20,14 @@ from numpy.typing import NDArray
 
 from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
 from skdp.tabular.bins import MOMENT, NUMBER, SPAN, Bins, as_ticks
-from skdp.tabular.canonical import as_list, plain
+from skdp.tabular.canonical import as_list
 from skdp.tabular.coding import CodedRows
 from skdp.tabular.containers import _type_of as type_says
 from skdp.tabular.containers import is_frame, to_float
 from skdp.tabular.domain import Domain, is_range
 from skdp.tabular.encoding import Schema, _column_part, _number_type
-from skdp.tabular.grouped_keys import family_of_key, key_order
+from skdp.tabular.keyed import cell_key, weights_of_keys
 from skdp.tabular.rows import _NO_ROWS, Rows
-from skdp.tabular.unselected import label_key
 
 __all__ = [
     "CATEGORIES",
@@ -315,20 +314,7 @@ class UncodedRows(CodedRows):
         self, weights: list[int], salt: int, without: Sequence[Key]
     ) -> tuple[list[Key], list[int]]:
         """Return the keys that rows have, sorted, and their weights: a row's keys share its own."""
-        cells = self._kept(self._keyed_cells)
-        gone = set(without)
-        left = np.array([key not in gone for key in self._keys] + [False])
-        counts_of_row = left[cells].sum(axis=1)  # -1 is the last
-        totals = [0] * len(self._keys)
-        found = np.zeros(len(self._keys), dtype=bool)
-        for several in np.unique(counts_of_row[counts_of_row > 0]).tolist():
-            chosen = cells[counts_of_row == several]
-            counts = np.bincount(chosen[left[chosen]], minlength=len(self._keys))
-            found |= counts > 0
-            for i in np.flatnonzero(counts).tolist():
-                totals[i] += weights[several - 1] * int(counts[i])
-        present = sorted(np.flatnonzero(found).tolist(), key=lambda i: key_order(self._keys[i]))
-        return [self._keys[i] for i in present], [totals[i] for i in present]
+        return weights_of_keys(self._kept(self._keyed_cells), self._keys, weights, without)
 
     def take_domain(self, domain: Domain) -> None:
         """Give each row its codes by a released domain."""
@@ -355,12 +341,8 @@ class UncodedRows(CodedRows):
 
 def _key(j: int, cell: Any) -> Key | None:
     """Return the key of a cell: of text, a number, a boolean or what is missing."""
-    if type(cell) is str:
-        return j, "text", cell
-    if plain(cell) is None:
-        return j, "missing", None
-    value = label_key(cell)
-    return None if value is None else (j, family_of_key(value), value)
+    key = cell_key(cell)
+    return None if key is None else (j, *key)
 
 
 def check_uncoded(

@@ -33,7 +33,13 @@ from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, private_scorer
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity, DPNearestCentroid
-from skdp.preprocessing import DPKBinsDiscretizer, DPMinMaxScaler, DPStandardScaler
+from skdp.preprocessing import (
+    DPKBinsDiscretizer,
+    DPMinMaxScaler,
+    DPOneHotEncoder,
+    DPOrdinalEncoder,
+    DPStandardScaler,
+)
 from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
 from skdp.synthetic import (
     Bins,
@@ -241,6 +247,31 @@ class CheckedDiscriminantAnalysis(_Classes, DPLinearDiscriminantAnalysis):
     pass
 
 
+class _Categories:
+    """States the categories that scikit-learn's checks bring, whatever they are."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        stated, self.categories = self.categories, [[0.0]]
+        try:
+            try:
+                table = np.asarray(X)
+                if table.ndim == 2 and not np.iscomplexobj(table):
+                    self.categories = [np.unique(one.astype(float)) for one in table.T]
+            except (TypeError, ValueError):
+                pass  # bad input, which the fit has to refuse
+            return super().fit(X, y)  # type: ignore[misc]
+        finally:
+            self.categories = stated
+
+
+class CheckedOneHotEncoder(_Categories, DPOneHotEncoder):
+    pass
+
+
+class CheckedOrdinalEncoder(_Categories, DPOrdinalEncoder):
+    pass
+
+
 class CheckedCategoricalNB(_Classes, DPCategoricalNB):
     """States the categories, too."""
 
@@ -402,6 +433,11 @@ def _checked(name: str, cls: type, model: Any, labels: Any, **options: Any) -> C
 
 THREES = conjunctions(3)
 HALVES, TENTHS = Bins.regular(-1, 1, 2), Bins.regular(-1, 1, 20)
+
+
+def _with_delta(privacy: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters with a delta, without which nothing is selected."""
+    return {**privacy, "delta": max(privacy["delta"], 1e-6)}
 
 
 def _search(cls: type, *choices: Any, **privacy: Any) -> Any:
@@ -655,6 +691,20 @@ CASES = (
     ),
     Case("bins", DPKBinsDiscretizer, sklearn=True),
     Case("bins_uniform", lambda **p: DPKBinsDiscretizer(3, strategy="uniform", **p)),
+    Case(
+        "one_hot",
+        lambda **p: DPOneHotEncoder(**_with_delta(p)),
+        sklearn=True,
+        marked=lambda **p: CheckedOneHotEncoder(**p),
+    ),
+    Case(
+        "ordinal",
+        lambda **p: DPOrdinalEncoder(
+            categories=["private", [0.5, -0.5, 1], "private"], **_with_delta(p)
+        ),
+        sklearn=True,
+        marked=lambda **p: CheckedOrdinalEncoder(**p),
+    ),
 )
 
 

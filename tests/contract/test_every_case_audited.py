@@ -42,6 +42,13 @@ def flat(released):
     return np.array([float(v) for v in np.asarray(released, dtype=object).ravel()])
 
 
+def told(released):
+    """Yield the numbers of a release by place, those of selected keys by the key: 1 for each."""
+    if released.dtype == object and released.size == 1 and isinstance(released.flat[0], list):
+        return [(repr(key), 1.0) for key in released.flat[0]]
+    return enumerate(flat(released))
+
+
 def releases(estimator, X, y, runs, seed):
     """Return what fits on a table release: for each a dictionary of numbers, by name and place."""
     found = []
@@ -52,7 +59,7 @@ def releases(estimator, X, y, runs, seed):
         numbers, times = {}, Counter()
         for entry in transcript.entries:
             times[entry.name] += 1
-            for place, value in enumerate(flat(entry.released)):
+            for place, value in told(entry.released):
                 numbers[entry.name, times[entry.name], place] = value
         found.append(numbers)
     return found
@@ -67,8 +74,8 @@ def aligned(*samples):
 MODELS = {
     "bins", "bins_uniform", "categorical_nb", "discriminant_analysis", "gaussian_nb",
     "linear_regression",
-    "logistic_regression", "logistic_regression_of_three", "nearest_centroid", "ridge",
-    "ridge_private",
+    "logistic_regression", "logistic_regression_of_three", "nearest_centroid", "one_hot",
+    "ordinal", "ridge", "ridge_private",
 }  # fmt: skip
 
 

@@ -1,0 +1,167 @@
+"""The categories of columns: stated, listed by a public type, or selected privately.
+
+Nothing is released here, except that `selected` asks an open session. All else computes on
+parameters, on types of columns and on what was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core import Session
+from skdp.queries import SelectCategories
+from skdp.tabular import MISSING, Schema, cell_key
+
+PRIVATE, DTYPE = "private", "dtype"
+_WHAT = (
+    "categories must be 'private', 'dtype', or state every column: a list with one list of "
+    "categories a column, or a mapping from column name to one; 'private' or 'dtype' may stand "
+    "for a column's list"
+)
+_AUTO = (
+    "categories='auto' would read the categories off private rows, and show the rare ones: state "
+    "them, or take 'private' with delta above 0"
+)
+_FAMILIES = ("boolean", "number", "text", "missing")
+_NO_DELTA = (
+    "{}: categories must be given where delta is 0: all categories of every column, from public "
+    "knowledge, because those that occur in X are private. With delta above 0 they are selected"
+)
+
+
+def per_column(categories: Any, n_columns: int, names: Sequence[Any] | None) -> list[Any]:
+    """Return what is stated of each column: "private", "dtype" or a list.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the column where that helps; nothing has been charged.
+    """
+    if isinstance(categories, str):
+        if categories in (PRIVATE, DTYPE):
+            return [categories] * n_columns
+        raise ValueError(_AUTO if categories == "auto" else f"{_WHAT}, got {categories!r}")
+    if isinstance(categories, Mapping):
+        labels = list(range(n_columns)) if names is None else list(names)
+        unknown = [name for name in categories if name not in labels]
+        missing = [name for name in labels if name not in categories]
+        if unknown or missing:
+            raise ValueError(
+                f"categories must state every column; there are none for {missing}"
+                + (f"; X does not have: {unknown}" if unknown else "")
+            )
+        return [_checked(categories[name], name) for name in labels]
+    if not isinstance(categories, list | tuple | np.ndarray):
+        raise TypeError(f"{_WHAT}, got {type(categories).__name__}")
+    if len(categories) != n_columns:
+        raise ValueError(
+            f"categories must state every column, one list each: got {len(categories)} for "
+            f"{n_columns} columns"
+        )
+    shown = range(n_columns) if names is None else names
+    return [_checked(spec, name) for spec, name in zip(categories, shown, strict=True)]
+
+
+def _checked(spec: Any, name: Any) -> Any:
+    """Return one column's list of categories, or one of the two words."""
+    if isinstance(spec, str) and spec in (PRIVATE, DTYPE):
+        return spec
+    if isinstance(spec, str | bytes | Mapping) or not isinstance(spec, Iterable):
+        raise TypeError(
+            f"categories of column {name!r} must be a list, 'private' or 'dtype', got "
+            f"{type(spec).__name__}"
+        )
+    values = list(spec.tolist() if isinstance(spec, np.ndarray) else spec)
+    keys = [cell_key(value) for value in values]
+    if None in keys:
+        raise TypeError(
+            f"categories of column {name!r} must be text, finite numbers, booleans or missing"
+        )
+    if not keys or len(set(keys)) < len(keys):
+        raise ValueError(f"categories of column {name!r} must be distinct, and at least one")
+    return values
+
+
+def is_private(categories: Any) -> bool:
+    """Say whether a fit has to select categories, by the parameter alone."""
+    if isinstance(categories, str):
+        return categories == PRIVATE
+    specs = categories.values() if isinstance(categories, Mapping) else categories
+    if not isinstance(specs, Iterable):
+        return False
+    return any(isinstance(spec, str) and spec == PRIVATE for spec in specs)
+
+
+def check_delta_for(name: str, delta: float) -> None:
+    """Refuse a selection without a delta, before the charge."""
+    if not delta:
+        raise ValueError(_NO_DELTA.format(name))
+
+
+def listed(X: Any, j: int, schema: Schema) -> list[Any]:
+    """Return the categories that the type of a column lists, which the user says are public."""
+    if hasattr(X, "iloc"):
+        dtype = X.dtypes.iloc[j]
+    elif hasattr(X, "schema") and hasattr(X, "column_names"):  # pyarrow
+        dtype = X.schema.field(j).type
+    else:
+        dtype = X.dtypes[j] if hasattr(X, "dtypes") else X.dtype
+    found = getattr(dtype, "categories", None)
+    if found is not None and type(dtype).__name__ in ("CategoricalDtype", "Enum"):
+        return list(found)
+    if str(dtype).lower() in ("bool", "boolean"):
+        return [False, True]
+    name = j if schema.names is None else schema.names[j]
+    raise ValueError(
+        f"categories='dtype': the type of column {name!r} lists no categories; make it one of "
+        "pandas' category, polars' Enum or bool, or state its categories"
+    )
+
+
+def selected(session: Session, columns: Sequence[int]) -> dict[int, list[Any]]:
+    """Ask for the categories of columns, those of the session's rows, in order."""
+    found: dict[int, list[Any]] = {j: [] for j in columns}
+    keys = session.answer(SelectCategories())
+    for j, family, value in sorted(keys, key=lambda k: (k[0], _FAMILIES.index(k[1]), k[2])):
+        found[j].append(np.nan if (family, value) == MISSING else value)
+    return found
+
+
+def as_array(values: list[Any], dtype: Any) -> NDArray[Any]:
+    """Return categories as an array: of numbers or booleans where all are, else of objects.
+
+    `dtype` is the type of the column: whole numbers in a column of floats are floats.
+    """
+    families = {(cell_key(value) or ("", None))[0] for value in values}
+    if families == {"boolean"}:
+        return np.array(values, dtype=bool)
+    if values and families <= {"number", "missing"}:
+        floats = isinstance(dtype, np.dtype) and dtype.kind == "f"
+        return np.array(values, dtype=np.float64 if floats or "missing" in families else None)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+class Places:
+    """The place of each category's key among those of a column.
+
+    0 and False, 1 and True are one where a column has only one of the two.
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        items = values.tolist() if isinstance(values, np.ndarray) else values
+        self._known = {cell_key(value): place for place, value in enumerate(items)}
+
+    def __call__(self, key: Any, otherwise: int) -> int:
+        """Return the place of a cell's key."""
+        place = self._known.get(key)
+        if place is None and key[0] == "boolean":
+            place = self._known.get(("number", int(key[1])))
+        elif place is None and key[0] == "number" and key[1] in (0, 1):
+            place = self._known.get(("boolean", bool(key[1])))
+        return otherwise if place is None else place
