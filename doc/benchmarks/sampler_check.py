@@ -2,10 +2,11 @@
 
     OPENDP=/path/to/python/with/opendp python doc/benchmarks/sampler_check.py [DRAWS]
 
-Ours: DRAWS (ten million by default); theirs: a tenth of a million for each scale. Two samples are
-compared by chi-square over the values that both give often enough, tails merged; our draws are also
-compared with the exact probabilities. Theirs of a Gaussian are drawn from the discrete Gaussian,
-which is another distribution than a rounded one: only ours is compared, with its exact cells.
+Ours: DRAWS (ten million by default); theirs: a hundredth, at least 100,000, for each scale. Two
+samples are compared by chi-square over the values that both give often enough, tails merged; our
+draws are also compared with the exact probabilities. Theirs of a Gaussian are drawn from the
+discrete Gaussian, which is another distribution than a rounded one: only ours is compared, with its
+exact cells.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scipy import stats
 from skdp.core.noise import discrete_laplace, rounded_gaussian
 
 DRAWS = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000
-THEIRS = 100_000
+THEIRS = max(100_000, DRAWS // 100)
 SCALES = (0.5, 2.0, 10.0)
 
 OPENDP = """

@@ -81,7 +81,10 @@ def _arrow(column: Any) -> Any:
 def _factorized(column: Any) -> tuple[Ints, list[Any]]:
     """Return the codes of a column's cells, -1 for what is missing, and its distinct values."""
     if hasattr(column, "factorize"):  # pandas
-        codes, values = column.factorize()
+        try:
+            codes, values = column.factorize()
+        except OverflowError:  # pandas 2, of an integer beyond all floats: one row may have it
+            return _coded(column.tolist())
         return np.asarray(codes, dtype=np.int64), list(values)
     if isinstance(column, np.ndarray):  # `tolist` would count ticks of dates
         return _coded(list(column) if column.dtype.kind in "mM" else column.tolist())

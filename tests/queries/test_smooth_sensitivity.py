@@ -650,7 +650,7 @@ def test_the_cost_is_that_of_scipy():
 
     rng = np.random.default_rng(4)
     pairs = np.array(list(itertools.combinations(range(12), 2)))
-    edges = spanning.check_graph(12, pairs[rng.permutation(len(pairs))[:40]])
+    edges = spanning.check_graph(12, pairs[rng.permutation(len(pairs))[:40]]).astype(np.int32)
     weights = rng.integers(1, 1000, len(edges))
     matrix = coo_array((weights, (edges[:, 0], edges[:, 1])), shape=(12, 12)).tocsr()
     assert spanning.spanning_cost(12, edges, weights) == minimum_spanning_tree(matrix).sum()

@@ -138,7 +138,8 @@ def check_graph(n_vertices: int, edges: ArrayLike) -> Ints:
 
 def _adjacency(n_vertices: int, edges: Ints) -> Any:
     """Return the symmetric matrix of the numbers of edges between two vertices."""
-    ends = np.concatenate([edges, edges[:, ::-1]])
+    # scipy before 1.16 takes indices of 32 bits only.
+    ends = np.concatenate([edges, edges[:, ::-1]]).astype(np.int32)
     ones = np.ones(len(ends), dtype=np.int32)
     shape = (n_vertices, n_vertices)
     return sparse.coo_array((ones, (ends[:, 0], ends[:, 1])), shape=shape).tocsr()

@@ -1,0 +1,40 @@
+"""The oldest versions that are tested are those that pyproject.toml allows."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PINNED = ROOT / ".ci" / "oldest.txt"
+
+
+def allowed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = (one for name in ("polars", "sql") for one in project["optional-dependencies"][name])
+    found = (re.match(r"([\w-]+)(?:\[.*\])?>=([\d.]+)", one) for one in
+             [*project["dependencies"], *extras])  # fmt: skip
+    return {one[1]: one[2] for one in found if one}
+
+
+def test_what_is_installed_is_allowed():
+    """A package of these that is not installed is an extra."""
+    for name in ("numpy", "scipy", "scikit-learn", "joblib"):
+        have, least = (
+            tuple(map(int, re.findall(r"\d+", version)[:2]))
+            for version in (metadata.version(name), allowed()[name])
+        )
+        assert have >= least, name
+
+
+def test_the_pinned_versions_are_the_oldest():
+    if not PINNED.exists():
+        pytest.skip("no checkout: the list is beside the scripts of CI")
+    least = allowed()
+    for line in PINNED.read_text(encoding="utf-8").split():
+        name, _, version = line.partition("==")
+        assert version.split(".")[: least[name].count(".") + 1] == least[name].split("."), line
