@@ -13,13 +13,16 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPKMeans, DPMinMaxScaler, PrivacyBudget, inspection
+from skdp import DPKMeans, DPMinMaxScaler, PrivacyBudget, inspection, metrics
 from skdp.budget import Cost
 from skdp.inspection import (
     BudgetDisplay,
     CentersDisplay,
     ClusterDisplay,
     PrivacyCurveDisplay,
+    PrivateCalibrationDisplay,
+    PrivateConfusionMatrixDisplay,
+    PrivateRocCurveDisplay,
     SpentDisplay,
 )
 
@@ -258,3 +261,55 @@ def test_matplotlib_is_imported_when_something_is_plotted():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert "python -m pip install matplotlib" in answer.stdout
+
+
+class Scorer:
+    """A public classifier: the score of a row is its first cell."""
+
+    classes_ = np.array(["no", "yes"])
+
+    def predict_proba(self, X):
+        return np.column_stack([1 - X[:, 0], X[:, 0]])
+
+    def predict(self, X):
+        return self.classes_[(X[:, 0] >= 0.5).astype(int)]
+
+
+@pytest.fixture(scope="module")
+def scored():
+    X = np.random.default_rng(0).random((2000, 1))
+    return X, np.where(np.random.default_rng(1).random(2000) < X[:, 0], "yes", "no")
+
+
+def test_displays_of_metrics_charge_once_and_draw_what_was_released(scored):
+    budget = PrivacyBudget(3.0)
+    kinds = PrivateConfusionMatrixDisplay, PrivateRocCurveDisplay, PrivateCalibrationDisplay
+    for kind in kinds:
+        display = kind.from_estimator(Scorer(), *scored, epsilon=1.0, budget=budget)
+        assert display.ax_.get_title()
+        again = kind.from_released(display.released)
+        assert again.released is display.released
+        plt.close("all")
+        with pytest.raises(TypeError, match="what skdp.metrics"):
+            kind(display)
+    assert [charge.epsilon for charge in budget.charges] == [1.0] * 3
+
+    matrix = metrics.confusion_matrix(
+        scored[1], Scorer().predict(scored[0]), labels=["no", "yes"], epsilon=1e4
+    )
+    display = PrivateConfusionMatrixDisplay.from_released(matrix)
+    texts = [text.get_text() for text in display.ax_.texts]
+    assert texts[0].startswith(f"{matrix.counts.value[0, 0]:,.0f}")
+    assert [t.get_text() for t in display.ax_.get_xticklabels()] == ["no", "yes"]
+    found = metrics.score_histogram(scored[1], scored[0][:, 0], labels=["no", "yes"])
+    display = PrivateRocCurveDisplay.from_released(found, name="ours", population=True)
+    line = display.ax_.get_lines()[0]
+    np.testing.assert_array_equal(line.get_ydata(), found.roc_curve()[1].value)
+    low, high = found.roc_auc().population_interval()
+    assert line.get_label() == f"ours: AUC {found.roc_auc():.3f} ({low:.3f} to {high:.3f})"
+    display = PrivateCalibrationDisplay.from_released(found, n_bins=5)
+    low, high = found.calibration_curve(5)[0].interval()
+    bars = display.ax_.patches
+    assert [bar.get_y() for bar in bars] == pytest.approx(low.tolist())
+    assert [bar.get_height() for bar in bars] == pytest.approx((high - low).tolist())
+    plt.close("all")

@@ -113,6 +113,14 @@ def test_users():
     assert names["search"].best_estimator_.privacy_.unit == "user_id"
 
 
+def test_evaluating_privately(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run("doc/evaluate.md", 3, {})
+    assert names["budget"].spent.epsilon == pytest.approx(2.0)
+    low, high = names["auc"].interval()
+    assert 0 <= low < high <= 1
+
+
 def test_predict():
     names = run("doc/predict.md", 4, {})
     assert names["budget"].spent.epsilon == 2.5

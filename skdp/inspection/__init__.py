@@ -1,8 +1,8 @@
-"""Displays of what was released: a budget, clusters on a plane, and centres in the data's units.
+"""Displays of what was released: a budget, clusters, metrics of held-out rows, error by epsilon.
 
-Nothing is released here, and no private row is asked for: every display is computed from a
-ledger or from fitted attributes, so a figure may be shown to whoever may see the model.
-matplotlib is imported when something is plotted.
+Nothing is released here: a display is computed from a ledger, from fitted attributes or from what
+`skdp.metrics` has released, so a figure may be shown to whoever may see these. Displays of metrics
+can ask `skdp.metrics` themselves, which charges. matplotlib is imported when something is plotted.
 
 A display follows scikit-learn's convention: ``from_...`` computes and plots, the object keeps
 what it plotted, ``plot`` draws it again, and ``ax_`` and ``figure_`` hold the result.
@@ -12,11 +12,19 @@ from __future__ import annotations
 
 from skdp.inspection._budget import BudgetDisplay, PrivacyCurveDisplay, SpentDisplay
 from skdp.inspection._clusters import CentersDisplay, ClusterDisplay
+from skdp.inspection._metrics import (
+    PrivateCalibrationDisplay,
+    PrivateConfusionMatrixDisplay,
+    PrivateRocCurveDisplay,
+)
 
 __all__ = [
     "BudgetDisplay",
     "CentersDisplay",
     "ClusterDisplay",
     "PrivacyCurveDisplay",
+    "PrivateCalibrationDisplay",
+    "PrivateConfusionMatrixDisplay",
+    "PrivateRocCurveDisplay",
     "SpentDisplay",
 ]
