@@ -46,6 +46,7 @@ OPTIONAL = {
     "inspection": {"matplotlib"},
     "audit": {"hypothesis", "pytest"},
     "budget": {"psycopg"},
+    "metrics": {"pandas"},
     "statistics": {"pandas"},
     "tabular": {"duckdb"},
     "sql": {"duckdb", "sqlglot"},

@@ -39,7 +39,7 @@ def _whole_width(std: Floats, level: float) -> Floats:
     """
     square = np.where(std > 0, std, 1.0) ** 2
     # (s + 1 - sqrt(2 s + 1)) / s without cancellation.
-    p = square / (square + 1.0 + np.sqrt(2.0 * square + 1.0))
+    p = np.maximum(square / (square + 1.0 + np.sqrt(2.0 * square + 1.0)), 1e-300)
     laplace = np.ceil(np.log((1.0 - level) * (1.0 + p) / 2.0) / np.log(p)) - 1.0
     return np.maximum(laplace, float(norm.ppf(0.5 + level / 2)) * std + 1.0)
 
