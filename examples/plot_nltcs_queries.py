@@ -150,11 +150,12 @@ for name, errors in worst.items():
     color, marker, line = styles[name]
     left_axis.loglog(EPSILONS, errors, color=color, marker=marker, linestyle=line, label=name)
 left_axis.axhline(uniform, color="grey", linestyle=":", label="uniform distribution")
-left_axis.set_xlabel("epsilon (delta = 1e-6 for Gaussian noise)")
+left_axis.set_xlabel("ε (δ = 1e-6 for Gaussian noise)")
 left_axis.set_ylabel("largest error of 4,480 queries")
 left_axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
 left_axis.minorticks_off()
-left_axis.legend(fontsize=8, loc="lower left")
+left_axis.set_ylim(top=40)
+left_axis.legend(fontsize=8, loc="upper right")
 left_axis.set_title("All 3-way tables")
 
 measured = np.diff([15, *left]) < 0
@@ -167,5 +168,5 @@ right_axis.set_xlabel("exact fraction of people")
 right_axis.set_ylabel("answer")
 right_axis.set_ylim(0)
 right_axis.legend()
-right_axis.set_title("Pairs, asked one at a time (epsilon = 1)")
+right_axis.set_title("Pairs, asked one at a time (ε = 1)")
 figure.savefig(arguments.output, dpi=150)
