@@ -387,8 +387,10 @@ def balanced_accuracy_score(
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
-    Notes ----- **Privacy.** *Released*: for each class, how many of its rows are predicted rightly,
-    and how many wrongly. *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced.
+    Notes
+    -----
+    **Privacy.** *Released*: for each class, how many of its rows are predicted rightly, and how
+    many wrongly. *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced.
     *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
     once, as "balanced_accuracy_score". The model must be public, or private itself, and a
     prediction must depend on its own row alone.

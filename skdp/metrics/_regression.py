@@ -297,8 +297,10 @@ def r2_score(
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
-    Notes ----- **Privacy.** *Released*, *sensitivity*, *mechanism*: as `regression_errors`, which
-    gives the mean errors at the same cost. *Charged*: (epsilon, delta), once, as "r2_score".
+    Notes
+    -----
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as `regression_errors`, which gives the
+    mean errors at the same cost. *Charged*: (epsilon, delta), once, as "r2_score".
 
     Examples
     --------
@@ -375,11 +377,13 @@ def mean_squared_error(
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
-    Notes ----- **Privacy.** *Released*: a bound, if not stated, then the sums of errors and of
-    their squares in half widths of it, with the number of rows. *Sensitivity*: that of
-    `skdp.core.Moments` of one column. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0.
-    *Charged*: (epsilon, delta), once, as "mean_squared_error". The model must be public, or private
-    itself, and a prediction must depend on its own row alone.
+    Notes
+    -----
+    **Privacy.** *Released*: a bound, if not stated, then the sums of errors and of their squares in
+    half widths of it, with the number of rows. *Sensitivity*: that of `skdp.core.Moments` of one
+    column. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon,
+    delta), once, as "mean_squared_error". The model must be public, or private itself, and a
+    prediction must depend on its own row alone.
 
     Examples
     --------
