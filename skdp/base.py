@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._absent import why_absent
@@ -42,6 +44,7 @@ from skdp._public_key import public_key
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import ambient_budget, warn_uncounted
 from skdp.budget.amounts import check_delta, check_positive
+from skdp.budget.html import fit_html
 from skdp.core import (
     PRIVATE_ROWS,
     PrivacyCertificate,
@@ -455,6 +458,34 @@ class PrivateMixin(AmbientBudgetMixin):
             self.max_rows_per_unit_ = session.max_rows_per_unit
             setattr(self, _ALLOWANCE, Allowance.left(session))
         return session
+
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        """The HTML of notebooks: scikit-learn's, with what a fit costs, and what it has released.
+
+        Missing, as in scikit-learn, where ``sklearn.set_config(display="text")`` says so.
+        """
+        if get_config()["display"] != "diagram":
+            raise AttributeError("_repr_html_ is there where sklearn.get_config()['display'] says")
+        return self._as_html
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return what notebooks show."""
+        shown = {"text/plain": repr(self)}
+        if get_config()["display"] == "diagram":
+            shown["text/html"] = self._as_html()
+        return shown
+
+    def _as_html(self) -> str:
+        try:
+            cost = self.privacy_cost()
+        except (TypeError, ValueError):  # of parameters that no fit takes
+            return str(estimator_html_repr(self))
+        budget = ambient_budget() if self.budget is None else self.budget
+        released = getattr(self, "privacy_", None)
+        return str(estimator_html_repr(self)) + fit_html(
+            cost, budget, "" if released is None else released._repr_html_()
+        )
 
     def _public_array(self, X: Any) -> NDArray[np.float64]:
         """Check fittedness and the caller's own X, as float64 of shape (n, n_features_in_)."""

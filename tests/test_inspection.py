@@ -10,16 +10,20 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPKMeans, DPMinMaxScaler, PrivacyBudget, inspection, metrics
+from skdp import DPPCA, DPKMeans, DPMinMaxScaler, PrivacyBudget, inspection, metrics, statistics
 from skdp.budget import Cost
 from skdp.inspection import (
     BudgetDisplay,
     CentersDisplay,
     ClusterDisplay,
+    ComponentsDisplay,
+    IntervalDisplay,
     PrivacyCurveDisplay,
+    PrivacyUtilityDisplay,
     PrivateCalibrationDisplay,
     PrivateConfusionMatrixDisplay,
     PrivateRocCurveDisplay,
@@ -315,3 +319,77 @@ def test_displays_of_metrics_charge_once_and_draw_what_was_released(scored):
     assert [bar.get_y() for bar in bars] == pytest.approx(low.tolist())
     assert [bar.get_height() for bar in bars] == pytest.approx((high - low).tolist())
     plt.close("all")
+
+
+def test_the_error_falls_with_epsilon_and_with_rows():
+    display = PrivacyUtilityDisplay.from_estimator(
+        "mean", n_samples=[100, 10_000], epsilons=[0.1, 1, 10], bounds=(0, 1), n_rows="public"
+    )
+    wanted = statistics.expected_error("mean", 100, epsilon=1.0, bounds=(0, 1), n_rows="public")
+    assert display.errors[0, 1] == wanted
+    assert np.all(np.diff(display.errors, axis=0) < 0)
+    assert np.all(np.diff(display.errors, axis=1) < 0)
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == [
+        "100 rows", "10,000 rows",
+    ]  # fmt: skip
+    for curve, line in zip(display.errors, display.ax_.get_lines(), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), curve)
+    with pytest.raises(ValueError, match="like="):
+        PrivacyUtilityDisplay.from_estimator("mean", n_samples=100, bounds=(0, 1))
+    with pytest.raises(ValueError, match="n_features"):
+        PrivacyUtilityDisplay.from_estimator(DPMinMaxScaler(), n_samples=100)
+    with pytest.raises(TypeError, match="expected_error"):
+        PrivacyUtilityDisplay.from_estimator(make_pipeline(DPMinMaxScaler()), n_samples=100)
+    with pytest.raises(ValueError, match="a row for each"):
+        PrivacyUtilityDisplay([1.0], [10], [[1.0, 2.0]])
+    plt.close("all")
+
+
+def test_intervals_that_are_too_short_are_below_the_line():
+    class Short:
+        def interval(self, level):
+            return np.array(0.5), np.array(0.5 + 1e-3 * level)
+
+    x = np.linspace(0, 1, 100)
+    good = [statistics.mean(x, bounds=(0, 1)) for _ in range(60)]
+    assert np.all(IntervalDisplay.from_releases(good, 0.5).shares > 0.2)
+    bad = IntervalDisplay.from_releases([Short()] * 60, 0.7, levels=[0.5, 0.9])
+    assert bad.shares.tolist() == [0.0, 0.0]
+    assert bad.ax_.get_lines()[1].get_ydata().tolist() == [0.0, 0.0]
+    plt.close("all")
+
+
+def test_components_that_noise_hides_are_hollow():
+    X = np.random.default_rng(0).normal(size=(400, 5)) * [8, 4, 0.1, 0.1, 0.1]
+    pca = DPPCA(center=0.0, norm_bound=30.0, epsilon=20.0, delta=1e-6).fit(X)
+    display = ComponentsDisplay.from_estimator(pca)
+    assert 0 < pca.n_resolved_ < 5
+    bars = sorted(display.ax_.patches, key=lambda bar: bar.get_x())
+    assert [bar.get_height() for bar in bars] == pca.explained_variance_.tolist()
+    filled = [bar.get_facecolor()[3] == 1 for bar in bars]
+    assert filled == [i < pca.n_resolved_ for i in range(5)]
+    assert f"{pca.noise_level_:.3g}" in display.ax_.get_title()
+    with pytest.raises(NotFittedError):
+        ComponentsDisplay.from_estimator(DPPCA())
+    plt.close("all")
+
+
+def test_the_html_of_an_estimator_says_what_it_costs_and_what_it_released(kmeans):
+    budget = PrivacyBudget(2.0)
+    made = DPKMeans(2, bounds=(0, 1), algorithm="lloyd", epsilon=0.5, budget=budget)
+    text = made._repr_html_()
+    assert "A fit costs epsilon=0.5, delta=0.0." in text
+    assert "epsilon=2.0 of 2.0 left" in text
+    assert "at most 62.3%" in text
+    made.fit([[0.1], [0.9]] * 200)
+    text = made._repr_mimebundle_()["text/html"]
+    assert "epsilon=1.5 of 2.0 left" in text
+    assert "charged: yes" in text
+    assert "5 × iteration 1: counts … iteration 5: counts" in text
+    assert text.count("at most 62.3%") == 1
+    assert len(made.privacy_.grouped()) == 2
+    assert "No budget counts it" in kmeans._repr_html_()
+    assert "A fit costs" not in DPKMeans(2, epsilon=-1)._repr_html_()
+    with config_context(display="text"):
+        assert not hasattr(made, "_repr_html_")
+        assert set(made._repr_mimebundle_()) == {"text/plain"}

@@ -7,17 +7,21 @@ could have chosen (names, notes, paths) is escaped. Colours come from the notebo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from html import escape
+from typing import TYPE_CHECKING
 
-from skdp.budget.charge import Charge, PrivacyLoss
-from skdp.budget.conversions import guessing_chance
+from skdp.budget.charge import Charge, Cost
+from skdp.budget.meaning import attacker_sentence
 from skdp.budget.schema import Terms
 from skdp.budget.statement import Statement
+from skdp.exceptions import LedgerError
 
-__all__ = ["budget_html"]
+if TYPE_CHECKING:
+    from skdp.budget.budget import PrivacyBudget
+
+__all__ = ["budget_html", "fit_html"]
 
 _SHOWN = 50  # charges in the table; older ones are counted
 
@@ -108,24 +112,6 @@ def _table(charges: Sequence[Charge]) -> str:
     )
 
 
-def _meaning(terms: Terms, spent: PrivacyLoss) -> str:
-    """Say what a loss lets an attacker do; nothing where nothing was spent."""
-    if not spent.epsilon and not spent.delta:
-        return ""
-    known = math.isfinite(spent.epsilon)
-    chance = guessing_chance(spent.epsilon, min(spent.delta, 1.0)) if known else 1.0
-    unit = "row" if terms.unit is None else terms.unit
-    guess = (
-        f"between two contents of one {unit}"
-        if terms.adjacency == "replace_one"
-        else f"whether one {unit} is in the table"
-    )
-    return (
-        f"Whoever knows all the rest and guesses {guess}, with even chances beforehand, is right "
-        f"with a probability of at most {math.ceil(1000 * chance) / 10:g}%."
-    )
-
-
 def budget_html(
     terms: Terms, found: Statement | str, dataset: str | None, ledger: str | None
 ) -> str:
@@ -165,11 +151,45 @@ def _body(terms: Terms, found: Statement) -> str:
         for label, part in zip(_LABELS[terms.accountant], ("main", "apart"), strict=True)
         if getattr(cap, part) > 0
     )
+    meaning = attacker_sentence(spent.epsilon, spent.delta, terms.adjacency, terms.unit)
     words = (
         f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
         f"remaining: epsilon={left.epsilon!r}, delta={left.delta!r}</div>"
-        f"<div>{escape(_meaning(terms, spent))}</div>"
+        f"<div>{escape(meaning)}</div>"
     )
     notes = dict.fromkeys(one.note for one in found.contents.reservations if one.note)
     remarks = "".join(f"<div>Reservation: {escape(note)}</div>" for note in notes)
     return words + bars + _table(found.contents.charges) + remarks
+
+
+def fit_html(cost: Cost, budget: PrivacyBudget | None, released: str) -> str:
+    """Return what a fit costs, who counts it and what it has released, as HTML.
+
+    Parameters
+    ----------
+    cost : Cost
+        Of one fit.
+    budget : PrivacyBudget or None
+        Its ledger is read.
+    released : str
+        The HTML of a certificate; empty before a fit.
+    """
+    relation = "replace_one" if budget is None else budget.adjacency
+    unit = None if budget is None else budget.unit
+    meaning = attacker_sentence(cost.epsilon, cost.delta, relation, unit)
+    words = [f"A fit costs epsilon={cost.epsilon!r}, delta={cost.delta!r}."]
+    words += [] if released else [meaning]  # a certificate says so itself
+    if budget is None:
+        words.append("No budget counts it: budget=PrivacyBudget(...) would.")
+    else:
+        try:
+            left = budget.remaining
+            words.append(
+                f"Its budget has epsilon={left.epsilon!r} of {budget.epsilon!r} left, "
+                f"delta={left.delta!r} of {budget.delta!r}."
+            )
+        except LedgerError:
+            words.append("The ledger of its budget cannot be read.")
+    text = "".join(f"<div>{escape(one)}</div>" for one in words)
+    head = '<details open style="line-height:1.4"><summary>Privacy</summary>'
+    return f"{head}{text}{released}</details>"

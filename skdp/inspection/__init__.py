@@ -17,12 +17,16 @@ from skdp.inspection._metrics import (
     PrivateConfusionMatrixDisplay,
     PrivateRocCurveDisplay,
 )
+from skdp.inspection._utility import ComponentsDisplay, IntervalDisplay, PrivacyUtilityDisplay
 
 __all__ = [
     "BudgetDisplay",
     "CentersDisplay",
     "ClusterDisplay",
+    "ComponentsDisplay",
+    "IntervalDisplay",
     "PrivacyCurveDisplay",
+    "PrivacyUtilityDisplay",
     "PrivateCalibrationDisplay",
     "PrivateConfusionMatrixDisplay",
     "PrivateRocCurveDisplay",

@@ -1,0 +1,42 @@
+"""What a loss means, in a sentence: how much surer an attacker may become.
+
+Nothing is released here: public numbers only.
+"""
+
+from __future__ import annotations
+
+import math
+
+from skdp.budget.conversions import guessing_chance
+
+__all__ = ["attacker_sentence"]
+
+
+def attacker_sentence(epsilon: float, delta: float, adjacency: str, unit: str | None = None) -> str:
+    """Say what a loss lets an attacker do; nothing where nothing was lost.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    adjacency : {"replace_one", "add_or_remove_one"}
+    unit : str, default=None
+        None: a row.
+
+    Examples
+    --------
+    >>> attacker_sentence(1.0, 0.0, "add_or_remove_one").partition("beforehand, ")[2]
+    'is right with a probability of at most 73.2%.'
+    """
+    if not epsilon and not delta:
+        return ""
+    chance = guessing_chance(epsilon, min(delta, 1.0)) if math.isfinite(epsilon) else 1.0
+    unit = "row" if unit is None else unit
+    guess = (
+        f"between two contents of one {unit}"
+        if adjacency == "replace_one"
+        else f"whether one {unit} is in the table"
+    )
+    return (
+        f"Whoever knows all the rest and guesses {guess}, with even chances beforehand, is right "
+        f"with a probability of at most {math.ceil(1000 * chance) / 10:g}%."
+    )
