@@ -18,6 +18,7 @@ from skdp.exceptions import (
     SeededNoiseWarning,
     UncountedFitWarning,
 )
+from skdp.impute import DPSimpleImputer
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, check_pipeline
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
@@ -67,6 +68,7 @@ __all__ = [
     "DPRandomizedSearchCV",
     "DPRidge",
     "DPRobustScaler",
+    "DPSimpleImputer",
     "DPStandardScaler",
     "DPSubsampleAggregate",
     "DPTrainOnRelease",

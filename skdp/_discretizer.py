@@ -22,7 +22,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Box
 from skdp.planning import bounds_in
 from skdp.quantile import DPQuantile
-from skdp.queries import Quantiles
+from skdp.queries import Quantiles, multiples
 from skdp.tabular import check_public_array
 
 __all__ = ["DPKBinsDiscretizer"]
@@ -173,11 +173,23 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.strategy == "quantile":
-            self._quantiles()._check_parameters()
+        if self.step is not None and self.prior != "uniform":
+            raise ValueError("prior='log' spaces the candidates itself: it excludes a step")
+
+    def _stated_bounds(self, n_features: int, names: Any = None) -> Any:
+        stated = super()._stated_bounds(n_features, names)
+        if stated is not None and self.strategy == "quantile" and self.step is not None:
+            for low, high in zip(*stated, strict=True):
+                first, last = multiples(float(low), float(high), float(self.step))
+                if first > last:
+                    raise ValueError(
+                        f"step must have a multiple within bounds, got step={self.step} for bounds "
+                        f"({low}, {high})"
+                    )
+        return stated
 
     def _quantiles(self) -> DPQuantile:
-        """Return the estimator of the inner edges, for its checks and its expected error."""
+        """Return the estimator of the inner edges, for its expected error."""
         return DPQuantile(
             self._levels(),
             bounds=self.bounds,
@@ -212,10 +224,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         """
         with self._all_or_nothing(groups):
             rows = self._open(X)
-            if self.strategy == "quantile":
-                stated = self._quantiles()._stated_bounds(rows.n_features, self._names())
-            else:
-                stated = self._stated_bounds(rows.n_features)
+            stated = self._stated_bounds(rows.n_features)
             inner = np.empty((rows.n_features, 0))
             if self._is_free():
                 assert stated is not None
@@ -329,7 +338,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         if self.strategy == "quantile":
-            return self._quantiles()._expected_error(n, d, like)
+            return self._quantiles().expected_error(n, d, like=like)
         if self._stated_bounds(d, names_of(like)) is not None:
             return 0.0
         rows = check_like(self, like, d)

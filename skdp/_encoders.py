@@ -56,7 +56,7 @@ class DPOneHotEncoder(Encoder):
         stated categories only: ValueError, in `fit` before any charge, which tells that there is
         such a cell.
     epsilon : float, default=1.0
-        Privacy loss of a fit that selects categories; finite, above 0.
+        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above 0 where categories are selected: half of it is for categories that one row
         alone has, the other half for Gaussian noise.
@@ -296,7 +296,7 @@ class DPOrdinalEncoder(Encoder):
     encoded_missing_value : int or NaN, default=-1
         What missing cells become; they are of no category. Below 0.
     epsilon : float, default=1.0
-        Privacy loss of a fit that selects categories; finite, above 0.
+        Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above 0 where categories are selected: half of it is for categories that one row
         alone has, the other half for Gaussian noise.

@@ -6,6 +6,7 @@ Nothing is released here, except that a fit asks an open session for categories.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -44,6 +45,19 @@ _UNKNOWN = "{}: X has categories in columns {} that are not among categories_"
 def _place(places: Places, key: Any) -> int:
     """Return the place of a key: -1 if it is none, -2 if it is missing and none."""
     return places(key, -2 if key == MISSING else -1)
+
+
+def codes_among(table: Any, categories: Sequence[NDArray[Any]]) -> tuple[Codes, NDArray[np.bool_]]:
+    """Return the place of each cell among its column's categories, -1 of one that is none.
+
+    And which cells are missing, and no category.
+    """
+    n, d = int(table.shape[0]), len(categories)
+    codes, missing = np.empty((n, d), dtype=np.int64), np.zeros((n, d), dtype=bool)
+    for j, values in enumerate(categories):
+        found = cell_codes(column_cells(table, j), partial(_place, Places(values)))
+        missing[:, j], codes[:, j] = found == -2, np.maximum(found, -1)
+    return codes, missing
 
 
 class Encoder(Transformer):
@@ -159,11 +173,7 @@ class Encoder(Transformer):
 
     def _codes(self, table: Any) -> tuple[Codes, NDArray[np.bool_]]:
         """Return the codes of cells, -1 of unknown ones, and which cells are missing."""
-        n, d = int(table.shape[0]), len(self.categories_)
-        codes, missing = np.empty((n, d), dtype=np.int64), np.zeros((n, d), dtype=bool)
-        for j, values in enumerate(self.categories_):
-            found = cell_codes(column_cells(table, j), partial(_place, Places(values)))
-            missing[:, j], codes[:, j] = found == -2, np.maximum(found, -1)
+        codes, missing = codes_among(table, self.categories_)
         unknown = codes < 0 if self._missing_is_one else (codes < 0) & ~missing
         if self.handle_unknown == ERROR and unknown.any():
             named = input_names(self)
@@ -192,11 +202,6 @@ class Encoder(Transformer):
         if len({column.dtype for column in columns}) == 1:
             return np.stack(columns, axis=1)
         return np.stack([column.astype(object) for column in columns], axis=1)
-
-    def _unknown(self, table: Any) -> NDArray[np.bool_]:
-        """Return which cells are of no known category."""
-        codes, missing = self._codes(table)
-        return codes < 0 if self._missing_is_one else (codes < 0) & ~missing
 
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, like: Any = None
@@ -241,7 +246,9 @@ class Encoder(Transformer):
 
         def once(number: int) -> float:
             rows = cells[repeated(len(cells), n, number)]
-            return float(np.mean(made(number, categories=specs).fit(rows)._unknown(rows)))
+            fitted = made(number, categories=specs).fit(rows)
+            codes, missing = codes_among(rows, fitted.categories_)
+            return float(np.mean((codes < 0) & (self._missing_is_one | ~missing)))
 
         with rehearsal(self, self._adjacency) as made:
             return mean_error(once, least=6, most=24, precision=0.1)

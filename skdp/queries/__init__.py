@@ -8,6 +8,7 @@ from __future__ import annotations
 from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
 from skdp.queries.blocks import BlockVotes, OfBlocks
 from skdp.queries.column_sums import sum_view
+from skdp.queries.columns import OfColumn
 from skdp.queries.grouped_sums import (
     AssignedSums,
     ColumnBox,
@@ -146,6 +147,7 @@ __all__ = [
     "NormBound",
     "NormsBelow",
     "OfBlocks",
+    "OfColumn",
     "Prefixes",
     "PublishedRows",
     "Quantiles",

@@ -490,7 +490,9 @@ def check_samples(
     return rows, public
 
 
-def check_public_array(X: Any, *, estimator: str, allow_empty: bool = False) -> NDArray[np.float64]:
+def check_public_array(
+    X: Any, *, estimator: str, allow_empty: bool = False, allow_missing: bool = False
+) -> NDArray[np.float64]:
     """Validate the caller's own argument of ``predict``/``transform`` and return it as float64.
 
     The same texts as `check_rows`, because the argument may be private to the caller too.
@@ -501,7 +503,9 @@ def check_public_array(X: Any, *, estimator: str, allow_empty: bool = False) -> 
         raise ValueError(_NO_ROWS)
     values, problem = to_float(X)
     _raise(problem, X)
-    if values is not None and not np.isfinite(values).all():
+    if values is not None and allow_missing and np.isinf(values).any():
+        _raise("infinite")
+    if values is not None and not allow_missing and not np.isfinite(values).all():
         _raise("finite")
     assert values is not None
     return values

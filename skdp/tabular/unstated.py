@@ -25,14 +25,16 @@ from skdp.tabular.coding import CodedRows
 from skdp.tabular.containers import _type_of as type_says
 from skdp.tabular.containers import is_frame, to_float
 from skdp.tabular.domain import Domain, is_range
-from skdp.tabular.encoding import Schema, _column_part, _number_type
+from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
 from skdp.tabular.keyed import cell_key, weights_of_keys
-from skdp.tabular.rows import _NO_ROWS, Rows
+from skdp.tabular.parts import ONE_PLACE, refuse_parts
+from skdp.tabular.rows import _NO_ROWS, Rows, check_table
 
 __all__ = [
     "CATEGORIES",
     "ColumnPlan",
     "UncodedRows",
+    "check_columns",
     "check_uncoded",
     "column_plans",
     "stand_in",
@@ -379,6 +381,27 @@ def check_uncoded(
     if target is not None:
         columns.insert(target[1], (target[0], 0))
     return UncodedRows(columns, plans, named)
+
+
+def check_columns(X: Any, *, estimator: str, allow_empty: bool = False) -> UncodedRows:
+    """Validate private rows of numbers of which some are missing, for queries of one column each.
+
+    Guarantee: as `check_rows`, but that cells may be missing; a cell is what it is by itself.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `check_rows`, for infinity too; for a table in parts.
+    """
+    refuse_parts(X, estimator, ONE_PLACE)
+    check_table(X, estimator=estimator, allow_empty=allow_empty, omit=True)
+    X, schema = table_schema(X, estimator=estimator)
+    labels = schema.names or range(schema.n_columns)
+    plans = [
+        ColumnPlan(label, NUMBERS, missing=_nullable(X, j, _type_at(X, j)))
+        for j, label in enumerate(labels)
+    ]
+    return check_uncoded(X, plans, named=schema.names is not None, allow_empty=allow_empty)
 
 
 def stated_columns(domain: Any) -> Mapping[Any, Any] | None:

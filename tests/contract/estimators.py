@@ -29,6 +29,7 @@ from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPSubsampleAggregate, DPTrainOnRelease
+from skdp.impute import DPSimpleImputer
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, private_scorer
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
@@ -704,6 +705,17 @@ CASES = (
         ),
         sklearn=True,
         marked=lambda **p: CheckedOrdinalEncoder(**p),
+    ),
+    Case("imputer", DPSimpleImputer, sklearn=True, n_features=1),
+    Case("imputer_stated", lambda **p: DPSimpleImputer(bounds=(-1, 1), **p)),
+    Case("imputer_median", lambda **p: DPSimpleImputer(strategy="median", bounds=(-1, 1), **p)),
+    Case(
+        "imputer_frequent",
+        lambda **p: DPSimpleImputer(
+            strategy="most_frequent",
+            categories=["private", [0.5, -0.5], "private"],
+            **_with_delta(p),
+        ),
     ),
 )
 

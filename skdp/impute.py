@@ -1,0 +1,447 @@
+"""Missing cells: `DPSimpleImputer`.
+
+Released are the mean, the median or the most frequent value of each column, of the rows that have a
+value in it; of a constant nothing. A fit is (epsilon, delta)-differentially private as a whole.
+"""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdp._categories import check_delta_for, is_private, listed, per_column
+from skdp._parameters import FLAG, Table
+from skdp._transforming import Floats, Transformer, input_names
+from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.core import Box, Count, Mean, Session
+from skdp.queries import LearnDomain, LearnedBounds, Marginal, OfColumn, Quantiles
+from skdp.tabular import (
+    MISSING,
+    ColumnPlan,
+    array_of_cells,
+    cell_key,
+    check_categorical,
+    check_coded,
+    check_columns,
+    check_public_array,
+    check_uncoded,
+    column_plans,
+    is_missing,
+    stand_in,
+)
+
+__all__ = ["DPSimpleImputer"]
+
+_COUNT, _BOUNDS = Fraction(1, 20), Fraction(1, 2)  # of what a column may take
+_CATEGORIES = Fraction(1, 2)  # of the allowance, where categories are selected
+_SPARE = 0.1  # part of the rows that each bound of a median may clip
+_NUMERIC = ("mean", "median")
+
+
+def _fill(value: Any, name: str) -> Any:
+    """Return the constant, or raise: one number, text or boolean."""
+    key = cell_key(value)
+    if value is not None and (key is None or key == MISSING):
+        raise ValueError(f"{name} must be one finite number, text, boolean or None, not missing")
+    return value
+
+
+def _with_missing(values: list[Any]) -> list[Any]:
+    """Return categories, and the missing one at the end: what is in none of them counts there."""
+    return [*(value for value in values if cell_key(value) != MISSING), None]
+
+
+def _is_gap(cell: Any) -> bool:
+    return is_missing(cell) or (isinstance(cell, float | np.floating) and bool(cell != cell))
+
+
+def _as_numbers(cells: NDArray[Any]) -> NDArray[Any]:
+    """Return objects as float64 if all of them are numbers."""
+    if all(isinstance(cell, numbers.Real | np.bool_) for cell in cells.ravel()):
+        return cells.astype(np.float64)
+    return cells
+
+
+def _marks_gaps(imputer: Any) -> bool:
+    """Say whether `inverse_transform` can tell what was missing."""
+    if not imputer.add_indicator:
+        raise AttributeError("inverse_transform needs add_indicator=True: it says what was missing")
+    return True
+
+
+class DPSimpleImputer(Transformer):
+    """Fill missing cells with private means, medians or most frequent values, or a constant.
+
+    The private counterpart of scikit-learn's ``SimpleImputer``, without callables and
+    ``missing_values``: NaN, None and NA are missing. Every column stays, whether it has values or
+    not: that is private. Whole rows are never left out.
+
+    Parameters
+    ----------
+    strategy : {"mean", "median", "most_frequent", "constant"}, default="mean"
+        The first two are for numbers.
+    fill_value : number, str or bool, default=None
+        With ``strategy="constant"``, which costs nothing; None: 0.
+    add_indicator : bool, default=False
+        Add a column for each column of X, 1.0 where a cell was missing.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
+        them, for at most half of what a column has. Of means and medians only.
+    categories : "private", "dtype" or list or mapping, default="private"
+        With ``strategy="most_frequent"``: as of `skdp.preprocessing.DPOneHotEncoder`. ``"private"``
+        needs a delta above 0, and takes half of the allowance.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero, noise is Gaussian, which is smaller where there are several columns;
+        where categories are selected half of it is for those that one row alone has.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+
+    Attributes
+    ----------
+    statistics_ : ndarray of shape (n_features,)
+        What missing cells become: numbers with means and medians, else objects; None in a column of
+        which no category had enough rows, where cells stay missing.
+    statistics_std_error_ : ndarray of shape (n_features,)
+        Standard error of means: of the noise and, with learned bounds, of what they clip of
+        ordinary columns; NaN where bounds could not be learned well enough, and for all other
+        strategies but the constant, where it is 0.
+    bounds_ : tuple of two ndarrays of shape (n_features,) or None
+        With means and medians: the bounds, stated or learned.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
+    privacy_ : skdp.core.PrivacyCertificate
+        What was released, by which mechanism, at which cost; with a constant it says that nothing
+        was: no releases, epsilon 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, text where numbers are
+        needed, infinity, private categories with ``delta=0``, X no table.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*, of each column, of the rows that have a value in it, for an equal part
+    of the allowance: their number, where it is private (5% of that part); bounds, if not stated;
+    the mean of the clipped values, or the median. *Sensitivity*: a row replaced may replace, add or
+    remove a value; of a sum the worst of these, of ranks that of two steps (of one in columns whose
+    type has no missing values). *Mechanism*: K-norm or rounded Gaussian noise, for medians the
+    exponential mechanism. Of most frequent values: the categories, if not stated (half, as
+    `skdp.preprocessing.DPOneHotEncoder` selects them), then the number of rows of each, L1
+    *sensitivity* 1 (2 if a row is replaced), under discrete Laplace or rounded Gaussian noise.
+    *Charged*: (epsilon, delta), once, before any noise, to ``budget``; with a constant nothing.
+    Proofs: ``skdp/queries/columns.md``, ``skdp/queries/learned_domain.md``.
+
+    The output of ``transform`` on private rows is as private as these rows are. Each row is filled
+    by itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.impute import DPSimpleImputer
+    >>> X = np.random.default_rng(0).normal(40.0, 10.0, size=(5000, 1))
+    >>> X[:1000] = np.nan
+    >>> imputer = DPSimpleImputer(bounds=(0, 100)).fit(X)
+    >>> abs(imputer.statistics_[0] - 40) < 1, np.isnan(imputer.transform(X)).any()
+    (np.True_, np.False_)
+    >>> DPSimpleImputer(strategy="constant", fill_value=-1).fit_transform([[np.nan], [2.0]])
+    array([[-1.],
+           [ 2.]])
+    """
+
+    statistics_: NDArray[Any]
+    statistics_std_error_: Floats
+    bounds_: tuple[Floats, Floats] | None
+
+    def __init__(
+        self,
+        *,
+        strategy: str = "mean",
+        fill_value: Any = None,
+        add_indicator: bool = False,
+        bounds: Any = "private",
+        categories: Any = "private",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.strategy = strategy
+        self.fill_value = fill_value
+        self.add_indicator = add_indicator
+        self.bounds = bounds
+        self.categories = categories
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
+        self.budget = budget
+        self.random_state = random_state
+
+    _parameter_table: ClassVar[Table] = {
+        "strategy": (*_NUMERIC, "most_frequent", "constant"),
+        "fill_value": _fill,
+        "add_indicator": FLAG,
+    }
+
+    def _is_free(self) -> bool:
+        return self.strategy == "constant"
+
+    @property
+    def _selects(self) -> bool:
+        return self.strategy == "most_frequent" and is_private(self.categories)
+
+    def _deltas(self) -> tuple[float, float]:
+        """Return the delta of noise, and that of categories that one row alone has."""
+        delta = float(self.delta)
+        return (delta / 2, delta / 2) if self._selects else (delta, 0.0)
+
+    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Any:
+        """Return the cost of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the cost of a fit does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost or None
+            The (epsilon, delta) that one fit charges; where categories are selected half of delta
+            is theirs. None with a constant.
+        """
+        self._check_parameters()
+        if self._is_free():
+            return None
+        noise, separate = self._deltas()
+        mu = gdp_mu(float(self.epsilon), noise) if noise else None
+        return Cost(
+            epsilon=float(self.epsilon), delta=noise + separate, mu=mu, separate_delta=separate
+        )
+
+    def _check_without_rows(self) -> None:
+        if self.strategy in _NUMERIC:
+            super()._check_without_rows()
+            return
+        self._check_parameters()
+        if self._selects:
+            check_delta_for(type(self).__name__, self.delta)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = self.strategy not in _NUMERIC
+        tags.input_tags.categorical = self.strategy not in _NUMERIC
+        return tags
+
+    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
+        """Charge the budget and release what missing cells become.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, with missing cells.
+        y : None, ignored
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
+
+        Returns
+        -------
+        self : DPSimpleImputer
+        """
+        with self._all_or_nothing(groups):
+            self._check_without_rows()
+            name, empty = type(self).__name__, self._allow_empty
+            self.bounds_ = None
+            if self.strategy in _NUMERIC:
+                rows = check_columns(X, estimator=name, allow_empty=empty)
+                validate_data(self, X, skip_check_array=True)
+                stated = self._stated_bounds(len(rows.plans))
+                with self._session(rows) as session:
+                    self._release_numbers(session, rows.plans, stated)
+                    self.privacy_ = session.certificate()
+                return self
+            table, schema = check_categorical(X, estimator=name, allow_empty=empty)
+            validate_data(self, X, skip_check_array=True)
+            if self._is_free():
+                fill = 0 if self.fill_value is None else self.fill_value
+                self.statistics_ = np.full(schema.n_columns, fill, dtype=object)
+                self.statistics_std_error_ = np.zeros(schema.n_columns)
+                self.privacy_ = self._context().nothing_released()
+                return self
+            found = self._release_frequent(table, schema)
+        if found:  # released: whoever sees the fit sees it
+            warnings.warn(
+                f"{name}: no category of columns {found} had enough rows to be named: their "
+                "missing cells stay missing. State categories, or take a larger epsilon or delta",
+                stacklevel=2,
+            )
+        return self
+
+    def _release_numbers(self, session: Session, plans: Any, stated: Any) -> None:
+        """Set statistics and bounds from releases of the session, a column at a time."""
+        d = len(plans)
+        low, high = np.empty(d), np.empty(d)
+        self.statistics_, self.statistics_std_error_ = np.empty(d), np.full(d, np.nan)
+        mean = self.strategy == "mean"
+        for j, plan in enumerate(plans):
+            # What is left, in equal parts: bounds take what they need, and no more.
+            left = session.remaining / (d - j)
+            end = session.remaining - left
+            label = f"column {plan.label}"
+            learned = None
+            if stated is None:
+                count = session.answer(OfColumn(j, Count()), left * _COUNT, name=f"{label}, count")
+                query = LearnedBounds(
+                    n=max(float(count.value), 1.0), audit=mean, spare=0.0 if mean else _SPARE
+                )
+                learned = session.answer(
+                    OfColumn(j, query), left * _BOUNDS, name=f"{label}, bounds"
+                )
+                low[j], high[j] = float(learned.low[0]), float(learned.high[0])
+            else:
+                low[j], high[j] = stated[0][j], stated[1][j]
+            box = Box(low[j : j + 1], high[j : j + 1], per_feature=True)
+            asked: Any = Mean(box, count_error=True) if mean else Quantiles(box, [0.5])
+            part = session.remaining - end if j < d - 1 else None
+            answer = session.answer(OfColumn(j, asked), part, name=f"{label}, {self.strategy}")
+            value = float(np.ravel(answer.value)[0])
+            self.statistics_[j] = min(max(value, low[j]), high[j])
+            if mean:
+                clipped = 0.0 if learned is None else float(learned.mean_error()[0])
+                self.statistics_std_error_[j] = np.hypot(float(np.ravel(answer.std)[0]), clipped)
+        self.bounds_ = low, high
+
+    def _release_frequent(self, table: Any, schema: Any) -> list[Any]:
+        """Set statistics from releases; return the columns of which nothing was found."""
+        d, name = schema.n_columns, type(self).__name__
+        specs = per_column(self.categories, d, schema.names)
+        labels = list(schema.names or range(d))
+        specs = [listed(table, j, schema) if s == "dtype" else s for j, s in enumerate(specs)]
+        stated = {
+            label: _with_missing(spec)
+            for label, spec in zip(labels, specs, strict=True)
+            if not isinstance(spec, str)
+        }
+        plans: list[ColumnPlan] = column_plans(stated, table, schema, labels=labels)
+        named, empty = schema.names is not None, self._allow_empty
+        domain, selects = stand_in(plans, named=named), any(plan.learned for plan in plans)
+        rows: Any
+        if selects:
+            rows = check_uncoded(table, plans, named=named, allow_empty=empty)
+        else:
+            rows = check_coded(table, domain, estimator=name, allow_empty=empty)
+        delta, separate = self._deltas()
+        with self._session(rows, delta=delta, separate_delta=separate) as session:
+            if selects:
+                domain = session.answer(LearnDomain(1.0, 4), _CATEGORIES)
+            counts = []
+            for j in range(d):
+                query = Marginal(tuple(domain.sizes), (j,))
+                part = session.remaining / (d - j) if j < d - 1 else None
+                counts.append(session.answer(query, part, name=f"column {labels[j]}").value)
+            self.privacy_ = session.certificate()
+        self.statistics_ = np.full(d, None, dtype=object)
+        self.statistics_std_error_ = np.full(d, np.nan)
+        for j, count in enumerate(counts):
+            values: list[Any] = list(domain.column(j))  # type: ignore[arg-type]  # no Bins
+            known = [
+                (float(c), value)
+                for place, (c, value) in enumerate(zip(count, values, strict=True))
+                # The last of those that were selected stands for all others.
+                if cell_key(value) != MISSING
+                and not (plans[j].learned and place == len(values) - 1)
+            ]
+            if known:
+                self.statistics_[j] = max(known, key=lambda pair: pair[0])[1]
+        pairs = zip(labels, self.statistics_, strict=True)
+        return [label for label, value in pairs if value is None]
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Fill the missing cells of the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Left as it is. If it is private, so is the result.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features_out)
+            Of numbers with means and medians, and wherever all cells are numbers; else of objects.
+        """
+        check_is_fitted(self)
+        name, empty = type(self).__name__, self._allow_empty
+        if self.strategy in _NUMERIC:
+            values: Any = check_public_array(
+                X, estimator=name, allow_empty=empty, allow_missing=True
+            )
+            missing = np.isnan(values)
+        else:
+            values = array_of_cells(check_categorical(X, estimator=name, allow_empty=empty)[0])
+            missing = np.array([_is_gap(cell) for cell in values.ravel()], dtype=bool)
+            missing = missing.reshape(values.shape)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        filled = np.where(missing, self.statistics_[None, :], values)
+        if filled.dtype == object:
+            filled = _as_numbers(filled)
+        if not self.add_indicator:
+            return filled
+        return np.hstack([filled, missing.astype(np.float64)])
+
+    @available_if(_marks_gaps)
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Make cells missing again, as indicators say; needs ``add_indicator=True``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 2 * n_features)
+            As `transform` makes it.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+            NaN, among objects None, where cells were missing.
+        """
+        check_is_fitted(self)
+        values, d = np.array(X), self.n_features_in_
+        self._check_width(values.shape[1], 2 * d)
+        gap: Any = None if values.dtype == object else np.nan
+        return np.where(values[:, d:].astype(bool), gap, values[:, :d])
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns that `transform` makes.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of X; those of `fit`, or x0, x1, ... if None.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        names = input_names(self, input_features)
+        if self.add_indicator:
+            names = [*names, *(f"missingindicator_{name}" for name in names)]
+        return np.array(names, dtype=object)

@@ -1,0 +1,63 @@
+"""A query of the rows that have a value in one column.
+
+Released: what the query releases. Guarantee: whether a row is among them, and its value there, are
+decided by the row alone. Proof: columns.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skdp.core.privacy_filter import Share
+from skdp.core.query import Measurement, reviewed
+from skdp.core.session import Session
+from skdp.core.sums import Count, Mean
+from skdp.core.table import PrivateTable, stability_of
+from skdp.queries.learned_bounds.learning import LearnedBounds
+from skdp.queries.quantiles import Quantiles
+from skdp.tabular.unstated import UncodedRows
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter
+
+__all__ = ["OfColumn"]
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class OfColumn(Measurement):
+    """A query of one column, of the rows in which it is not missing.
+
+    Guarantee: that of the query, for the table that a filter of each row leaves: its number of rows
+    is private, unless the type of the column has no missing values. For rows from
+    `skdp.tabular.check_columns`.
+
+    Attributes
+    ----------
+    column : int
+    query : Count, Mean, Quantiles or LearnedBounds
+        Of a table of one column.
+
+    Returns
+    -------
+    answer : what the query returns
+    """
+
+    name: ClassVar[str] = "column"
+    column: int
+    query: Any
+
+    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Any:
+        if type(self.query) not in _OF_COLUMN:
+            known = ", ".join(kind.__name__ for kind in _OF_COLUMN)
+            raise TypeError(f"query must be one of {known}, got {type(self.query).__name__}")
+        if not isinstance(table.rows, UncodedRows):
+            raise TypeError("a column is asked of rows with columns of their own")
+        rows, stability = table.rows.column(self.column), stability_of(table.relation)
+        if rows.filtered:
+            stability = stability.filtered()
+        return Session(PrivateTable(rows, stability), meter).answer(self.query, share, name=name)
+
+
+_OF_COLUMN = (Count, Mean, Quantiles, LearnedBounds)

@@ -1,0 +1,203 @@
+"""`DPSimpleImputer`: what missing cells become, from values of their columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+
+from skdp import DPLogisticRegression, DPOneHotEncoder, PrivacyBudget
+from skdp.audit import neighbour_check, replay_check
+from skdp.core import Mean, open_session
+from skdp.impute import DPSimpleImputer
+from skdp.queries import Marginal, OfColumn
+from skdp.tabular import check_columns, check_rows
+from tests.views import box_of
+
+pd = pytest.importorskip("pandas")
+
+RELATIONS = ("add_or_remove_one", "replace_one")
+
+
+def numbers(n=4000):
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 90, n).astype(float)
+    money = np.where(rng.random(n) < 0.4, 0.0, rng.lognormal(3, 0.5, n))
+    age[::5], money[1::3] = np.nan, np.nan
+    return pd.DataFrame({"age": age, "money": money, "owns": rng.random(n) < 0.7})
+
+
+def words(n=4000):
+    rng = np.random.default_rng(0)
+    job = rng.choice(["a", "b", "c"], p=[0.2, 0.5, 0.3], size=n).astype(object)
+    job[::4] = None
+    return pd.DataFrame({"job": job, "rooms": rng.choice([1, 2, 3], p=[0.1, 0.2, 0.7], size=n)})
+
+
+BOUNDS = {"age": (0, 120), "money": (0, 200), "owns": (0, 1)}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("strategy", ["mean", "median"])
+@pytest.mark.parametrize("bounds", ["private", BOUNDS], ids=["private", "stated"])
+def test_without_noise_it_is_scikit_learns(strategy, bounds, relation):
+    X = numbers()
+    budget = PrivacyBudget(1e6, adjacency=relation)
+    ours = DPSimpleImputer(strategy=strategy, bounds=bounds, epsilon=1e5, budget=budget).fit(X)
+    theirs = SimpleImputer(strategy=strategy).fit(X.astype(float))
+    assert ours.statistics_ == pytest.approx(theirs.statistics_, rel=0.01, abs=0.01)
+    filled = ours.transform(X)
+    assert filled == pytest.approx(theirs.transform(X.astype(float)), rel=0.01, abs=0.01)
+    assert budget.spent.epsilon == 1e5
+    assert sum(one.share for one in ours.privacy_.releases) == pytest.approx(1.0)
+    assert np.isnan(ours.statistics_std_error_).all() == (strategy == "median")
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_standard_errors_of_means(relation, delta):
+    """Twelve means within 4.5 standard errors, one in 20,000 tables not, and not far within."""
+    X = numbers()
+    options = {"bounds": BOUNDS, "epsilon": 1.0, "delta": delta}
+    off = []
+    for _ in range(4):
+        budget = PrivacyBudget(2.0, 1e-3, adjacency=relation)
+        fitted = DPSimpleImputer(**options, budget=budget).fit(X)
+        clipped = [X[c].clip(*BOUNDS[c]).mean() for c in X]
+        off.append((fitted.statistics_ - clipped) / fitted.statistics_std_error_)
+    assert 0.2 < np.abs(off).max() < 8.0
+
+
+@pytest.mark.parametrize("categories", ["private", [["a", "b", "c"], [1, 2, 3]]])
+def test_most_frequent_values(categories):
+    X = words()
+    budget = PrivacyBudget(1.0, 1e-6)
+    imputer = DPSimpleImputer(
+        strategy="most_frequent", categories=categories, delta=1e-6, budget=budget
+    )
+    imputer.fit(X)
+    assert imputer.statistics_.tolist() == ["b", 3]
+    assert imputer.transform(X)[0].tolist() == ["b", X["rooms"][0]]
+    assert budget.spent.epsilon == 1.0
+    assert budget.spent.delta == imputer.privacy_cost().delta == 1e-6
+
+
+def test_nothing_is_found_in_few_rows_and_it_is_said():
+    X = words(30)
+    with pytest.warns(UserWarning, match=r"no category of columns \['job', 'rooms'\]"):
+        imputer = DPSimpleImputer(strategy="most_frequent", delta=1e-6).fit(X)
+    assert imputer.transform(X)[0, 0] is None
+
+
+def test_a_constant_is_free_and_indicators_are_of_every_column():
+    X = words(8)
+    imputer = DPSimpleImputer(strategy="constant", fill_value="none", add_indicator=True).fit(X)
+    assert imputer.privacy_cost() is None
+    assert imputer.privacy_.epsilon == 0
+    filled = imputer.transform(X)
+    assert filled[0].tolist()[0] == "none"
+    assert filled[:, 2:].tolist() == [[float(i % 4 == 0), 0.0] for i in range(8)]
+    assert imputer.get_feature_names_out().tolist()[2:] == [
+        "missingindicator_job",
+        "missingindicator_rooms",
+    ]
+    assert imputer.inverse_transform(filled)[0, 0] is None
+    again = DPSimpleImputer(strategy="constant").fit_transform([[np.nan], [2.0]])
+    assert again.tolist() == [[0.0], [2.0]]
+    assert again.dtype == float
+    numeric = DPSimpleImputer(bounds=(0, 1), add_indicator=True).fit([[np.nan], [1.0]])
+    made = numeric.transform([[np.nan], [1.0]])
+    np.testing.assert_array_equal(numeric.inverse_transform(made), [[np.nan], [1.0]])
+
+
+@pytest.mark.parametrize("module", ["polars", "pyarrow"])
+def test_other_tables(module):
+    library = pytest.importorskip(module)
+    X = numbers()
+    columns = {c: [None if v != v else v for v in X[c].tolist()] for c in X}
+    table = library.DataFrame(columns) if module == "polars" else library.table(columns)
+    fitted = DPSimpleImputer(bounds=BOUNDS, epsilon=1e5).fit(table)
+    assert fitted.statistics_[0] == pytest.approx(X["age"].mean(), rel=0.01)
+    assert np.isfinite(fitted.transform(table)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "X", "named"),
+    [
+        ({"strategy": "modal"}, numbers, "strategy"),
+        ({"strategy": "mean"}, words, "numeric"),
+        ({"strategy": "most_frequent"}, words, "categories must be given where delta"),
+        ({"strategy": "most_frequent", "categories": [["a"]]}, words, "one list each"),
+        ({"strategy": "constant", "fill_value": np.nan}, words, "fill_value"),
+        ({"bounds": {"age": (0, 1)}}, numbers, "bounds must state every column"),
+        ({}, lambda: pd.DataFrame({"a": [1.0, np.inf]}), "infinity"),
+    ],
+)
+def test_what_is_refused_costs_nothing(options, X, named):
+    budget = PrivacyBudget(10.0, 1e-3)
+    with pytest.raises((ValueError, TypeError), match=named):
+        DPSimpleImputer(budget=budget, **options).fit(X())
+    assert budget.spent.epsilon == 0
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("strategy", ["mean", "median", "most_frequent"])
+def test_replay_and_neighbours_with_missing_cells(strategy, relation):
+    budget = PrivacyBudget(1000.0, 0.5, adjacency=relation)
+    imputer = DPSimpleImputer(strategy=strategy, epsilon=5.0, delta=1e-5, budget=budget)
+    X = numbers(300).to_numpy(dtype=float)
+    other, near = X[::-1].copy(), X.copy()
+    other[::4] = np.nan
+    near[1], near[0] = np.nan, [1e9, -5.0, np.nan]  # of one row more, and of one replaced
+    near[1] = X[1]
+    if relation == "add_or_remove_one":  # whose number of rows is private
+        other, near = other[1:], X[1:]
+    replay_check(imputer, X, other)
+    neighbour_check(imputer, X, near)
+
+
+def test_groups():
+    X, users = numbers(), np.arange(4000) // 2
+    budget = PrivacyBudget(40.0, unit="user_id")
+    imputer = DPSimpleImputer(bounds=BOUNDS, epsilon=40.0, budget=budget, max_rows_per_unit=2)
+    imputer.fit(X, groups=users)
+    assert imputer.statistics_[0] == pytest.approx(X["age"].mean(), rel=0.1)
+
+
+def test_in_a_pipeline_with_one_budget():
+    X = pd.concat([numbers(), words()], axis=1)
+    y = (X["money"].fillna(0) > 15).to_numpy()
+    budget = PrivacyBudget(4.0, 1e-5)
+    private = {"epsilon": 1.0, "delta": 1e-6, "budget": budget}
+    columns = ColumnTransformer(
+        [
+            ("numbers", DPSimpleImputer(bounds=(0, 120), **private), ["age", "money"]),
+            (
+                "words",
+                make_pipeline(
+                    DPSimpleImputer(strategy="most_frequent", **private), DPOneHotEncoder(**private)
+                ),
+                ["job", "rooms"],
+            ),
+        ]
+    )
+    model = make_pipeline(columns, DPLogisticRegression(classes=[0, 1], bounds=(0, 120), **private))
+    assert 0.4 < model.fit(X, y).score(X, y) <= 1
+    assert budget.spent.epsilon == 4.0
+
+
+def test_a_column_is_asked_a_few_queries_of_rows_of_its_own():
+    options = {"estimator": "test", "epsilon": 1.0}
+    rows = check_columns([[1.0, np.nan], [np.nan, 2.0]], estimator="test")
+    with (
+        open_session(rows, **options) as session,
+        pytest.raises(TypeError, match="must be one of Count, Mean"),
+    ):
+        session.answer(OfColumn(0, Marginal((2,), (0,))))
+    with (
+        open_session(check_rows(np.zeros((2, 2)), estimator="test"), **options) as session,
+        pytest.raises(TypeError, match="columns of their own"),
+    ):
+        session.answer(OfColumn(0, Mean(box_of(session, [0.0], [1.0]))))
