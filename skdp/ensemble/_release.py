@@ -1,8 +1,8 @@
 """DPTrainOnRelease: any scikit-learn estimator, trained on a synthetic table made for its target.
 
-Released: noisy tables of single columns, and of pairs and triples of columns, chosen one after the
-other by the exponential mechanism. Every fit is (epsilon, delta)-differentially private as a whole.
-The synthetic rows, and whatever is trained on them, are post-processing.
+Released: noisy tables of every column with the target, and of pairs and triples of columns, chosen
+one after the other by the exponential mechanism. Every fit is (epsilon, delta)-differentially
+private as a whole. The synthetic rows, and whatever is trained on them, are post-processing.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def _has_model_method(name: str) -> Any:
 class DPTrainOnRelease(LearningMixin, BaseEstimator):
     """Train any classifier or regressor on a private synthetic table made for its target.
 
-    Measures the table of every single column (where noise would hide all of them, they are chosen
-    like the others), then chooses pairs and triples of columns, those first that the distribution
-    fitted so far tells worst: with the target in them, or two other columns. `estimator` is
-    trained on rows drawn from that distribution. The cost is that of the one release: other models,
-    searches and refits on `released_xy` are free.
+    Measures every column together with the target, with as much of the allowance as that needs:
+    all of it where rows or epsilon are few. With the rest it chooses pairs and triples of columns,
+    those first that the distribution fitted so far tells worst: with the target in them, or two
+    other columns. `estimator` is trained on rows drawn from that distribution. The cost is that of
+    the one release: other models, searches and refits on `released_xy` are free.
 
     Parameters
     ----------
@@ -149,12 +149,12 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     Notes
     -----
     **Privacy.** A row and its target are protected together. *Released*: the number of rows, where
-    it is private (2% of the allowance); tables of single columns (10%; half, where noise would hide
-    one of them; none, where it would hide all); then, round by round, which table to measure, and
-    that table. *Sensitivity* of a table, in L1: 1 if a row is added or removed, 2 if one is
-    replaced (L2: 1 and the root of 2); of a candidate's score 1 and 2. *Mechanism*: discrete
-    Laplace or rounded Gaussian noise; the exponential mechanism for choices. *Charged*: (epsilon,
-    delta), once, before any noise, to ``budget``.
+    it is private (2% of the allowance); the table of every column with the target, with as much as
+    its noise needs to be 1% of the rows: from 10% of the allowance to all of it; then, round by
+    round, which table to measure, and that table. *Sensitivity* of a table, in L1: 1 if a row is
+    added or removed, 2 if one is replaced (L2: 1 and the root of 2); of a candidate's score 1 and
+    2. *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism for
+    choices. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     The estimator sees synthetic rows only, so nothing that it does costs anything. **Its scores on
     synthetic rows**, such as ``cv_results_`` of a search, say how well it predicts synthetic rows:
@@ -289,7 +289,9 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 self.domain_ = domain = self._learn(session, self._plans, domain, total)
                 candidates = candidate_sets(sets, domain.sizes, max_cells, strict=False)
                 labels = domain.names or every
-                rounds = Rounds(session, domain.sizes, candidates, max_cells, labels, total)
+                rounds = Rounds(
+                    session, domain.sizes, candidates, max_cells, labels, total, self.target_
+                )
                 self._model = rounds.run()
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()

@@ -38,6 +38,8 @@ CHOICE_PURE, CHOICE = Fraction(1, 2), Fraction(1, 10)
 ROUNDS = 4  # a column, at most, planned
 LEAST_ROUNDS = 12  # however much noise: a choice among many pairs is worth more than one good table
 NOISE = 0.2  # of all rows: the noise of a table, in L1, that is worth measuring
+WELL = 0.01  # of all rows: the noise, in L1, of a table that is told well enough
+MOST_OF_PAIRS, LEAST_OF_PAIRS = 0.6, Fraction(1, 10)  # of what is left
 SMOOTHING = 5e-4  # of all rows: the weight of evenness beside that of the measurements
 ITERATIONS = 100, 400  # in a round, and at the end
 LEAST_STD = 0.1  # rows: counts are whole numbers, and less noise than this is none
@@ -78,6 +80,34 @@ def planned_rounds(
     return int(min(max(rounds, min(LEAST_ROUNDS, most)), most))
 
 
+def part_of_pairs(cells: Sequence[int], noise: float, total: float, *, pure: bool) -> Fraction:
+    """Return what part of an allowance tables take, by their cells, to be told well enough.
+
+    Parameters
+    ----------
+    cells : sequence of int
+        Of every table.
+    noise : float
+        Of a cell, if one table were measured with the whole allowance.
+    total : float
+        Number of rows.
+    pure : bool
+
+    Examples
+    --------
+    >>> part_of_pairs([4, 4], 10.0, 1000, pure=True), part_of_pairs([4, 4], 1.0, 8000, pure=True)
+    (Fraction(1, 1), Fraction(1, 10))
+    """
+    size = np.asarray(cells, dtype=np.float64)
+    if pure:
+        needed = noise * size.sum() / (WELL * total)
+    else:
+        needed = (noise * np.sqrt(size).mean() * math.sqrt(size.sum()) / (WELL * total)) ** 2
+    if needed > MOST_OF_PAIRS:  # what would be left is worth less there than here
+        return Fraction(1)
+    return max(Fraction(math.ceil(needed * 1000), 1000), LEAST_OF_PAIRS)
+
+
 class Rounds:
     """The measurements of one fit: which are made with which share, and what they say.
 
@@ -92,6 +122,8 @@ class Rounds:
         Of the columns, for the certificate.
     total : float, default=None
         The number of rows, where the session has told it already.
+    target : int, default=None
+        A column of which all others shall tell: their pairs with it come first.
     """
 
     def __init__(
@@ -102,12 +134,14 @@ class Rounds:
         max_cells: int,
         names: Sequence[Any],
         total: float | None = None,
+        target: int | None = None,
     ) -> None:
         self.session = session
         self.sizes = sizes
         self.candidates = candidates
         self.max_cells = max_cells
         self.names = names
+        self.target = target
         self.measured: Measured = {}
         self.total = row_count(session, COUNT) if total is None else total
         self.spent = 1 - session.remaining
@@ -145,8 +179,14 @@ class Rounds:
         )
 
     def columns(self) -> None:
-        """Measure the single columns whose tables would not drown in noise."""
+        """Measure the single columns whose tables would not drown in noise.
+
+        With a target, the pairs of it and each other column: a pair tells its columns, too.
+        """
         every = range(len(self.sizes))
+        if self.target is not None and any(self.target in s for s in self.candidates):
+            self._pairs_with(self.target)
+            return
         if not self.candidates:
             share = (1 - self.spent) / len(self.sizes)
             for a in every:
@@ -163,6 +203,19 @@ class Rounds:
         # which nothing is known tells little.
         for a in every:
             self.measure((a,), share)
+
+    def _pairs_with(self, target: int) -> None:
+        """Measure every column with the target, well enough or with all that is left.
+
+        Where a pair is no candidate, its table being too large, the column alone.
+        """
+        pairs = [tuple(sorted((a, target))) for a in range(len(self.sizes)) if a != target]
+        known = set(self.candidates)
+        sets = [s if s in known else tuple(a for a in s if a != target) for s in pairs]
+        cells, left = [self.cells(s) for s in sets], 1 - self.spent
+        part = part_of_pairs(cells, self.noise(left), self.total, pure=self.session.pure)
+        for s, size in zip(sets, cells, strict=True):
+            self.measure(s, left * part * Fraction(size, sum(cells)))
 
     def run(self) -> Model:
         """Spend the whole allowance; return the fitted distribution."""

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from estimators import Called, OneRelease, Toy, _budget, two_samples
 from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyRegressor
 from sklearn.preprocessing import PolynomialFeatures
 
 from skdp import statistics
@@ -28,6 +29,7 @@ from skdp.core import noise as sampling
 from skdp.core.transcript import record, replay
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
+from skdp.ensemble import DPTrainOnRelease
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile
@@ -104,6 +106,8 @@ class Pair:
         The variant's: how much more it loses than it claims.
     public : ndarray or None
         Public rows behind those of both tables, which are the private ones of two samples then.
+    labels : pair of ndarray or None
+        Of the rows of both tables.
     """
 
     name: str
@@ -114,11 +118,12 @@ class Pair:
     n_runs: int
     factor: float = 1.5
     public: np.ndarray | None = None
+    labels: tuple[np.ndarray, np.ndarray] | None = None
 
     def tables(self) -> tuple[Any, Any, Any, Any]:
         """Return X, X_neighbour, y, y_neighbour."""
         if self.public is None:
-            return self.X, self.X_neighbour, None, None
+            return self.X, self.X_neighbour, *(self.labels or (None, None))
         (X, y), (other, y_other) = (two_samples(x, self.public) for x in (self.X, self.X_neighbour))
         return X, other, y, y_other
 
@@ -280,6 +285,17 @@ def second_cell(fitted):
     return float(fitted.predict(conjunctions(1))[1])
 
 
+# One column beside the target, of one value: all that is measured is the target's table.
+TRAINED = DPTrainOnRelease(DummyRegressor(), domain=[1, 2], **GAUSS)
+ONE_VALUE = np.zeros((30, 1), dtype=int)
+BOTH_LABELS = np.repeat([0, 1], 15), np.repeat([0, 1], [14, 16])
+
+
+def trained_mean(fitted):
+    """Return the mean of the target in many synthetic rows."""
+    return float(fitted.released_xy(4000, random_state=0)[1].mean())
+
+
 def difference(fitted):
     """Return the logarithm of the odds of the two cells."""
     return float(np.diff(np.log(fitted.weights_))[0])
@@ -300,6 +316,16 @@ PAIRS = [
     Pair("toy R", Toy(**PURE), UP[-1:], DOWN[-1:], "mean_", 2000),
     Pair("marginals R", OF_ONE, *BOTH_CELLS, second_cell, 1000, 2.0),
     Pair("marginals R, delta", OF_ONE_GAUSS, *BOTH_CELLS, second_cell, 1000, 2.0),
+    Pair(
+        "train on release R, delta",
+        TRAINED,
+        ONE_VALUE,
+        ONE_VALUE,
+        trained_mean,
+        260,
+        3.0,
+        labels=BOTH_LABELS,
+    ),
     Pair("mwem R", ONE_TABLE, *CELLS, difference, 2000, 2.0),
     Pair("mwem R, delta", ONE_TABLE_GAUSS, *CELLS, difference, 4000),
     # The threshold's noise and one comparison's show a part of their loss in any one event.
