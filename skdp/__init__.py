@@ -20,7 +20,7 @@ from skdp.exceptions import (
 )
 from skdp.impute import DPSimpleImputer
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
-from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, check_pipeline
+from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, check_pipeline, plan
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import (
     DPKBinsDiscretizer,
@@ -94,5 +94,6 @@ __all__ = [
     "intervals",
     "linear_queries",
     "parities",
+    "plan",
     "thresholds",
 ]

@@ -6,6 +6,7 @@ What is released here, under which guarantee:
   private score of a search will charge, so that `PrivacyBudget.reserve` can refuse a search
   that cannot be paid before any row is read. scikit-learn turns an exception in ``fit`` into
   a NaN score, so without it a search would run on with a part of its candidates.
+- `plan` releases nothing: it lists every charge to come, with the error that it buys.
 - `check_pipeline` releases nothing: it reads parameters and names what no ledger can see.
 - `private_scorer` releases one noisy mean of clipped per-row scores a call, ε-DP.
 - `fit_parts` fits a clone on each of some disjoint parts, each charged to its part's budget.
@@ -25,20 +26,24 @@ from skdp.model_selection._cost import SearchCost, cross_val_cost, search_cost
 from skdp.model_selection._findings import Finding, PipelineCheck
 from skdp.model_selection._folds import PerRecordKFold
 from skdp.model_selection._parts import fit_parts
+from skdp.model_selection._plan import ChargePlan, PlannedCharge, plan
 from skdp.model_selection._private_search import DPGridSearchCV, DPRandomizedSearchCV
 from skdp.model_selection._scorer import PrivateScorer, private_scorer
 
 __all__ = [
+    "ChargePlan",
     "DPGridSearchCV",
     "DPRandomizedSearchCV",
     "Finding",
     "PerRecordKFold",
     "PipelineCheck",
+    "PlannedCharge",
     "PrivateScorer",
     "SearchCost",
     "check_pipeline",
     "cross_val_cost",
     "fit_parts",
+    "plan",
     "private_scorer",
     "search_cost",
 ]

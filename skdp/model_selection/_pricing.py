@@ -46,16 +46,16 @@ _MEMORY_NOTE = "an upper bound: steps that Pipeline(memory=...) takes from its c
 
 @dataclass
 class Bill:
-    """Costs with their multiplicities, and what has to be said about them."""
+    """Costs with their multiplicities and what they are for, and what has to be said of them."""
 
-    lines: list[tuple[int, Cost]]
+    lines: list[tuple[int, Cost, str]]
     notes: list[str]
     n_fits: int = 0
     n_scores: int = 0
 
     def total(self) -> Cost:
         """Add the lines up."""
-        total = _sum([times * cost for times, cost in self.lines if times])
+        total = _sum([times * cost for times, cost, _ in self.lines if times])
         if total is None:
             raise ValueError(
                 "nothing in the search has a cost: neither the estimator nor the scorer has "
@@ -180,7 +180,7 @@ class Pricer:
             if is_search(part):
                 bill = self.search(part)
                 self.notes += bill.notes
-                costs += [times * cost for times, cost in bill.lines if times]
+                costs += [times * cost for times, cost, _ in bill.lines if times]
             elif self.mine(part):
                 cost = self.price(path, part)
                 costs += [] if cost is None else [cost]  # None: it releases nothing
@@ -226,7 +226,7 @@ class Pricer:
             n_fits = times * n_splits
             bill.n_fits += n_fits
             if cost is not None:
-                bill.lines.append((n_fits, cost))
+                bill.lines.append((n_fits, cost, "fits on training folds"))
             lists = [list_ for c in candidates for list_ in self.scorers(c, scoring)]
             private &= all(has_price(s) for list_ in lists for s in list_)
             lists = [[s for s in list_ if self.charges(s)] for list_ in lists]
@@ -234,7 +234,7 @@ class Pricer:
             sums = [_sum([s.privacy_cost() for s in list_]) for list_ in lists if list_]
             dearest = _cover([cost for cost in sums if cost is not None])
             if dearest is not None:
-                bill.lines.append((calls, dearest))
+                bill.lines.append((calls, dearest, "private scores"))
             bill.n_scores += calls * max(len(list_) for list_ in lists)
         bill.notes += [*fold_notes(cv, splitter, classifier, adjacencies), *halving]
         if not private:
@@ -264,7 +264,7 @@ class Pricer:
         if search.refit:
             bill.n_fits += 1
             if dearest is not None:
-                bill.lines.append((1, dearest))
+                bill.lines.append((1, dearest, "refit on all rows"))
         if halving:
             bill.notes.append(_HALVING_NOTE)
         return bill

@@ -1,0 +1,288 @@
+"""Every charge to come, with the error that it buys: `plan`.
+
+Nothing is released here, no row is read and nothing is charged.
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import OneToOneFeatureMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+
+from skdp.base import check_without_rows
+from skdp.budget import Cost
+from skdp.model_selection._check import look_into
+from skdp.model_selection._pricing import Bill, Pricer, private_parts
+from skdp.model_selection._searches import has_price, is_search
+
+__all__ = ["ChargePlan", "PlannedCharge", "plan"]
+
+
+@dataclass(frozen=True)
+class PlannedCharge:
+    """One line of a plan: a charge, as often as it will be made.
+
+    Attributes
+    ----------
+    step : str
+        Where it is: the name of a step, with those above it; "" for the estimator itself.
+    estimator : str
+        Whose charge it is.
+    times : int
+        How often.
+    cost : skdp.budget.Cost or None
+        Of one time; None where nothing is released.
+    error : float
+        What `expected_error` of the step says at `n_samples` rows, the largest where it says
+        several; NaN where it has no answer. Its unit is in the Notes of the class.
+    note : str
+        Why there is no error; of a search, what the charges are for.
+    """
+
+    step: str
+    estimator: str
+    times: int
+    cost: Cost | None
+    error: float = math.nan
+    note: str = ""
+
+    def cells(self) -> tuple[Any, ...]:
+        """Return the line as plain values: step, estimator, times, epsilon, delta, error, note."""
+        cost = self.cost
+        spent = (0.0, 0.0) if cost is None else (float(cost.epsilon), float(cost.delta))
+        return (self.step, self.estimator, self.times, *spent, self.error, self.note)
+
+
+_HEAD = ("step", "estimator", "times", "epsilon", "delta", "expected error", "note")
+
+
+class ChargePlan(Sequence[PlannedCharge]):
+    """The charges to come, in the order of the steps, and their sum.
+
+    Parameters
+    ----------
+    charges : iterable of PlannedCharge
+    total : skdp.budget.Cost or None
+        Of all of them; None where nothing is charged.
+    note : str
+        What the sum does not cover, and whether `check_pipeline` finds more.
+    """
+
+    def __init__(
+        self, charges: Sequence[PlannedCharge], total: Cost | None = None, note: str = ""
+    ) -> None:
+        self.charges, self.total, self.note = tuple(charges), total, note
+
+    def __len__(self) -> int:
+        return len(self.charges)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.charges[item]
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        def shown(value: Any) -> str:
+            if isinstance(value, float):
+                return "" if math.isnan(value) else f"{value:.3g}"
+            return str(value)
+
+        rows = [tuple(map(shown, one.cells())) for one in self.charges]
+        total = (0.0, 0.0) if self.total is None else (self.total.epsilon, self.total.delta)
+        return [*rows, ("total", "", "", f"{total[0]:.6g}", f"{total[1]:.6g}", "", self.note)]
+
+    def __repr__(self) -> str:
+        rows = [_HEAD, *self._rows()]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the plan as a table, for notebooks."""
+        head = "".join(f'<th scope="col">{name}</th>' for name in _HEAD)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self._rows()
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame, a row for each charge.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame needs pandas: pip install pandas.") from None
+        names = ["step", "estimator", "times", "epsilon", "delta", "expected_error", "note"]
+        return pd.DataFrame([one.cells() for one in self.charges], columns=names)
+
+
+def _error(part: Any, n_samples: int | None, width: int | None) -> tuple[float, str]:
+    """Return what one fit's error will be, or NaN and why."""
+    if not hasattr(part, "expected_error"):
+        return math.nan, "has no expected error"
+    if n_samples is None:
+        return math.nan, "state n_samples"
+    known = inspect.signature(part.expected_error).parameters
+    options = {"n_features": width} if "n_features" in known else {}
+    try:
+        found = part.expected_error(n_samples, **options)
+    except (TypeError, ValueError) as error:
+        return math.nan, str(error)
+    return float(np.max(np.asarray(found, dtype=np.float64))), ""
+
+
+def _widths(estimator: Any, n_features: int | None) -> dict[int, int | None]:
+    """Return how many columns each step gets, as far as parameters tell."""
+    if isinstance(estimator, ColumnTransformer):
+        return {
+            id(step): len(columns) if isinstance(columns, list | tuple) else None
+            for _, step, columns in estimator.transformers
+        }
+    if not isinstance(estimator, Pipeline):
+        return {id(estimator): n_features}
+    found: dict[int, int | None] = {}
+    width = n_features
+    for _, step in estimator.steps:
+        found |= {id(step): width, **_widths(step, width)}
+        kept = isinstance(step, OneToOneFeatureMixin) or step in ("passthrough", None)
+        number = getattr(step, "n_components", None)
+        if not kept:
+            width = number if isinstance(number, int) else None
+    return found
+
+
+def _checked(path: str, part: Any) -> None:
+    """Raise what every fit of a part would raise for its parameters, with the name of the step."""
+    try:
+        check_without_rows(part)
+    except (TypeError, ValueError) as error:
+        if not path:
+            raise
+        raise type(error)(f"step {path}: {error}") from None
+
+
+def _lines(estimator: Any, pricer: Pricer, times: int, n_features: int | None) -> list[Any]:
+    """Return the charges of so many fits of an estimator, without those of searches inside."""
+    widths, lines = _widths(estimator, n_features), []
+    for path, part in private_parts(estimator):
+        name = type(part).__name__
+        if is_search(part) and not has_price(part):
+            bill = pricer.search(part)
+            lines += _of_bill(bill, path, name)
+        elif pricer.mine(part):
+            _checked(path, part)
+            cost = pricer.price(path, part)
+            error, note = _error(part, pricer.n_samples, widths.get(id(part)))
+            if cost is None:
+                error, note = math.nan, "nothing is released"
+            lines.append(PlannedCharge(path, name, times, cost, error, note))
+    return lines
+
+
+def _of_bill(bill: Bill, path: str, name: str) -> list[PlannedCharge]:
+    """Return the charges of a search, equal ones as one line."""
+    found: dict[tuple[Cost, str], int] = {}
+    for times, cost, what in bill.lines:
+        found[cost, what] = found.get((cost, what), 0) + times
+    return [
+        PlannedCharge(path, name, times, cost, note=what)
+        for (cost, what), times in found.items()
+        if times
+    ]
+
+
+def plan(
+    estimator: Any,
+    n_samples: int | None = None,
+    n_features: int | None = None,
+    *,
+    groups: Any = None,
+    budget: Any = None,
+) -> ChargePlan:
+    """Return every charge that a fit will make, step by step, with the error that it buys.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Private, a pipeline (`ColumnTransformer`, `FeatureUnion`, ...) with private steps, or one
+        of scikit-learn's searches over either. Unfitted or fitted.
+    n_samples : int, default=None
+        Number of rows, as far as it is public. Without it no error can be told.
+    n_features : int, default=None
+        Number of columns of X. Behind a step that makes other columns it is followed as far as
+        parameters tell.
+    groups : array-like of shape (n_samples,), default=None
+        Passed to ``get_n_splits`` of a splitter that counts groups.
+    budget : PrivacyBudget, default=None
+        Show only what is charged to this budget; None shows everything.
+
+    Returns
+    -------
+    plan : ChargePlan
+        A sequence of `PlannedCharge`; `total` is their sum. ``budget.reserve(plan.total)`` sets it
+        aside.
+
+    Raises
+    ------
+    TypeError
+        If a meta-estimator fits a private estimator an unknown number of times, or `n_samples` is
+        no integer.
+    ValueError
+        If a parameter of a step is wrong; the message names the step.
+
+    Notes
+    -----
+    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no row is read.
+    *Charged*: nothing.
+
+    The fits of a search are on fewer rows than `n_samples` each, so that their errors are larger;
+    they are not shown.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> import skdp
+    >>> pipeline = make_pipeline(
+    ...     skdp.DPMinMaxScaler(bounds=(0, 100)), skdp.DPKMeans(4, bounds=(0, 1), epsilon=0.5)
+    ... )
+    >>> planned = skdp.plan(pipeline, n_samples=10_000, n_features=3)
+    >>> [(one.step, one.times) for one in planned], float(planned.total.epsilon)
+    ([('dpminmaxscaler', 1), ('dpkmeans', 1)], 0.5)
+    """
+    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
+        raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
+    pricer = Pricer(n_samples, groups, budget)
+    if is_search(estimator) and not has_price(estimator):
+        bill = pricer.search(estimator)
+        lines = _of_bill(bill, "", type(estimator).__name__)
+        notes = [*bill.notes, *pricer.notes]
+    else:
+        lines = _lines(estimator, pricer, 1, n_features)
+        notes = list(pricer.notes)
+    if findings := look_into(estimator, pricer.n_samples, groups):
+        what = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
+        notes.append(f"check_pipeline has {what} beside these charges")
+    total: Cost | None = None
+    for line in lines:
+        if line.cost is not None:
+            cost = line.times * line.cost
+            total = cost if total is None else total + cost
+    return ChargePlan(lines, total, "; ".join(dict.fromkeys(notes)))
