@@ -158,7 +158,8 @@ def _int_div(node: exp.IntDiv, scope: Scope) -> Expr:
 def _neg(node: exp.Neg, scope: Scope) -> Expr:
     only(node, "this")
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
-        return _number_literal(-Decimal(str(node.this.this)))
+        stated = compiled(node.this, scope).constant
+        return _number_literal(-stated)
     zero = exp.Literal.number(0)
     return _arithmetic(exp.Sub(this=zero, expression=node.this.copy()), scope)
 

@@ -20,6 +20,8 @@ from skdp.sql._typed import family_of, quoted, text_of
 __all__ = ["Catalog", "Column", "Owner", "Table", "folded", "open_catalog"]
 
 _KEYS = {"unit", "owner", "columns", "keys"}
+_FILES = "read_parquet("
+_SPECIAL = re.compile(r"\b(GENERATED|COLLATE)\b", re.IGNORECASE)
 
 
 def folded(name: str) -> str:
@@ -126,11 +128,14 @@ class Catalog:
         ------
         RuntimeError
         """
+        places = {place for place, _, _, _ in _base_tables(cursor)}
         for table in tables:
             try:
                 found = _columns_of(cursor, table.source)
             except ValueError:
                 found = []
+            if not table.source.startswith(_FILES) and table.source not in places:
+                found = []  # a view, or a table that may fail on a cell, in its place
             if found != [(column.name, column.kind) for column in table.columns.values()]:
                 raise RuntimeError(
                     f"table {table.name!r} is not what was declared: make a new PrivateDatabase; "
@@ -219,7 +224,7 @@ def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, st
                 "*" not in path and not Path(path).exists()
             ):
                 raise ValueError(f"table {name!r} must be Parquet files, or a table")
-            sources[folded(name)] = f"read_parquet({text_of(path)})"
+            sources[folded(name)] = f"{_FILES}{text_of(path)})"
             continue
         try:
             connection.register("skdp_given", table)
@@ -231,22 +236,36 @@ def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, st
     return connection, sources
 
 
+def _base_tables(cursor: Any) -> list[tuple[str, str, str, bool]]:
+    """Return all base tables: whole name, schema, name; whether it is in the current database.
+
+    Those with generated columns or collations are marked by an empty whole name.
+    """
+    found = cursor.execute(
+        "SELECT database_name, schema_name, table_name, sql, database_name = current_database() "
+        "FROM duckdb_tables() WHERE NOT internal AND NOT temporary"
+    ).fetchall()
+    return [
+        (
+            "" if _SPECIAL.search(text or "") else ".".join(map(quoted, (base, of, table))),
+            *(of, table, here),
+        )
+        for base, of, table, text, here in found
+    ]
+
+
 def _base_table(cursor: Any, name: str) -> str | None:
     """Return a table's whole name; None if there is no such base table."""
     schema, _, last = name.rpartition(".")
-    found = cursor.execute(
-        "SELECT database_name, schema_name, table_name, sql FROM duckdb_tables() "
-        "WHERE NOT internal AND NOT temporary AND database_name = current_database()"
-    ).fetchall()
-    here = cursor.execute("SELECT current_schema()").fetchone()[0]
-    for base, of, table, text in found:
-        if folded(table) == folded(last) and folded(of) == folded(schema or here):
-            if re.search(r"\b(GENERATED|COLLATE)\b", text or "", re.IGNORECASE):
+    schema = schema or cursor.execute("SELECT current_schema()").fetchone()[0]
+    for whole, of, table, here in _base_tables(cursor):
+        if here and folded(table) == folded(last) and folded(of) == folded(schema):
+            if not whole:
                 raise ValueError(
                     f"table {name!r} has generated columns or collations, which may fail on a cell "
                     "or take two ids for one; make a table without (CREATE TABLE ... AS SELECT)"
                 )
-            return ".".join(map(quoted, (base, of, table)))
+            return whole
     return None
 
 

@@ -232,6 +232,8 @@ class PrivateDatabase:
             stated[name] = int(value) if name.startswith("max") and value.is_integer() else value
         keys: Any = PRIVATE
         if not plan.keys:
+            if stated["max_keys_per_unit"] not in (PRIVATE, 1):
+                plan.notes.append("kappa, max_keys_per_unit: without GROUP BY a unit has one key")
             keys, stated["max_keys_per_unit"] = [EVERYTHING], 1
         elif plan.left_keys is not None:
             keys = self._left_keys(plan)

@@ -82,6 +82,11 @@ def without_options(text: str, tokens: list[Any]) -> tuple[str, Options]:
     return text, options
 
 
+def _digits(token: Any) -> bool:
+    """Say whether a number was written as 1_000: DuckDB's way, and not the source's."""
+    return bool(token.end - token.start + 1 != len(token.text))
+
+
 def _read(tokens: list[Any], at: int) -> tuple[int, dict[str, float]]:
     """Return where OPTIONS(...) ends, and what it says."""
     texts = [token.text for token in tokens[at:]]
@@ -95,9 +100,11 @@ def _read(tokens: list[Any], at: int) -> tuple[int, dict[str, float]]:
         if name is None or name in values:
             raise _wrong(tokens[at + i], f"{texts[i]!r} is no option here, or twice: {known}")
         token = tokens[at + i + 2] if len(texts) > i + 2 and texts[i + 1] == "=" else None
-        if token is None or token.token_type != TokenType.NUMBER:
-            raise _wrong(tokens[at + i], f"option {texts[i]!r} needs a number")
+        if token is None or token.token_type != TokenType.NUMBER or _digits(token):
+            raise _wrong(tokens[at + i], f"option {texts[i]!r} needs a number, without 1_000")
         values[name] = float(token.text)
+        if name == "max_keys_per_unit" and not (values[name].is_integer() and values[name] >= 1):
+            raise _wrong(tokens[at + i], f"option {texts[i]!r} needs an integer from 1")
         i += 3
         if i < len(texts) and texts[i] == ",":
             i += 1

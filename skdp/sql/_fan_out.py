@@ -6,8 +6,8 @@ where the rows of one unit decide that, the failure tells of them. So
 - public tables multiply a row by at most `MOST_MATCHES` together, by their own rows alone, which
   are public;
 - private tables that are tied by units, not by a key, count at most so many rows of a unit each
-  that a unit has at most `MOST_PAIRS` in the join. Which ones is decided by a hash of each row's
-  own cells: no other unit has a say in it.
+  that a unit has at most `MOST_PAIRS` in the join, with what public tables make of them. Which ones
+  is decided by a hash of each row's own cells: no other unit has a say in it.
 
 What is left is the size of the whole, for which the page on SQL says what is not promised.
 """
@@ -21,13 +21,15 @@ from typing import Any
 
 from sqlglot import exp
 
+from skdp.sql._expressions import compiled
 from skdp.sql._refusals import refusal, refuse
 from skdp.sql._relations import Relation, RowScope, conjuncts
 
-__all__ = ["Equality", "capped", "check_public", "equalities", "private_cap"]
+__all__ = ["MOST_OF_UNIONS", "Equality", "capped", "check_public", "equalities", "private_cap"]
 
 MOST_MATCHES = 1_000
 MOST_PAIRS = 10**6
+MOST_OF_UNIONS = 4 * MOST_PAIRS
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def equalities(node: exp.Expr | None, scope: RowScope) -> Iterable[Equality]:
             field, handle = found
             inside = [scope.own(column) for column in other.find_all(exp.Column)]
             others = frozenset(of for known in inside if known for of in known[1:])
-            if handle in others:
+            if handle in others or _rounds(field.family, other, scope):
                 continue
             outer = None
             if isinstance(other, exp.Column) and not others and scope.parent is not None:
@@ -73,6 +75,11 @@ def equalities(node: exp.Expr | None, scope: RowScope) -> Iterable[Equality]:
             yield Equality(
                 handle, field.name, field.unique, others, bool(outer and outer[0].unique)
             )
+
+
+def _rounds(family: str, other: exp.Expr, scope: RowScope) -> bool:
+    """Say whether an equation compares integers as DOUBLE, where a thousand of them are one."""
+    return family == "int" and compiled(other, scope).family == "num"
 
 
 def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Equality]) -> int:
@@ -120,20 +127,27 @@ def _matches(cursor: Any, relation: Relation, columns: list[str]) -> int:
     return int(cursor.execute(sql).fetchone()[0] or 0)
 
 
-def private_cap(scope: RowScope, equated: list[Equality]) -> int | None:
-    """Return how many rows of a unit each private table may have in a join; None for all.
+def private_cap(scope: RowScope, equated: list[Equality], matches: int) -> tuple[int | None, int]:
+    """Return how many rows of a unit each private table may have, and how many its join has then.
 
-    A table that is reached by a column that names one row of it multiplies nothing.
+    None for all of them, and 0 for as many as the unit has itself: a table that is reached by a
+    column that names one row of it multiplies nothing. `matches` is what public tables make of a
+    row, those inside of subqueries among them.
     """
-    private = [handle for _, one, handle in scope.tables if one.private]
-    if not private:
-        return None
+    own = [(handle, one) for _, one, handle in scope.tables if one.private]
+    if not own:
+        return None, 0
+    private = [handle for handle, _ in own]
     most = min(_many(root, private, equated) for root in private)
     if scope.parent is not None and not any(
         e.handle in private and (e.unique or e.outer_unique) and not e.others for e in equated
     ):
         most += 1  # beside the rows of the SELECT around it
-    return None if most <= 1 else math.floor(MOST_PAIRS ** (1 / most) + 1e-9)
+    here = max(matches // math.prod(one.matches for _, one in own), 1)
+    before = max(one.pairs for _, one in own)
+    if most <= 1 and before * here <= MOST_OF_UNIONS:
+        return None, before * here
+    return max(math.floor((MOST_PAIRS / here) ** (1 / most) + 1e-9), 1), MOST_PAIRS
 
 
 def _many(root: str, private: list[str], equated: list[Equality]) -> int:

@@ -46,13 +46,15 @@ class Field:
 class Relation:
     """A SELECT, its columns by folded name, and whether it has a column ``u``, whose rows are.
 
-    Public tables in it make up to `matches` rows of a private one.
+    Public tables in it make up to `matches` rows of a private one. Joins of private tables in it
+    make up to `pairs` rows of a unit, 0 where there are none.
     """
 
     sql: str
     fields: dict[str, Field]
     private: bool
     matches: int = 1
+    pairs: int = 0
 
 
 @dataclass(eq=False)
@@ -136,6 +138,7 @@ class Body:
     unit: str | None
     left: Left | None = None
     matches: int = 1
+    pairs: int = 0
 
     @property
     def sql(self) -> str:

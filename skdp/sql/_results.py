@@ -65,7 +65,10 @@ def answer_of(plan: Plan, by: Any) -> Answer:
     connection.execute(
         f"CREATE TABLE released ({', '.join(f'{quoted(name)} {kind}' for name, kind in columns)})"
     )
-    cells = [_cells(by.table_[name], name, whole) for name, _ in columns]
+    found = {name: _cells(by.table_[name], name, whole) for name, _ in columns}
+    for one in plan.aggregates:
+        _contain(found, one.name)
+    cells = list(found.values())
     if cells[0]:
         parts = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
         connection.execute(f"INSERT INTO released SELECT {parts}", cells)
@@ -102,6 +105,16 @@ def _cells(column: Any, name: str, whole: set[str]) -> list[Any]:
         return [_fitting(value) if isinstance(value, int) else value for value in values]
     to = {"low": np.floor, "high": np.ceil}.get(end, np.rint)
     return [_fitting(int(to(value))) if math.isfinite(value) else None for value in values]
+
+
+def _contain(cells: dict[str, list[Any]], name: str) -> None:
+    """Widen intervals to what they are of: cut at 0, those of negative counts are beside them."""
+    for end, widest in (("low", min), ("high", max)):
+        place = f"{name}_{end}"
+        cells[place] = [
+            edge if edge is None or value is None or edge != edge else widest(edge, value)
+            for edge, value in zip(cells[place], cells[name], strict=True)
+        ]
 
 
 def _fitting(value: int) -> int:

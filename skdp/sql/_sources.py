@@ -21,7 +21,14 @@ from sqlglot import exp
 
 from skdp.sql._catalog import Catalog, Table, folded
 from skdp.sql._expressions import Expr, compiled, condition
-from skdp.sql._fan_out import Equality, capped, check_public, equalities, private_cap
+from skdp.sql._fan_out import (
+    MOST_OF_UNIONS,
+    Equality,
+    capped,
+    check_public,
+    equalities,
+    private_cap,
+)
 from skdp.sql._inner import InnerAggregates
 from skdp.sql._refusals import only, refuse, said
 from skdp.sql._relations import (
@@ -35,7 +42,7 @@ from skdp.sql._relations import (
     is_aggregate,
     item_name,
 )
-from skdp.sql._typed import TYPES, canonical, quoted
+from skdp.sql._typed import TYPES, bounded, canonical, quoted
 
 __all__ = ["LEFT_OF_PRIVATE", "Compiler"]
 
@@ -91,6 +98,7 @@ class Compiler:
                 and other.owner.key == name
             }
             tags |= pointing
+            raw = bounded(raw, column, named=bool(tags))
             bounds = (0.0, 1.0) if family == "bool" else column.bounds
             inner = f"c{number}"
             unique = bool(pointing)
@@ -110,6 +118,7 @@ class Compiler:
             unit = f"{handle}.{quoted(table.columns[table.unit].name)}"
             if table.columns[table.unit].kind.upper() in ("FLOAT", "DOUBLE"):  # one zero, no NaN
                 unit = f"CASE WHEN NOT isnan({unit}) THEN {unit} + 0.0 END"
+            unit = bounded(unit, table.columns[table.unit], named=True)
             selected.insert(0, f"{unit} AS u")
         return Relation(
             f"SELECT {', '.join(selected)} FROM {source}", fields, private=not table.public
@@ -220,7 +229,7 @@ class Compiler:
     def _bound(self, select: exp.Select, body: Body, equated: list[Equality]) -> None:
         """Bound what joins make of a row, and put relations in their places."""
         body.matches = check_public(select, self.catalog, body.scope, equated)
-        cap = private_cap(body.scope, equated)
+        cap, body.pairs = private_cap(body.scope, equated, body.matches)
         if cap is not None:
             note = (
                 f"tables that are joined by the unit alone count at most {cap:,} rows of a unit "
@@ -421,7 +430,9 @@ class Compiler:
         if len(sql) > 10**6:
             refuse(node, "the query is too long")
         private = body.unit is not None
-        return Relation(sql, fields, private, body.matches if private else 1)
+        if not private:
+            return Relation(sql, fields, private)
+        return Relation(sql, fields, private, body.matches, body.pairs)
 
     def _grouped(
         self, node: exp.Select, body: Body, items: list[tuple[str, exp.Expr]]
@@ -503,7 +514,15 @@ class Compiler:
             f"SELECT {', '.join(unit + left)} FROM ({a.sql}) AS {first} UNION ALL "
             f"SELECT {', '.join(unit + right)} FROM ({b.sql}) AS {second}"
         )
-        return Relation(sql, fields, a.private, a.matches + b.matches - 1)
+        pairs = a.pairs + b.pairs
+        if pairs > MOST_OF_UNIONS:
+            refuse(
+                node,
+                f"UNION ALL of joins by the unit alone makes up to {pairs:,} rows of a unit; at "
+                f"most {MOST_OF_UNIONS:,} are answered",
+                "join by a declared owner's key, or ask for each part by itself",
+            )
+        return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs)
 
     def with_ctes(self, node: exp.Expr, ctes: dict[str, Any]) -> dict[str, Any]:
         """Return common tables, those of WITH among them: each sees the ones before it."""

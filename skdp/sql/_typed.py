@@ -8,7 +8,8 @@ no other row. So a cell cannot raise:
   BIGINT in the end is NULL; all other numbers are DOUBLE, where nothing overflows but to infinity;
 - casts are TRY_CAST; a divisor of zero gives NULL; so do logarithms and roots of what has none;
 - dates outside the years 1 to 9999 are NULL before anything is computed from them;
-- texts that are put together are cut at `LONGEST` characters.
+- texts are cut at `LONGEST` characters, those of columns and those that are put together; of what
+  can only be counted a hash stands for the value: one cell must not fill the memory.
 
 No TRY(...) is used: DuckDB 2.0 takes common parts of expressions out of it, where they raise.
 """
@@ -35,6 +36,7 @@ __all__ = [
     "Scope",
     "alike",
     "as_double",
+    "bounded",
     "box",
     "canonical",
     "cast",
@@ -49,6 +51,8 @@ __all__ = [
 ]
 
 LONGEST = 1_000
+_LONG = ("BLOB", "BIT")
+_SHORT = ("UUID", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIME")
 _LONGEST_SQL = 50_000  # parts are repeated: few levels would make any length of it
 
 # What is answered, by exact type of syntax: filled by `skdp.sql._expressions`.
@@ -186,6 +190,32 @@ def canonical(sql: str, family: str) -> str:
         f"(CASE WHEN {sql} = 0 THEN 0.0::DOUBLE WHEN isnan({sql}) THEN 'nan'::DOUBLE "
         f"ELSE {sql} END)"
     )
+
+
+def bounded(sql: str, column: Any, *, named: bool) -> str:
+    """Return a cell as SQL, of a length that no row decides.
+
+    A join with public tables writes it up to a thousand times. Ids and keys of owners are not cut,
+    which would take two for one: longer ones name nobody.
+
+    Parameters
+    ----------
+    sql : str
+    column : Column
+    named : bool
+        Whether it holds ids, or keys of owners.
+    """
+    kind = column.kind.upper()
+    if kind == "VARCHAR":
+        short = f"strlen({sql}) <= {LONGEST}"  # bytes
+        if named:
+            return f"(CASE WHEN {short} THEN {sql} END)"
+        return f'(CASE WHEN {short} THEN {sql} ELSE "left"({sql}, {LONGEST}) END)'
+    if column.family == "other" and kind in _LONG and named:
+        return f"(CASE WHEN octet_length({sql}) <= {LONGEST} THEN {sql} END)"
+    if column.family == "other" and kind not in _SHORT:
+        return f"(CASE WHEN {sql} IS NOT NULL THEN hash({sql}) END)"
+    return sql
 
 
 def box(low: float, high: float) -> tuple[float, float] | None:
