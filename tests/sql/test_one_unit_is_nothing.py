@@ -47,7 +47,7 @@ def visits(victim, tables=None):
         ),
         (
             "a long list",
-            f"SELECT COUNT(*) FROM (SELECT DISTINCT uid, i, codes FROM visits JOIN {MANY} c ON 1=1)",
+            f"SELECT COUNT(*) FROM(SELECT DISTINCT uid, i, codes FROM visits JOIN {MANY} c ON 1=1)",
         ),
     ],
 )
