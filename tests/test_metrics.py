@@ -49,7 +49,7 @@ def test_without_noise_they_are_those_of_scikit_learn():
         wanted = getattr(sklearn_metrics, f"{name}_score")(Y, PREDICTED, average=None)
         np.testing.assert_allclose(found.value, wanted)
 
-    found = metrics.score_histogram(BINARY, SCORE, **TWO, **EXACT)
+    found = metrics.score_histogram(BINARY, SCORE, **TWO, bins=np.linspace(0, 1, 21), **EXACT)
     auc = found.roc_auc()
     low, high = auc.interval()
     assert low <= sklearn_metrics.roc_auc_score(BINARY, SCORE) <= high
@@ -59,7 +59,11 @@ def test_without_noise_they_are_those_of_scikit_learn():
     for rates, label in ((fpr, 0), (tpr, 1)):
         wanted = [(SCORE[label == BINARY] >= t).mean() for t in thresholds]
         np.testing.assert_allclose(rates.value, wanted, atol=1e-9)
+    alone = metrics.calibration_curve(BINARY, SCORE, **TWO, bins=5, **EXACT)
     prob_true, prob_pred, edges = found.calibration_curve(5)
+    np.testing.assert_allclose(alone[0].value, prob_true.value)
+    finer = metrics.score_histogram(BINARY, SCORE, **TWO, bins=4, **EXACT).edges
+    np.testing.assert_allclose(finer, [0, 0.14644661, 0.5, 0.85355339, 1])
     wanted, _ = calibration_curve(BINARY, SCORE, n_bins=5)
     np.testing.assert_allclose(prob_true.value, wanted)
     np.testing.assert_allclose(prob_pred, [0.1, 0.3, 0.5, 0.7, 0.9])
@@ -296,9 +300,10 @@ def test_intervals_cover_the_metric_of_these_rows(system_noise, epsilon, delta, 
     wanted = sklearn_metrics.roc_auc_score(y == 0, score)
     labels = {"labels": [False, True]}
     covered(lambda: metrics.roc_auc_score(y == 0, score, **labels, **ask), wanted, runs)
-    wanted = np.array([(score[y == 0] >= t).mean() for t in np.linspace(1, 0, 6)])
+    edges = np.linspace(0, 1, 6)
+    wanted = np.array([(score[y == 0] >= t).mean() for t in edges[::-1]])
     wanted[0] = 0.0
-    covered(lambda: metrics.roc_curve(y == 0, score, bins=5, **labels, **ask)[1], wanted, runs)
+    covered(lambda: metrics.roc_curve(y == 0, score, bins=edges, **labels, **ask)[1], wanted, runs)
     x = rng.normal(size=600)
     target = x + rng.normal(0, 0.5, 600)
     clipped, error = np.clip(target, -3, 3), np.minimum(np.abs(target - x), 1.5)

@@ -531,7 +531,8 @@ class PrivateCalibrationDisplay:
         display : PrivateCalibrationDisplay
             The display, already plotted.
         """
-        released = score_histogram(y_true, y_score, labels=labels, bins=n_bins, **privacy)
+        edges = np.linspace(0.0, 1.0, n_bins + 1)
+        released = score_histogram(y_true, y_score, labels=labels, bins=edges, **privacy)
         return cls(released, n_bins, level, population).plot(ax=ax)
 
     @classmethod

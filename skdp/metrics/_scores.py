@@ -25,13 +25,18 @@ __all__ = ["ScoreHistogram", "calibration_curve", "roc_auc_score", "roc_curve", 
 _MOST_BINS = 1000
 
 
-def _bins(bins: Any) -> Bins:
-    """Return the cells of scores, or raise with the name of the parameter."""
+def _bins(bins: Any, *, even: bool) -> Bins:
+    """Return the cells of scores, or raise with the name of the parameter.
+
+    Where they need not be even, cells of equal width of arcsin(sqrt(score)): finer towards 0 and 1,
+    where scores lie close together, so that fewer pairs of rows share a cell.
+    """
     problem = f"bins must be a number of cells from 2 to {_MOST_BINS}, or edges that increase"
     if isinstance(bins, numbers.Integral) and not isinstance(bins, bool):
         if not 2 <= int(bins) <= _MOST_BINS:
             raise ValueError(f"{problem}; got {bins}")
-        return Bins.regular(0.0, 1.0, int(bins))
+        part = np.linspace(0.0, 1.0, int(bins) + 1)
+        return Bins(part if even else np.round(np.sin(np.pi / 2 * part) ** 2, 12))
     try:
         found = Bins(bins)
     except (TypeError, ValueError) as error:
@@ -69,8 +74,8 @@ def score_histogram(
         The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows of
         other labels are left out.
     bins : int or array-like of float, default=20
-        Cells of equal width from 0 to 1, or public edges that increase. A score beyond them counts
-        in the nearest cell.
+        Cells from 0 to 1, finer towards the ends; or public edges that increase. A score beyond
+        them counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
@@ -130,10 +135,17 @@ def score_histogram(
 
 
 def _histogram(
-    name: str, y_true: Any, y_score: Any, labels: Any, bins: Any, **options: Any
+    name: str,
+    y_true: Any,
+    y_score: Any,
+    labels: Any,
+    bins: Any,
+    *,
+    even: bool = False,
+    **options: Any,
 ) -> ScoreHistogram:
     known, order = classes_of(labels, exactly=2)
-    grid = _bins(bins)
+    grid = _bins(bins, even=even)
     rows = check_scores(y_true, y_score, estimator=name, classes=known, bins=grid)
     public = [known.tolist(), grid.edges.tolist()]
     counts, noise, privacy = counted(name, rows, (0, 1), public, **options)
@@ -168,8 +180,8 @@ def roc_auc_score(
         The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows of
         other labels are left out.
     bins : int or array-like of float, default=20
-        Cells of equal width from 0 to 1, or public edges that increase. A score beyond them counts
-        in the nearest cell.
+        Cells from 0 to 1, finer towards the ends; or public edges that increase. A score beyond
+        them counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
@@ -253,8 +265,8 @@ def roc_curve(
         The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows of
         other labels are left out.
     bins : int or array-like of float, default=20
-        Cells of equal width from 0 to 1, or public edges that increase. A score beyond them counts
-        in the nearest cell.
+        Cells from 0 to 1, finer towards the ends; or public edges that increase. A score beyond
+        them counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
         Ids of whose each row is: all rows of one id are protected together. A budget with a
         `unit` needs them, one without refuses them.
@@ -392,6 +404,7 @@ def calibration_curve(
         y_score,
         labels,
         bins,
+        even=True,
         groups=groups,
         max_rows_per_unit=max_rows_per_unit,
         epsilon=epsilon,
