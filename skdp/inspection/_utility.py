@@ -6,6 +6,7 @@ what was released of rows that are nobody's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,11 @@ def _expected(estimator: Any, n_samples: int, epsilon: float, options: dict[str,
     except ValueError:
         return float("nan")
     return float(np.max(np.asarray(found, dtype=np.float64)))
+
+
+def _at_most(chance: float) -> str:
+    """Return a probability in percent, rounded up."""
+    return f"{math.ceil(1000 * chance - 1e-9) / 10:g}%"
 
 
 class PrivacyUtilityDisplay:
@@ -172,7 +178,7 @@ class PrivacyUtilityDisplay:
         self.ax_.set_xlabel("ε")
         self.ax_.set_ylabel(f"expected error of {self.name}" if self.name else "expected error")
         top = self.ax_.secondary_xaxis("top")
-        top.set_xticks(shown, [f"{guessing_chance(e):.0%}" for e in shown])
+        top.set_xticks(shown, [_at_most(guessing_chance(e)) for e in shown])
         top.set_xlabel("an attacker's guess is right at most", fontsize=9)
         for axis in (self.ax_, top):
             axis.minorticks_off()
