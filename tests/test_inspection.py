@@ -393,3 +393,9 @@ def test_the_html_of_an_estimator_says_what_it_costs_and_what_it_released(kmeans
     with config_context(display="text"):
         assert not hasattr(made, "_repr_html_")
         assert set(made._repr_mimebundle_()) == {"text/plain"}
+
+
+def test_the_html_of_a_cost_says_what_it_means():
+    text = Cost(1.0)._repr_html_()
+    assert "epsilon=1.0, delta=0.0" in text
+    assert "at most 73.2%" in text

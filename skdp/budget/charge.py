@@ -16,6 +16,7 @@ from typing import Any
 
 from skdp._version import __version__
 from skdp.budget.amounts import check_delta, check_positive, exact, round_up
+from skdp.budget.meaning import attacker_sentence
 
 __all__ = ["Charge", "Cost", "PrivacyLoss", "ReservationRecord", "total"]
 
@@ -103,6 +104,11 @@ class Cost:
         """One of "pure", "gaussian", "approximate" (an (epsilon, delta) claim only), "mixed"."""
         kinds = {_kind(single) for single, _ in self.components}
         return kinds.pop() if len(kinds) == 1 else "mixed"
+
+    def _repr_html_(self) -> str:
+        """Return the price and what it means, for notebooks."""
+        meaning = attacker_sentence(self.epsilon, self.delta, "")
+        return f"<div>Cost: epsilon={self.epsilon!r}, delta={self.delta!r}. {meaning}</div>"
 
     def __add__(self, other: object) -> Cost:
         if not isinstance(other, Cost):

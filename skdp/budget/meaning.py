@@ -18,7 +18,8 @@ def attacker_sentence(epsilon: float, delta: float, adjacency: str, unit: str | 
     Parameters
     ----------
     epsilon, delta : float
-    adjacency : {"replace_one", "add_or_remove_one"}
+    adjacency : {"replace_one", "add_or_remove_one", ""}
+        Empty where it is not known.
     unit : str, default=None
         None: a row.
 
@@ -31,11 +32,10 @@ def attacker_sentence(epsilon: float, delta: float, adjacency: str, unit: str | 
         return ""
     chance = guessing_chance(epsilon, min(delta, 1.0)) if math.isfinite(epsilon) else 1.0
     unit = "row" if unit is None else unit
-    guess = (
-        f"between two contents of one {unit}"
-        if adjacency == "replace_one"
-        else f"whether one {unit} is in the table"
-    )
+    guess = {
+        "replace_one": f"between two contents of one {unit}",
+        "add_or_remove_one": f"whether one {unit} is in the table",
+    }.get(adjacency, f"between two tables that one {unit} tells apart")
     return (
         f"Whoever knows all the rest and guesses {guess}, with even chances beforehand, is right "
         f"with a probability of at most {math.ceil(1000 * chance) / 10:g}%."

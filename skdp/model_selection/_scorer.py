@@ -5,7 +5,8 @@ bounds, under epsilon-DP, charged to the budget before the noise is drawn. Sums 
 per-row values are the only scores here, because their sensitivity is known for every
 estimator: what an estimator does with one row cannot move the clipped value of another. Scores
 that are ratios of private quantities (r2), or that compare rows with each other (silhouette,
-whose sensitivity is of order one; ROC AUC), are refused.
+whose sensitivity is of order one; ROC AUC), are refused here; `skdp.metrics` releases r2 and ROC
+AUC by other sums, with intervals.
 """
 
 from __future__ import annotations
@@ -265,8 +266,8 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         """
         if not isinstance(self.metric, str) or self.metric not in _METRICS:
             raise ValueError(
-                f"metric must be one of {sorted(_METRICS)}; scores that are not means of bounded "
-                "per-row values (r2, roc_auc, silhouette) have no useful private release"
+                f"metric must be one of {sorted(_METRICS)}, means of bounded values of single "
+                "rows; skdp.metrics has R2, ROC AUC and others of held-out rows, with intervals"
             )
         self._context()
         return self.metric, _check_bounds(self.metric, self.bounds)
