@@ -47,6 +47,7 @@ OPTIONAL = {
     "audit": {"hypothesis", "pytest"},
     "budget": {"psycopg"},
     "metrics": {"pandas"},
+    "model_selection": {"pandas"},
     "statistics": {"pandas"},
     "tabular": {"duckdb"},
     "sql": {"duckdb", "sqlglot"},

@@ -199,7 +199,7 @@ def test_labels_of_any_type_and_container_in_any_order():
 
 
 def test_one_class_only_and_no_rows_at_all():
-    for y, score in ((np.ones(200, int), RNG.random(200)), ([], [])):
+    for y, score in ((np.ones(200, int), np.random.default_rng(3).random(200)), ([], [])):
         found = metrics.score_histogram(y, score, **TWO, epsilon=0.1)
         for one in (found.roc_auc(), found.balanced_accuracy()):
             low, high = one.interval()
