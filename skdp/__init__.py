@@ -18,6 +18,7 @@ from skdp.exceptions import (
     SeededNoiseWarning,
     UncountedFitWarning,
 )
+from skdp.feature_selection import DPSelectKBest
 from skdp.impute import DPSimpleImputer
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, check_pipeline, plan
@@ -68,6 +69,7 @@ __all__ = [
     "DPRandomizedSearchCV",
     "DPRidge",
     "DPRobustScaler",
+    "DPSelectKBest",
     "DPSimpleImputer",
     "DPStandardScaler",
     "DPSubsampleAggregate",

@@ -29,6 +29,7 @@ from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPSubsampleAggregate, DPTrainOnRelease
+from skdp.feature_selection import DPSelectKBest
 from skdp.impute import DPSimpleImputer
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, private_scorer
@@ -245,6 +246,10 @@ class CheckedNearestCentroid(_Classes, DPNearestCentroid):
 
 
 class CheckedDiscriminantAnalysis(_Classes, DPLinearDiscriminantAnalysis):
+    pass
+
+
+class CheckedSelectKBest(_Classes, DPSelectKBest):
     pass
 
 
@@ -705,6 +710,18 @@ CASES = (
         ),
         sklearn=True,
         marked=lambda **p: CheckedOrdinalEncoder(**p),
+    ),
+    Case(
+        "select_classes",
+        lambda **p: DPSelectKBest(k=1, classes=["no", "yes"], bounds=(-1, 1), **p),
+        sklearn=True,
+        marked=lambda **p: CheckedSelectKBest(k=1, **p),
+        labels=_two,
+    ),
+    Case(
+        "select_numbers",
+        lambda **p: DPSelectKBest("f_regression", k=2, **p),
+        labels=lambda X: X[:, 1],
     ),
     Case("imputer", DPSimpleImputer, sklearn=True, n_features=1),
     Case("imputer_stated", lambda **p: DPSimpleImputer(bounds=(-1, 1), **p)),

@@ -1,0 +1,377 @@
+"""The columns that say most of a target: `DPSelectKBest`.
+
+Released are moments of each class, or the second moment of columns and target; scores and the
+choice of columns are post-processing. A fit is (epsilon, delta)-differentially private as a whole.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import feature_selection as theirs
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdp._parameters import Integers, Table
+from skdp._supervised import CLASSES_SHARE, class_counts, finite_squares, warn_of_column
+from skdp._transforming import Floats, Transformer
+from skdp.base import check_bounds, in_precision_of
+from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.core import ScaledBox, SecondMoment, Session
+from skdp.ensemble._tasks import check_classes
+from skdp.planning import bounds_in
+from skdp.queries import LabelMoments, SelectClasses
+from skdp.tabular import check_labelled, check_unselected, check_with_target
+
+__all__ = ["DPSelectKBest"]
+
+_CLASSES, _NUMBERS = "f_classif", "f_regression"
+_SEEN = 3.0  # standard deviations of its count above which a class counts
+_NO_DELTA = (
+    "{}: classes must be given where delta is 0: all class labels, from public knowledge, because "
+    "those that occur in y are private. With delta above 0 they are selected"
+)
+
+
+def _score_name(value: Any, name: str) -> str:
+    """Return the name of a score, or raise; scikit-learn's own two functions are meant by it."""
+    value = (
+        {theirs.f_classif: _CLASSES, theirs.f_regression: _NUMBERS}.get(value, value)
+        if (callable(value))
+        else value
+    )
+    if isinstance(value, str) and value in (_CLASSES, _NUMBERS):
+        return value
+    raise ValueError(
+        f"{name} must be {_CLASSES!r} or {_NUMBERS!r}: a score of your own would see private rows"
+    )
+
+
+class DPSelectKBest(theirs.SelectorMixin, Transformer):
+    """Keep the k columns with the largest private F statistics.
+
+    The private counterpart of scikit-learn's ``SelectKBest`` with ``f_classif`` (the variance of a
+    column between classes over that within them) or ``f_regression`` (its correlation with a
+    number).
+
+    Parameters
+    ----------
+    score_func : {"f_classif", "f_regression"}, default="f_classif"
+        For classes, or for numbers. scikit-learn's functions of these names will do.
+    k : int or "all", default=10
+        How many columns are kept; ``"all"`` releases nothing.
+    classes : "private" or array-like of shape (n_classes,), default="private"
+        All class labels, from public knowledge: those that occur in y are private. Rows with
+        another label do not count. ``"private"`` selects those that enough rows have, for a tenth
+        of the allowance and half of delta, which must be above 0. Not used with numbers.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
+        them, for at most a fifth of the allowance.
+    target_bounds : "private" or tuple (low, high), default="private"
+        Of numbers to be predicted; stated together with `bounds`, or learned with them.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Above zero: Gaussian noise, which is smaller where there are several columns.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,) or None
+        Noisy F statistics of the clipped columns, of which the expected part of the noise is taken
+        off, so that they may be below 0. They have no standard error: only their order is used. None if nothing was
+        released.
+    bounds_ : tuple of two ndarrays of shape (n_features,) or None
+        The bounds, stated or learned.
+    classes_ : ndarray of shape (n_classes,)
+        With classes: stated, or selected. Of fewer than two there are no scores, and the first k
+        columns are kept.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
+    privacy_ : skdp.core.PrivacyCertificate
+        What was released, by which mechanism, at which cost.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, private classes with
+        ``delta=0``, X not a dense table of finite numbers, y no labels or no finite numbers.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: classes and bounds, if not stated. With classes: their counts, and for
+    each class the sums of u and of u**2 - 1/2, u in [-1, 1] a clipped value in half widths of its
+    bounds, as `skdp.naive_bayes.DPGaussianNB` releases them; L2 *sensitivity* 2 sqrt(d) if a row is
+    replaced, sqrt(5 d / 4) if one is added or removed. With numbers: the second moment of columns
+    and target, as `skdp.linear_model.DPRidge` releases it. *Mechanism*: Laplace or K-norm noise,
+    symmetrised Wishart noise, rounded Gaussian noise (delta above 0). *Charged*: (epsilon, delta),
+    once, before any noise, to ``budget``. With ``k="all"`` nothing is released or charged. Scores
+    and choice are post-processing. Proofs: ``skdp/core/PROOFS.md``.
+
+    What is chosen may be wrong where scores are not clear of noise: few rows, many columns. Columns
+    that are far narrower than their bounds have most of their variance hidden by noise, so tight
+    bounds help.
+
+    References
+    ----------
+    Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy", Theorem 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.feature_selection import DPSelectKBest
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(5000, 6))
+    >>> y = X[:, 2] + X[:, 4] + 0.2 * rng.normal(size=5000) > 1
+    >>> best = DPSelectKBest(k=2, classes=[False, True], bounds=(0, 1)).fit(X, y)
+    >>> best.get_support(indices=True)
+    array([2, 4])
+    """
+
+    scores_: Floats | None
+    bounds_: tuple[Floats, Floats] | None
+
+    def __init__(
+        self,
+        score_func: Any = _CLASSES,
+        *,
+        k: int | str = 10,
+        classes: Any = "private",
+        bounds: Any = "private",
+        target_bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.score_func = score_func
+        self.k = k
+        self.classes = classes
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
+        self.budget = budget
+        self.random_state = random_state
+
+    _parameter_table: ClassVar[Table] = {"score_func": _score_name, "k": (Integers(1), "all")}
+
+    def _is_free(self) -> bool:
+        return isinstance(self.k, str)
+
+    @property
+    def _of_classes(self) -> bool:
+        return _score_name(self.score_func, "score_func") == _CLASSES
+
+    @property
+    def _learns_classes(self) -> bool:
+        private = isinstance(self.classes, str) and self.classes == "private"
+        return private and self._of_classes and not self._is_free()
+
+    def _deltas(self) -> tuple[float, float]:
+        """Return the delta of noise, and that of classes that one row alone has."""
+        delta = float(self.delta)
+        return (delta / 2, delta / 2) if self._learns_classes else (delta, 0.0)
+
+    def privacy_cost(self, n_samples: int | None = None, n_features: int | None = None) -> Any:
+        """Return the cost of one fit, before any data is touched.
+
+        Parameters
+        ----------
+        n_samples, n_features : int, default=None
+            Accepted for symmetry; the cost of a fit does not depend on them.
+
+        Returns
+        -------
+        cost : skdp.budget.Cost or None
+            The (epsilon, delta) that one fit charges; with private classes half of delta is theirs.
+            None with ``k="all"``.
+        """
+        self._check_parameters()
+        if self._is_free():
+            return None
+        epsilon, (noise, separate) = float(self.epsilon), self._deltas()
+        mu = gdp_mu(epsilon, noise) if noise else None
+        return Cost(epsilon=epsilon, delta=noise + separate, mu=mu, separate_delta=separate)
+
+    def _target(self) -> Any:
+        """Return the stated bounds of the target, or None; or raise."""
+        found = check_bounds(self.target_bounds, 1)
+        if (found is None) != isinstance(self.bounds, str):
+            raise ValueError(
+                "bounds and target_bounds must be stated together, or both be 'private'"
+            )
+        return found
+
+    def _public_classes(self) -> NDArray[Any] | None:
+        """Return the stated classes, or None for private ones; or raise."""
+        if not self._learns_classes:
+            return check_classes(self.classes)
+        if not self.delta:
+            raise ValueError(_NO_DELTA.format(type(self).__name__))
+        return None
+
+    def _check_without_rows(self) -> None:
+        super()._check_without_rows()
+        if self._is_free():
+            return
+        if self._of_classes:
+            self._public_classes()
+        else:
+            self._target()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
+        """Charge the budget and choose columns.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers.
+        y : array-like of shape (n_samples,)
+            Private labels or numbers.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
+
+        Returns
+        -------
+        self : DPSelectKBest
+        """
+        with self._all_or_nothing(groups):
+            self._check_without_rows()
+            name = type(self).__name__
+            if self._is_free():
+                self._open(X)
+                self.scores_ = self.bounds_ = None
+                self.privacy_ = self._context().nothing_released()
+                return self
+            options: dict[str, Any] = {"estimator": name, "allow_empty": self._allow_empty}
+            classes = self._public_classes() if self._of_classes else None
+            if not self._of_classes:
+                rows = check_with_target(X, y, **options)
+            elif classes is None:
+                rows = check_unselected(X, y, **options)
+            else:
+                rows = check_labelled(X, y, classes=classes, **options)
+            validate_data(self, X, skip_check_array=True)
+            warn_of_column(y)
+            stated = self._stated_bounds(self.n_features_in_)
+            delta, separate = self._deltas()
+            opened = self._session(rows, delta=delta, separate_delta=separate)
+            with opened as session, np.errstate(all="ignore"):
+                if self._of_classes:
+                    self._score_classes(session, stated, classes)
+                else:
+                    self._score_numbers(session, stated)
+                self.privacy_ = session.certificate()
+        if self._of_classes and len(self.classes_) < 2:  # released: whoever sees the fit sees it
+            warnings.warn(
+                f"{name}: {len(self.classes_)} class(es) had enough rows to be named: there are no "
+                "scores, and the first columns were kept. State classes, or take a larger epsilon "
+                "or delta",
+                stacklevel=2,
+            )
+        if isinstance(self.k, int) and self.k > self.n_features_in_:
+            warnings.warn(
+                f"{name}: k={self.k} is greater than n_features={self.n_features_in_}. All the "
+                "features will be returned, and a fit with k='all' costs nothing.",
+                stacklevel=2,
+            )
+        return self
+
+    def _score_classes(self, session: Session, stated: Any, classes: Any) -> None:
+        """Release moments of classes, and set the scores."""
+        if classes is None:
+            classes = session.answer(SelectClasses(), CLASSES_SHARE)
+        self.classes_ = classes
+        self.scores_, self.bounds_ = np.zeros(self.n_features_in_), stated
+        if len(classes) < 2:
+            return
+        bounds, learned = bounds_in(session, stated)
+        self.bounds_ = low, high = finite_squares(bounds) if learned is not None else bounds
+        counts, spread = class_counts(session, len(classes))
+        sums, squares = session.answer(LabelMoments(low, high, len(classes)))
+        seen = counts >= _SEEN * spread
+        if seen.sum() >= 2:
+            self.scores_ = _f_classif(
+                sums.value[seen], squares.value[seen], counts[seen], float(np.mean(sums.std))
+            )
+
+    def _score_numbers(self, session: Session, stated: Any) -> None:
+        """Release the second moment of columns and target, and set the scores."""
+        target = self._target()
+        box: Any = None
+        if stated is not None:
+            box = tuple(np.append(*pair) for pair in zip(stated, target, strict=True))
+        bounds, learned = bounds_in(session, box)
+        low, high = finite_squares(bounds) if learned is not None else bounds
+        self.bounds_ = low[:-1].copy(), high[:-1].copy()
+        gram = session.answer(SecondMoment(ScaledBox(low, high)))
+        n, mean = gram.n, gram.total / gram.n
+        covariance = gram.second_moment / n - np.outer(mean, mean)
+        noise = gram.std / n
+        # A variance counts as at least its noise; what noise makes of a covariance is taken off.
+        spread = np.maximum(np.diag(covariance), max(noise, 2.0**-24))
+        squared = covariance[:-1, -1] ** 2 - noise**2
+        part = np.clip(squared / (spread[:-1] * spread[-1]), -1.0, 1.0 - 1e-9)
+        self.scores_ = part / (1.0 - part) * max(n - 2.0, 1.0)
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        if self.scores_ is None:
+            return np.ones(self.n_features_in_, dtype=bool)
+        mask = np.zeros(self.n_features_in_, dtype=bool)
+        mask[np.argsort(-self.scores_, kind="stable")[: int(self.k)]] = True
+        return mask
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the chosen columns of the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Finite numbers. If they are private, so is the result.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, k)
+        """
+        return in_precision_of(X, self._public_array(X)[:, self._get_support_mask()])
+
+
+def _f_classif(sums: Floats, squares: Floats, counts: Floats, std: float) -> Floats:
+    """Return F statistics of columns from noisy sums of classes, (n_classes, d), in half widths.
+
+    The noise of a class's mean adds std**2 / n to what is between classes, on average.
+    """
+    weight, n = counts[:, None], float(counts.sum())
+    mean = np.clip(sums / weight, -1.0, 1.0)
+    square = np.clip(squares / weight + 0.5, 0.0, 1.0)
+    whole = (weight * mean).sum(axis=0) / n
+    between = (weight * (mean - whole) ** 2).sum(axis=0)
+    between -= float((std**2 / counts * (1.0 - counts / n)).sum())
+    variance = (weight * np.maximum(square - mean**2, 0.0)).sum(axis=0) / n
+    noise = std * np.sqrt(len(counts)) / n
+    variance = np.maximum(variance, max(noise, 2.0**-24))
+    found: Floats = between / max(len(counts) - 1, 1) / variance
+    return found * max(n - len(counts), 1.0) / n
