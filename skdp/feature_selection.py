@@ -88,8 +88,8 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
     ----------
     scores_ : ndarray of shape (n_features,) or None
         Noisy F statistics of the clipped columns, of which the expected part of the noise is taken
-        off, so that they may be below 0. They have no standard error: only their order is used. None if nothing was
-        released.
+        off, so that they may be below 0. They have no standard error: only their order is used.
+        None if nothing was released.
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
         The bounds, stated or learned.
     classes_ : ndarray of shape (n_classes,)
@@ -330,8 +330,8 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         n, mean = gram.n, gram.total / gram.n
         covariance = gram.second_moment / n - np.outer(mean, mean)
         noise = gram.std / n
-        # A variance counts as at least its noise; what noise makes of a covariance is taken off.
-        spread = np.maximum(np.diag(covariance), max(noise, 2.0**-24))
+        # A variance counts as at least twice its noise, and that of a covariance is taken off.
+        spread = np.maximum(np.diag(covariance), max(2.0 * noise, 2.0**-24))
         squared = covariance[:-1, -1] ** 2 - noise**2
         part = np.clip(squared / (spread[:-1] * spread[-1]), -1.0, 1.0 - 1e-9)
         self.scores_ = part / (1.0 - part) * max(n - 2.0, 1.0)
@@ -372,6 +372,6 @@ def _f_classif(sums: Floats, squares: Floats, counts: Floats, std: float) -> Flo
     between -= float((std**2 / counts * (1.0 - counts / n)).sum())
     variance = (weight * np.maximum(square - mean**2, 0.0)).sum(axis=0) / n
     noise = std * np.sqrt(len(counts)) / n
-    variance = np.maximum(variance, max(noise, 2.0**-24))
+    variance = np.maximum(variance, max(2.0 * noise, 2.0**-24))
     found: Floats = between / max(len(counts) - 1, 1) / variance
     return found * max(n - len(counts), 1.0) / n

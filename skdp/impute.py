@@ -154,6 +154,13 @@ class DPSimpleImputer(Transformer):
     The output of ``transform`` on private rows is as private as these rows are. Each row is filled
     by itself.
 
+    References
+    ----------
+    Hardt & Talwar 2010, "On the geometry of differential privacy", section 4 (K-norm mechanism).
+
+    Smith 2011, "Privacy-preserving statistical estimation with optimal convergence rates",
+    Algorithm 2 (private quantiles).
+
     Examples
     --------
     >>> import numpy as np

@@ -716,23 +716,30 @@ CASES = (
         lambda **p: DPSelectKBest(k=1, classes=["no", "yes"], bounds=(-1, 1), **p),
         sklearn=True,
         marked=lambda **p: CheckedSelectKBest(k=1, **p),
+        n_features=2,
         labels=_two,
     ),
     Case(
         "select_numbers",
-        lambda **p: DPSelectKBest("f_regression", k=2, **p),
+        lambda **p: DPSelectKBest("f_regression", k=1, bounds=(-1, 1), target_bounds=(-1, 1), **p),
+        n_features=2,
         labels=lambda X: X[:, 1],
     ),
     Case("imputer", DPSimpleImputer, sklearn=True, n_features=1),
-    Case("imputer_stated", lambda **p: DPSimpleImputer(bounds=(-1, 1), **p)),
-    Case("imputer_median", lambda **p: DPSimpleImputer(strategy="median", bounds=(-1, 1), **p)),
+    Case("imputer_stated", lambda **p: DPSimpleImputer(bounds=(-1, 1), **p), n_features=2),
+    Case(
+        "imputer_median",
+        lambda **p: DPSimpleImputer(strategy="median", bounds=(-1, 1), **p),
+        n_features=1,
+    ),
     Case(
         "imputer_frequent",
         lambda **p: DPSimpleImputer(
             strategy="most_frequent",
-            categories=["private", [0.5, -0.5], "private"],
+            categories=["private", [0.5, -0.5]],
             **_with_delta(p),
         ),
+        n_features=2,
     ),
 )
 

@@ -30,7 +30,8 @@ LEARN, TRY, NUMBERS = 12, 40, 8
 # moves by itself more than the rows move it. Their claim is audited here all the same, and the
 # variant of the same estimator where bounds are stated. (A search: where there is one candidate.)
 LEARNED = {
-    "empirical_cdf", "grid_search", "histogram_density", "kmeans_private", "median_smooth",
+    "empirical_cdf", "grid_search", "histogram_density", "imputer", "kmeans_private",
+    "median_smooth",
 }  # fmt: skip
 # On these combinations little noise shows where on the one whose turn it is it does not.
 SHOWS = {"statistics.sum": (0.0, "replace_one")}
