@@ -20,6 +20,8 @@ from skdp.sql._typed import family_of, quoted, text_of
 __all__ = ["Catalog", "Column", "Owner", "Table", "folded", "open_catalog"]
 
 _KEYS = {"unit", "owner", "columns", "keys"}
+# Of other types two that differ are equal (a month and 30 days), or cells have any length.
+_OTHER_IDS = ("UUID", "BLOB", "BIT", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIME")
 _FILES = "read_parquet("
 _SPECIAL = re.compile(r"\b(GENERATED|COLLATE)\b", re.IGNORECASE)
 
@@ -303,8 +305,11 @@ def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any)
         known[place] = Column(was.name, was.kind, was.bounds, tuple(dict.fromkeys(keys)))
     if "unit" in spec:
         unit = column(spec["unit"])
-        if known[unit].kind.upper().endswith(("]", ")")) and known[unit].family == "other":
-            raise TypeError(f"unit {name!r}.{spec['unit']!r} must hold plain values")
+        if known[unit].family == "other" and known[unit].kind.upper() not in _OTHER_IDS:
+            raise TypeError(
+                f"unit {name!r}.{spec['unit']!r} must hold plain values, of a type of which no two "
+                "that differ are equal"
+            )
         return Table(name, source, known, unit=unit)
     owner = spec["owner"]
     if isinstance(owner, str) or not isinstance(owner, Sequence) or len(owner) != 3:

@@ -200,7 +200,8 @@ class Compiler:
             refuse(select, "there is no FROM")
         only(first, "this")
         scope = RowScope(parent)
-        alias, relation = self.relation(first.this, ctes)
+        start, joins, turned = _left_joins(first.this, select.args.get("joins") or [])
+        alias, relation = self.relation(start, ctes)
         handle = self._handle(first)
         scope.tables.append((alias, relation, handle))
         body = Body(scope, f"FROM ({_place(handle)}) AS {handle}", [], None)
@@ -208,8 +209,10 @@ class Compiler:
         links = Links()
         if relation.private:
             links.add(handle)
-        for join in select.args.get("joins") or []:
+        for join in joins:
             self._join(join, body, links, ctes, equated)
+        if turned:  # what * stands for has its order
+            scope.tables[:2] = scope.tables[1::-1]
         where = select.args.get("where")
         equated += equalities(None if where is None else where.this, scope)
         for test in conjuncts(None if where is None else where.this):
@@ -256,7 +259,12 @@ class Compiler:
         only(join, "this", "on", "using", "side", "kind")
         side, kind = (str(join.args.get(one) or "").upper() for one in ("side", "kind"))
         if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER"):
-            refuse(join, f"{side or kind} JOIN is not answered", "take JOIN or LEFT JOIN")
+            way = {
+                "RIGHT": "put its table first in FROM, and take LEFT JOIN",
+                "FULL": "take LEFT JOIN, and UNION ALL of it and the other side's rows for which "
+                "NOT EXISTS (...) holds",
+            }.get(side, "take JOIN or LEFT JOIN; EXISTS stands for SEMI, NOT EXISTS for ANTI")
+            refuse(join, f"{side or kind} JOIN is not answered here", way)
         alias, relation = self.relation(join.this, ctes)
         handle = self._handle(join)
         scope = body.scope
@@ -538,6 +546,16 @@ class Compiler:
             only(alias, "this")
             ctes = {**ctes, folded(alias.name): (cte.this, ctes)}
         return ctes
+
+
+def _left_joins(first: exp.Expr, joins: list[exp.Join]) -> tuple[exp.Expr, list[exp.Join], bool]:
+    """Return FROM with a RIGHT JOIN that stands first turned round, and whether its * is to be."""
+    if not joins or str(joins[0].args.get("side") or "").upper() != "RIGHT":
+        return first, joins, False
+    turned = joins[0].copy()
+    turned.set("side", "LEFT")
+    turned.set("this", first.copy())
+    return joins[0].this, [turned, *joins[1:]], not joins[0].args.get("using")
 
 
 def _place(handle: str) -> str:

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from skdp.exceptions import QueryRefusedError
+from tests.sql import shop
 from tests.sql.test_fan_out import database, exact
 
 MANY = "(SELECT a.i FROM (VALUES " + ", ".join(f"({i})" for i in range(900)) + ") a(i))"
@@ -127,3 +128,51 @@ def test_a_count_is_within_its_interval():
         ((n, low, high, m, m_low, m_high),) = db.sql(query, epsilon=0.5, delta=0).fetchall()
         assert low <= n <= high
         assert m_low <= m <= m_high
+
+
+@pytest.mark.parametrize(
+    ("right", "left"),
+    [
+        (
+            "visits v RIGHT JOIN customer c ON v.uid = c.c_id AND v.pages > 3",
+            "customer c LEFT JOIN visits v ON v.uid = c.c_id AND v.pages > 3",
+        ),
+        (
+            "nation n RIGHT JOIN customer c ON n_id = c_nation JOIN visits v ON v.uid = c_id",
+            "customer c LEFT JOIN nation n ON n_id = c_nation JOIN visits v ON v.uid = c_id",
+        ),
+    ],
+)
+def test_a_right_join_is_a_left_join(right, left):
+    con = shop.shop()
+    db = shop.database(con)
+    asked = "SELECT CAST(v.pages AS VARCHAR) AS k, COUNT(*) FROM {} GROUP BY 1"
+    found = exact(db, asked.format(right))
+    assert found == exact(db, asked.format(left))
+    ((number,),) = con.execute(f"SELECT count(*) FROM {right}").fetchall()
+    assert len(found) == number
+    inner = f"SELECT COUNT(*) FROM (SELECT * FROM {right}) s(a) WHERE a IS NULL"
+    ((number,),) = con.execute(inner).fetchall()
+    assert len(exact(db, inner)) == number
+
+
+def test_a_public_table_on_the_right_states_keys_as_on_the_left():
+    db = shop.database()
+    asked = "SELECT n_name, COUNT(*) AS n FROM {} GROUP BY n_name"
+    made = [
+        db._made(asked.format(source), 1.0, 0.0, 1, 1, None, "auto")
+        for source in (
+            "customer RIGHT JOIN nation ON n_id = c_nation",
+            "nation LEFT JOIN customer ON n_id = c_nation",
+        )
+    ]
+    assert made[0][1].keys == made[1][1].keys
+    assert len(made[0][1].keys) == 5
+
+
+@pytest.mark.parametrize("kind", ["INTERVAL", "TIMETZ", "VARIANT", "JSON"])
+def test_ids_of_types_of_which_two_may_be_equal_are_refused(kind):
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE a (uid {kind})")
+    with pytest.raises(TypeError, match="no two that differ"):
+        database(connection, {"a": {"unit": "uid"}})

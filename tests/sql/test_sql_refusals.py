@@ -117,8 +117,11 @@ REFUSED = [
         "SELECT COUNT(*) FROM visits a JOIN visits b ON a.uid = b.uid OR TRUE",
         "different units together",
     ),
-    ("SELECT COUNT(*) FROM visits a FULL JOIN visits b ON a.uid = b.uid", "FULL JOIN"),
-    ("SELECT COUNT(*) FROM visits a RIGHT JOIN visits b ON a.uid = b.uid", "RIGHT JOIN"),
+    ("SELECT COUNT(*) FROM visits a FULL JOIN visits b ON a.uid = b.uid", "UNION ALL"),
+    (
+        "SELECT COUNT(*) FROM visits a, visits c RIGHT JOIN visits b ON a.uid = b.uid",
+        "RIGHT JOIN is not answered here. Put its table first",
+    ),
     ("SELECT COUNT(*) FROM visits NATURAL JOIN customer", "method"),
     ("SELECT COUNT(*) FROM visits ASOF JOIN customer ON uid >= c_id", "method"),
     ("SELECT COUNT(*) FROM visits, LATERAL (SELECT 1)", "is no table"),
