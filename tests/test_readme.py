@@ -121,6 +121,14 @@ def test_evaluating_privately(tmp_path, monkeypatch):
     assert 0 <= low < high <= 1
 
 
+def test_preprocessing():
+    names = run("doc/preprocessing.md", 2, {})
+    assert names["budget"].spent.epsilon == 5.0
+    found = names["columns"].get_feature_names_out()
+    assert "job__job_infrequent_sklearn" in found
+    assert "job__job_beekeeper" not in found
+
+
 def test_predict():
     names = run("doc/predict.md", 4, {})
     assert names["budget"].spent.epsilon == 2.5
