@@ -265,9 +265,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
                 fewer.append(j)
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
         if fewer:  # released: whoever sees the fit sees it
-            names = list(range(d)) if self._names() is None else list(self._names())
+            names = self._names()
+            shown = fewer if names is None else [names[j] for j in fewer]
             warnings.warn(
-                f"{type(self).__name__}: columns {[names[j] for j in fewer]} have fewer than n_bins = {self.n_bins} "
+                f"{type(self).__name__}: columns {shown} have fewer than n_bins = {self.n_bins} "
                 "bins: quantiles coincide, as where many rows have one value",
                 stacklevel=3,
             )
