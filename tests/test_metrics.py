@@ -230,6 +230,10 @@ def test_an_estimate_is_a_number_with_two_intervals():
     ]
     again = pickle.loads(pickle.dumps(accuracy))
     assert again.interval() == accuracy.interval()
+    recall = metrics.confusion_matrix(Y, PREDICTED, **LABELS).recall()
+    assert float(recall[1]) == recall.value[1]
+    assert recall[1].interval() == tuple(end[1] for end in recall.interval())
+    assert [float(one) for one in recall] == recall.value.tolist()
     with pytest.raises(ValueError, match="level must be"):
         accuracy.interval(1.0)
     with pytest.raises(ValueError, match="edges"):
@@ -256,6 +260,31 @@ def test_the_reach_of_noise_on_whole_numbers_by_its_exact_distribution():
         for level in (0.5, 0.9, 0.95, 0.999):
             half = math.floor(noise.width(level) * noise.reach(level) + 1e-9)
             assert 2 * p ** (half + 1) / (1 + p) <= 1 - level + 1e-12
+
+
+def pmf_of_sum(p, n):
+    """Return the exact distribution of a sum of n discrete Laplace noises, of -60 n to 60 n."""
+    one = (1 - p) / (1 + p) * p ** np.abs(np.arange(-60, 61))
+    total = np.ones(1)
+    for _ in range(n):
+        total = np.convolve(total, one)
+    return np.arange(-60 * n, 60 * n + 1), total
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize(("cells", "others"), [(1, 1), (1, 3), (2, 3), (4, 1)])
+def test_a_share_of_few_counts_by_its_exact_distribution(epsilon, cells, others):
+    """P(|(1 - t) S - t R| <= width) is at least the level: sums S and R of whole noises."""
+    p = math.exp(-epsilon)
+    noise = Noise(math.sqrt(2 * p) / (1 - p), pure=True)
+    (x, of_part), (y, of_others) = pmf_of_sum(p, cells), pmf_of_sum(p, others)
+    chance = np.outer(of_part, of_others)
+    for share in (0.0, 0.02, 0.3, 0.5, 0.93, 1.0):
+        far = np.abs(np.subtract.outer((1 - share) * x, share * y))
+        norm = math.sqrt((1 - share) ** 2 * cells + share**2 * others)
+        for level in (0.5, 0.8, 0.9, 0.95, 0.99):
+            half = noise.width(level) * noise.reach(level) * norm
+            assert chance[far <= half + 1e-9].sum() >= level - 1e-3
 
 
 # --- how often intervals cover --------------------------------------------------------------------

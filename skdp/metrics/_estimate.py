@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -59,6 +60,11 @@ class Estimate:
 
     def __len__(self) -> int:
         return len(self.value)
+
+    def __getitem__(self, index: Any) -> Estimate:
+        return estimate(
+            self.value[index], partial(_indexed, self.limits, index), self.privacy, self.note
+        )
 
     def __format__(self, spec: str) -> str:
         if self.value.ndim:
@@ -176,6 +182,13 @@ class Estimate:
             "<th>95% for the population, from</th><th>to</th></tr></thead>"
             f"<tbody>{shown}</tbody></table>{more}{text}"
         )
+
+
+def _indexed(
+    limits: Callable[[float, bool], Pair], index: Any, level: float, sampled: bool
+) -> Pair:
+    low, high = limits(level, sampled)
+    return low[index], high[index]
 
 
 def estimate(

@@ -60,8 +60,9 @@ class Noise:
     def reach(self, level: float) -> float:
         """Return the standard deviation for `width`: larger where whole numbers ask for it.
 
-        Discrete Laplace noise has P(|N| > k) = 2 p**(k + 1) / (1 + p) and variance
-        2 p / (1 - p)**2; a Gaussian moves by half of one where it is rounded.
+        By half of one: a Gaussian moves by that where it is rounded, and a few whole numbers with
+        discrete Laplace noise add up to one. One alone has P(|N| > k) = 2 p**(k + 1) / (1 + p) and
+        variance 2 p / (1 - p)**2.
         """
         if not self.whole or self.std <= 0:
             return self.std
@@ -71,7 +72,7 @@ class Noise:
         square = self.std**2
         p = max(square / (square + 1.0 + math.sqrt(2.0 * square + 1.0)), 1e-300)
         steps = math.ceil(math.log((1.0 - level) * (1.0 + p) / 2.0) / math.log(p)) - 1.0
-        return max(self.std, steps / width)
+        return max(self.std + 0.5 / width, steps / width)
 
 
 @dataclass(frozen=True)
