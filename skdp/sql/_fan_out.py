@@ -170,11 +170,19 @@ def _many(root: str, private: list[str], equated: list[Equality]) -> int:
 
 
 def capped(relation: Relation, cap: int, handle: str) -> str:
-    """Return a private relation with at most so many rows of each unit."""
+    """Return a private relation with at most so many rows of each unit.
+
+    Only the rows of units that have more are put in order.
+    """
     names = [one.name for one in relation.fields.values()]
     plain = [one.name for one in relation.fields.values() if one.family not in ("other", "null")]
     order = ", ".join([f"hash({', '.join(names)})", *plain])
+    own, many = f"{handle}_own", f"{handle}_many"
+    once = "MATERIALIZED" if relation.pairs else "NOT MATERIALIZED"
     return (
-        f"SELECT * FROM ({relation.sql}) AS {handle} "
-        f"QUALIFY row_number() OVER (PARTITION BY u ORDER BY {order}) <= {cap}"
+        f"WITH {own} AS {once} ({relation.sql}), "
+        f"{many} AS (SELECT u AS m FROM {own} GROUP BY u HAVING count(*) > {cap}) "
+        f"SELECT * FROM {own} ANTI JOIN {many} ON u = m UNION ALL "
+        f"(SELECT * FROM {own} SEMI JOIN {many} ON u = m "
+        f"QUALIFY row_number() OVER (PARTITION BY u ORDER BY {order}) <= {cap})"
     )
