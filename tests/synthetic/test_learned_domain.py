@@ -157,6 +157,44 @@ def test_classes_and_numbers_of_a_model():
     assert made.fit(both).score(both, both["old"]) > 0.8
 
 
+def awkward(n=240):
+    """Return tables of which no cell may make a fit fail, once it is charged."""
+    rng = np.random.default_rng(1)
+    mixed = np.array([1, "x", None, 2.5, True, object] * (n // 6), dtype=object)
+    return {
+        "mixed": pd.DataFrame({"a": mixed}),
+        "missing": pd.DataFrame({"a": [None] * n, "b": [np.nan] * n}),
+        "words": pd.DataFrame({"a": rng.choice(["nan", "", "other", "None"], n)}),
+        "huge": pd.DataFrame({"a": rng.choice([1e308, -1e308], n)}),
+        "infinite": pd.DataFrame({"a": rng.choice([np.inf, 1.0, np.nan], n)}),
+        "largest": pd.DataFrame({"a": np.full(n, 2**64 - 1, dtype=np.uint64)}),
+        "constant": pd.DataFrame({"a": np.zeros(n), "b": "k"}),
+        "nullable": pd.DataFrame({"a": pd.array([0, None] * (n // 2), dtype="Int64")}),
+        "short": pd.DataFrame({"a": rng.normal(size=n).astype(np.float16)}),
+        "zone": pd.DataFrame({"a": pd.date_range("2020", periods=n, tz="Europe/Paris")}),
+        "spans": pd.DataFrame({"a": pd.to_timedelta(np.arange(n), unit="s")}),
+        "numbers": pd.DataFrame({"a": pd.Categorical(rng.integers(0, 3, n))}),
+        "intervals": pd.DataFrame({"a": pd.cut(rng.random(n), 3)}),
+        "polars": pl.DataFrame({"a": [datetime.date(2020, 1, 1)] * n, "b": [None] * n}),
+        "decimals": pl.DataFrame({"a": pl.Series([1, 2] * (n // 2)).cast(pl.Decimal(10, 2))}),
+        "arrow": pa.table({"a": pa.array(np.arange(n), pa.int32()).cast(pa.date32())}),
+        "dictionary": pa.table({"a": pa.array(["x", None] * (n // 2)).dictionary_encode()}),
+        "text": rng.choice(["a", "b"], (n, 2)),
+        "days": np.datetime64("2020-01-01") + rng.integers(0, 99, (n, 1)),
+        "lists": [[1, "x"], [2, "y"]] * (n // 2),
+    }
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", awkward())
+def test_no_cell_makes_a_fit_fail(name):
+    table = awkward()[name]
+    for adjacency, epsilon in (("replace_one", 1e-3), ("add_or_remove_one", 8.0)):
+        budget = PrivacyBudget(9.0, 1e-5, adjacency=adjacency)
+        made = DPMarginalSynthesizer(epsilon=epsilon, delta=1e-6, budget=budget).fit(table)
+        assert type(made.database_) is (np.ndarray if isinstance(table, list) else type(table))
+
+
 # --- the query ------------------------------------------------------------------------------------
 
 
