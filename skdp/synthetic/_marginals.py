@@ -35,7 +35,7 @@ COLUMNS, HIDDEN_COLUMNS = Fraction(1, 10), Fraction(1, 2)
 # Of a round, for the choice of its table. Losses add up in a pure fit, their squares in a Gaussian
 # one, where a choice is cheap beside noise.
 CHOICE_PURE, CHOICE = Fraction(1, 2), Fraction(1, 10)
-ROUNDS = 4  # a column, at most, planned
+ROUNDS, ROUNDS_OF_LITTLE_NOISE = 4, 8  # a column, at most, planned
 LEAST_ROUNDS = 12  # however much noise: a choice among many pairs is worth more than one good table
 NOISE = 0.2  # of all rows: the noise of a table, in L1, that is worth measuring
 WELL = 0.007  # of all rows: the noise, in L1, of a table that is told well enough
@@ -74,10 +74,13 @@ def planned_rounds(
         Number of rows.
     pure : bool
     """
-    needed = noise * float(np.median(cells)) / (NOISE * total)
-    rounds = 1 / max(needed if pure else needed**2, 1e-9)
+    needed = max(noise * float(np.median(cells)) / (NOISE * total), 1e-9)
     most = min(ROUNDS * n_columns, len(cells))
-    return int(min(max(rounds, min(LEAST_ROUNDS, most)), most))
+    rounds = min(max(1 / needed if pure else 1 / needed**2, min(LEAST_ROUNDS, most)), most)
+    if not pure:  # so little noise that each of many tables can be told twice as well as needed
+        more = min(ROUNDS_OF_LITTLE_NOISE * n_columns, len(cells))
+        rounds = max(rounds, min(1 / needed, more))
+    return int(rounds)
 
 
 def part_of_pairs(cells: Sequence[int], noise: float, total: float, *, pure: bool) -> Fraction:
@@ -95,7 +98,7 @@ def part_of_pairs(cells: Sequence[int], noise: float, total: float, *, pure: boo
 
     Examples
     --------
-    >>> part_of_pairs([4, 4], 10.0, 1000, pure=True), part_of_pairs([4, 4], 1.0, 8000, pure=True)
+    >>> part_of_pairs([4, 4], 10.0, 1000, pure=True), part_of_pairs([4, 4], 1.0, 16000, pure=True)
     (Fraction(1, 1), Fraction(1, 10))
     """
     size = np.asarray(cells, dtype=np.float64)
@@ -402,12 +405,13 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     of single columns (10%; half, where noise would hide one of them; none, where it would hide
     all); then, round by round, which table to measure, and that table. A round has half of its
     allowance (a tenth, with ``delta``) for the choice. The first rounds have an equal part of
-    what is left, of at most four rounds a column; whenever a table turns out to be told by the fit
-    already, up to its noise, the noise of those to come is halved. *Sensitivity* of a table, in L1:
-    1 if a row is added or removed, 2 if one is replaced (L2: 1 and the root of 2). That of a
-    candidate's score, the L1 distance of its table from the fitted one's less the noise to expect,
-    is 1 and 2. *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism
-    for choices. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    what is left, of at most four rounds a column (eight where there is little noise); whenever a
+    table turns out to be told by the fit already, up to its noise, the noise of those to come is
+    halved. *Sensitivity* of a table, in L1: 1 if a row is added or removed, 2 if one is replaced
+    (L2: 1 and the root of 2). That of a candidate's score, the L1 distance of its table from the
+    fitted one's less the noise to expect, is 1 and 2. *Mechanism*: discrete Laplace or rounded
+    Gaussian noise; the exponential mechanism for choices. *Charged*: (epsilon, delta), once, before
+    any noise, to ``budget``.
 
     **What is not stated** is learned for 15% of the allowance (30% of few rows), an equal part for
     each such column. Text and other categories: the values that enough rows have, by private
