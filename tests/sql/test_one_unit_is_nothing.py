@@ -31,6 +31,7 @@ def visits(victim, tables=None):
     return database(connection, tables or {"visits": {"unit": "uid"}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("victim", "query"),
     [
@@ -121,6 +122,7 @@ def test_options_of_a_query_without_group_by_are_checked_and_named():
     assert any("kappa" in note for note in db.sql(query.format(3)).notes)
 
 
+@pytest.mark.slow
 def test_a_count_is_within_its_interval():
     db = visits("DELETE FROM visits")
     for _ in range(6):
