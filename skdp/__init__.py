@@ -2,6 +2,7 @@
 
 from skdp._choose_epsilon import choose_epsilon
 from skdp._config import config_context, get_config
+from skdp._make_private import make_private
 from skdp._version import __version__ as __version__
 from skdp.budget import PrivacyBudget, PrivacyLoss
 from skdp.cluster import DPKMeans
@@ -95,6 +96,7 @@ __all__ = [
     "get_config",
     "intervals",
     "linear_queries",
+    "make_private",
     "parities",
     "plan",
     "thresholds",

@@ -203,7 +203,7 @@ def _public(columns: Any) -> str:
     return f"columns {text if len(text) <= 80 else text[:77] + '...'}"
 
 
-def _learns_nothing(estimator: Any) -> bool:
+def learns_nothing(estimator: Any) -> bool:
     """Say whether what a public transformer does with one row depends on that row only."""
     kind, params = type(estimator).__name__, estimator.get_params(deep=False)
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
@@ -330,7 +330,7 @@ class _Walk:
                     "see that it treats each row by itself, and keeps their number and order",
                 )
             return
-        if _learns_nothing(estimator):
+        if learns_nothing(estimator):
             return
         kinds = [kind.__name__ for kind in type(estimator).__mro__]
         self.add(

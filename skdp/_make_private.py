@@ -1,0 +1,542 @@
+"""From scikit-learn's own steps to private ones: `make_private`.
+
+Nothing is released here, no row is read and nothing is charged: parameters are read, and an
+unfitted estimator comes back. `_COUNTERPARTS` is the one table of what replaces what.
+"""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from sklearn import (
+    cluster,
+    decomposition,
+    discriminant_analysis,
+    impute,
+    linear_model,
+    naive_bayes,
+    neighbors,
+    preprocessing,
+)
+from sklearn import model_selection as sklearn_search
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import FeatureUnion, Pipeline
+
+import skdp.impute
+from skdp._choose_epsilon import choose_epsilon
+from skdp.base import check_without_rows
+from skdp.budget.amounts import check_positive, exact, round_down
+from skdp.cluster import DPKMeans
+from skdp.decomposition import DPPCA
+from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
+from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
+from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, PrivateScorer
+from skdp.model_selection._check import learns_nothing
+from skdp.model_selection._pricing import private_parts
+from skdp.model_selection._searches import has_price, is_search
+from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
+from skdp.neighbors import DPKernelDensity, DPNearestCentroid
+from skdp.preprocessing import (
+    DPKBinsDiscretizer,
+    DPMinMaxScaler,
+    DPOneHotEncoder,
+    DPOrdinalEncoder,
+    DPStandardScaler,
+)
+from skdp.quantile import DPQuantileTransformer, DPRobustScaler
+
+__all__ = ["make_private"]
+
+# What says how a result is computed, and not which: dropped.
+_HOW = {"copy", "copy_X", "copy_x", "n_jobs", "verbose", "pre_dispatch"}
+_LEAST = Fraction(1, 10)  # of an equal share: what a step has that needs little
+
+
+@dataclass(frozen=True)
+class _Counterpart:
+    """What replaces an estimator: its class and the parameters that mean the same there.
+
+    `always` are handed on even where they are scikit-learn's defaults. `enough` is an expected
+    error, a part of the whole, below which a later step gains little.
+    """
+
+    kind: type
+    same: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+    enough: float | None = None
+
+
+_FLAGS = ("with_mean", "with_std")
+_ROBUST = ("with_centering", "with_scaling", "quantile_range", "unit_variance")
+_ONE_HOT = ("categories", "drop", "sparse_output", "handle_unknown")
+_ORDINAL = ("categories", "handle_unknown", "unknown_value", "encoded_missing_value")
+_BINS = ("n_bins", "encode", "strategy", "random_state")
+_IMPUTER = ("strategy", "fill_value", "add_indicator")
+_QUANTILES = ("n_quantiles", "output_distribution", "random_state")
+_COMPONENTS = ("n_components", "whiten", "random_state")
+_CLUSTERS = ("n_clusters", "random_state")
+
+_COUNTERPARTS: dict[type, _Counterpart] = {
+    preprocessing.StandardScaler: _Counterpart(DPStandardScaler, _FLAGS, enough=0.002),
+    preprocessing.MinMaxScaler: _Counterpart(
+        DPMinMaxScaler, ("feature_range", "clip"), enough=0.01
+    ),
+    preprocessing.RobustScaler: _Counterpart(DPRobustScaler, _ROBUST),
+    preprocessing.QuantileTransformer: _Counterpart(DPQuantileTransformer, _QUANTILES),
+    preprocessing.OneHotEncoder: _Counterpart(DPOneHotEncoder, _ONE_HOT, enough=0.005),
+    preprocessing.OrdinalEncoder: _Counterpart(DPOrdinalEncoder, _ORDINAL, enough=0.005),
+    preprocessing.KBinsDiscretizer: _Counterpart(DPKBinsDiscretizer, _BINS),
+    impute.SimpleImputer: _Counterpart(skdp.impute.DPSimpleImputer, _IMPUTER),
+    decomposition.PCA: _Counterpart(DPPCA, _COMPONENTS, enough=0.001),
+    cluster.KMeans: _Counterpart(DPKMeans, _CLUSTERS, always=("n_clusters",)),
+    cluster.MiniBatchKMeans: _Counterpart(DPKMeans, _CLUSTERS, always=("n_clusters",)),
+    linear_model.LogisticRegression: _Counterpart(DPLogisticRegression, ("random_state",)),
+    linear_model.LinearRegression: _Counterpart(DPLinearRegression),
+    linear_model.Ridge: _Counterpart(DPRidge, ("alpha", "random_state"), always=("alpha",)),
+    naive_bayes.GaussianNB: _Counterpart(DPGaussianNB),
+    naive_bayes.CategoricalNB: _Counterpart(DPCategoricalNB, ("alpha",), always=("alpha",)),
+    neighbors.NearestCentroid: _Counterpart(DPNearestCentroid),
+    neighbors.KernelDensity: _Counterpart(DPKernelDensity, ("bandwidth",), always=("bandwidth",)),
+    discriminant_analysis.LinearDiscriminantAnalysis: _Counterpart(DPLinearDiscriminantAnalysis),
+}
+_ENOUGH = {one.kind: one.enough for one in _COUNTERPARTS.values()}
+
+_INSTEAD = {
+    "MaxAbsScaler": "take MinMaxScaler, which becomes DPMinMaxScaler",
+    "PowerTransformer": "take QuantileTransformer, which becomes DPQuantileTransformer",
+    "RidgeClassifier": "take LogisticRegression, which becomes DPLogisticRegression",
+    "LogisticRegressionCV": "take LogisticRegression, which becomes DPLogisticRegression",
+    "RidgeCV": "take Ridge, or put it into GridSearchCV",
+    "TruncatedSVD": "take PCA, which becomes DPPCA, or DPPCA(center=0)",
+    "HalvingGridSearchCV": "take GridSearchCV, which becomes DPGridSearchCV",
+    "HalvingRandomSearchCV": "take RandomizedSearchCV, which becomes DPRandomizedSearchCV",
+}
+
+
+@dataclass
+class _Facts:
+    """What the caller has stated, and what of it found a use."""
+
+    classes: Any
+    target_bounds: Any
+    categories: Any
+    used: set[str] = field(default_factory=set)
+    named: set[Any] = field(default_factory=set)  # columns whose bounds some step has
+
+
+def _where(path: str, estimator: Any) -> str:
+    name = type(estimator).__name__
+    return f"step {path} ({name})" if path else name
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}__{name}" if path else name
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Say whether two values of a parameter are the same, NaN with NaN."""
+    if a is b:
+        return True
+    if isinstance(a, numbers.Number) and isinstance(b, numbers.Number):
+        return bool(a == b or (a != a and b != b))
+    return type(a) is type(b) and isinstance(a, str | tuple | bool) and bool(a == b)
+
+
+def _changed(estimator: Any) -> dict[str, Any]:
+    """Return the parameters that are not scikit-learn's defaults."""
+    defaults = _defaults(type(estimator))
+    own = estimator.get_params(deep=False)
+    return {name: value for name, value in own.items() if not _same(value, defaults.get(name))}
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    known = inspect.signature(kind).parameters
+    return {name: one.default for name, one in known.items()}
+
+
+def _refuse_parameters(where: str, changed: Mapping[str, Any], private: str) -> None:
+    if changed:
+        listed = ", ".join(changed)
+        raise ValueError(
+            f"{where}: {private} has no such thing as {listed}. Leave it at its default, or put "
+            f"{private} into its place and say there what you mean."
+        )
+
+
+def _part_of(bounds: Any, columns: Any, facts: _Facts, where: str) -> Any:
+    """Return the bounds of some columns of a table."""
+    if bounds is None or _is_pair(bounds):
+        return bounds
+    several = columns if isinstance(columns, list | tuple | np.ndarray) else [columns]
+    if isinstance(bounds, Mapping):
+        known = [one for one in several if isinstance(one, str | int) and one in bounds]
+        if not known:
+            return None
+        if missing := [one for one in several if one not in known]:
+            raise ValueError(
+                f"{where}: bounds are stated for {known}, but not for {missing}; state all columns "
+                "of a step, or none of them to learn them"
+            )
+        facts.named |= set(known)
+        return {one: bounds[one] for one in known}
+    if not all(isinstance(one, numbers.Integral) and not isinstance(one, bool) for one in several):
+        raise TypeError(
+            f"{where}: bounds by position need columns by position; state bounds by column name"
+        )
+    return tuple(np.asarray(side)[list(several)] if np.ndim(side) else side for side in bounds)
+
+
+def _is_pair(bounds: Any) -> bool:
+    """Say whether bounds are two numbers, the same for every column."""
+    return isinstance(bounds, tuple) and all(np.ndim(side) == 0 for side in bounds)
+
+
+def _after(step: Any, bounds: Any) -> Any:
+    """Return the bounds of what a step makes, as far as its parameters tell, or None."""
+    if isinstance(step, DPMinMaxScaler):
+        return tuple(step.feature_range) if step.clip or bounds is not None else None
+    if isinstance(step, DPQuantileTransformer) and step.output_distribution == "uniform":
+        return (0, 1)
+    if isinstance(step, DPOneHotEncoder):
+        return (0, 1)
+    if isinstance(step, preprocessing.Normalizer):
+        return (-1, 1)
+    if isinstance(step, skdp.impute.DPSimpleImputer) and not step.add_indicator:
+        return bounds if _is_pair(bounds) else None
+    return bounds if step in ("passthrough", None) else None
+
+
+def _together(found: list[Any]) -> Any:
+    """Return bounds of columns side by side: two numbers that hold for all of them, or None."""
+    if not found or not all(_is_pair(one) for one in found):
+        return None
+    return (min(low for low, _ in found), max(high for _, high in found))
+
+
+def _replaced(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
+    """Return the private counterpart of one estimator."""
+    where, rule = _where(path, step), _COUNTERPARTS[type(step)]
+    changed = {name: value for name, value in _changed(step).items() if name not in _HOW}
+    handed = {name: value for name, value in changed.items() if name in rule.same}
+    handed |= {name: getattr(step, name) for name in rule.always}
+    others = {name: value for name, value in changed.items() if name not in handed}
+    _refuse_parameters(where, others, rule.kind.__name__)
+    made = rule.kind(**handed)
+    known = made.get_params(deep=False)
+    for name in ("classes", "target_bounds", "categories"):
+        value = getattr(facts, name)
+        if value is not None and name in known and name not in handed:
+            made.set_params(**{name: value})
+            facts.used.add(name)
+    if "bounds" in known and bounds is not None:
+        made.set_params(bounds=bounds)
+        facts.used.add("bounds")
+    return made
+
+
+def _no_counterpart(step: Any, path: str) -> TypeError:
+    name = type(step).__name__
+    way_out = _INSTEAD.get(name)
+    if way_out is None:
+        whole = f"{name}(...)" if hasattr(step, "predict") else "the whole pipeline"
+        way_out = (
+            f"DPTrainOnRelease({whole}, target=...) trains it on a private release, at one cost"
+        )
+    return TypeError(f"{_where(path, step)} has no private counterpart: {way_out}.")
+
+
+def _search(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
+    """Return the private search over the private counterpart of what a search is over."""
+    where, grid = _where(path, step), type(step) is sklearn_search.GridSearchCV
+    kind = DPGridSearchCV if grid else DPRandomizedSearchCV
+    candidates = "param_grid" if grid else "param_distributions"
+    changed = {name: value for name, value in _changed(step).items() if name not in _HOW}
+    for name in ("estimator", candidates, "n_iter", "random_state"):
+        changed.pop(name, None)
+    handed: dict[str, Any] = {}
+    if changed.get("refit") is False:
+        del changed["refit"]  # there is none
+    cv = changed.get("cv")
+    if isinstance(cv, numbers.Integral) and cv >= 2:
+        handed["test_size"] = 1 / int(changed.pop("cv"))
+    scoring = changed.get("scoring")
+    if isinstance(scoring, PrivateScorer) or (isinstance(scoring, str) and scoring == "accuracy"):
+        handed["scoring"] = changed.pop("scoring")
+    _refuse_parameters(where, changed, kind.__name__)
+    if not grid:
+        handed |= {"n_iter": step.n_iter, "random_state": step.random_state}
+    inside, _ = _made(step.estimator, path, bounds, facts)
+    asked = getattr(step, candidates)
+    known = inside.get_params(deep=True)
+    for one in [asked] if isinstance(asked, Mapping) else list(asked):
+        for name, values in one.items():
+            if name not in known:
+                raise ValueError(
+                    f"{where}: {candidates} has {name}, which the private estimator does not have; "
+                    f"leave it out"
+                )
+            several = values if isinstance(values, list | tuple) else []
+            if any(hasattr(value, "fit") for value in several):
+                raise TypeError(
+                    f"{where}: {candidates} has estimators for {name}; search over private ones "
+                    f"with {kind.__name__} itself"
+                )
+    return kind(inside, asked, **handed)
+
+
+def _made(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any]:
+    """Return the private form of a step, and the bounds of what it makes."""
+    if step is None or isinstance(step, str):
+        return step, _after(step, bounds)
+    if not hasattr(step, "get_params") or isinstance(step, type):
+        raise TypeError(f"step {path} must be an estimator, got {type(step).__name__}")
+    if isinstance(step, FrozenEstimator):
+        return step, None
+    if has_price(step):
+        kept = clone(step)
+        return kept, _after(kept, bounds)
+    if type(step) is Pipeline:
+        if step.memory is not None:
+            raise ValueError(
+                f"{_where(path, step)}: memory must be None: a cache would keep fits, and what is "
+                "taken from it is charged to nobody"
+            )
+        steps = []
+        for name, one in step.steps:
+            made, bounds = _made(one, _join(path, name), bounds, facts)
+            steps.append((name, made))
+        return _like(step, steps=steps), bounds
+    if type(step) is FeatureUnion:
+        parts = [
+            (name, *_made(one, _join(path, name), bounds, facts))
+            for name, one in step.transformer_list
+        ]
+        union = _like(step, transformer_list=[(name, made) for name, made, _ in parts])
+        return union, None if step.transformer_weights else _together([b for *_, b in parts])
+    if type(step) is ColumnTransformer:
+        return _columns(step, path, bounds, facts)
+    if type(step) in (sklearn_search.GridSearchCV, sklearn_search.RandomizedSearchCV):
+        return _search(step, path, bounds, facts), None
+    if type(step) in _COUNTERPARTS:
+        made = _replaced(step, path, bounds, facts)
+        return made, _after(made, bounds)
+    if not is_search(step) and type(step).__module__.startswith("sklearn.") and _passes(step):
+        kept = clone(step)
+        return kept, _after(kept, bounds)
+    raise _no_counterpart(step, path)
+
+
+def _passes(step: Any) -> bool:
+    """Say whether a step learns nothing from rows and holds no estimator that might."""
+    inside = step.get_params(deep=True).values()
+    return learns_nothing(step) and not any(hasattr(value, "fit") for value in inside)
+
+
+def _like(container: Any, **changes: Any) -> Any:
+    """Return a container with other steps, its remaining parameters as they were."""
+    return type(container)(**(container.get_params(deep=False) | changes))
+
+
+def _columns(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any]:
+    """Return the private form of a `ColumnTransformer`, and the bounds of what it makes."""
+    parts, found = [], []
+    for name, one, columns in step.transformers:
+        below = _join(path, name)
+        own = None if one == "drop" else _part_of(bounds, columns, facts, _where(below, one))
+        made, after = _made(one, below, own, facts)
+        parts.append((name, made, columns))
+        found += [] if one == "drop" else [after]
+    # Which columns remain is not known here: their bounds are those of all columns, or learned.
+    rest, after = _made(
+        step.remainder, _join(path, "remainder"), bounds if _is_pair(bounds) else None, facts
+    )
+    found += [] if rest == "drop" else [after]
+    made = _like(step, transformers=parts, remainder=rest)
+    return made, None if step.transformer_weights else _together(found)
+
+
+def _needed(part: Any, most: Fraction, n_samples: int | None, n_features: int | None) -> Fraction:
+    """Return the epsilon with which a step's expected error is small enough, at most `most`."""
+    enough = _ENOUGH.get(type(part))
+    if enough is None or n_samples is None:
+        return most
+    options = {} if n_features is None else {"n_features": n_features}
+    try:
+        found = choose_epsilon(
+            part,
+            error=enough,
+            n_samples=n_samples,
+            low=float(most * _LEAST),
+            high=float(most),
+            **options,
+        )
+    except (TypeError, ValueError):  # no answer without rows, or not with so little
+        return most
+    return min(exact(found), most)
+
+
+def _split(
+    estimator: Any, epsilon: float, delta: float, n_samples: int | None, n_features: int | None
+) -> None:
+    """Give the private steps their parts of epsilon and delta, in place."""
+    for path, part in private_parts(estimator):
+        _set(part, epsilon=epsilon, delta=delta)
+        if isinstance(part, DPGridSearchCV | DPRandomizedSearchCV):
+            _split(part.estimator, epsilon, delta, n_samples, n_features)
+        try:
+            check_without_rows(part)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{_where(path, part)}: {error}") from None
+    paid = [part for _, part in private_parts(estimator) if part.privacy_cost() is not None]
+    if not paid:
+        return
+    total, equal = exact(epsilon), exact(epsilon) / len(paid)
+    for part in paid:
+        _set(part, delta=round_down(exact(delta) / len(paid)) if len(paid) > 1 else delta)
+    shares = [_needed(part, equal, n_samples, n_features) for part in paid]
+    open_ends = [i for i, share in enumerate(shares) if share == equal]
+    if not open_ends:  # all have enough: what is left goes to all
+        shares = [share * total / sum(shares, start=Fraction(0)) for share in shares]
+    else:
+        left = total - sum((s for i, s in enumerate(shares) if i not in open_ends), Fraction(0))
+        shares = [left / len(open_ends) if i in open_ends else s for i, s in enumerate(shares)]
+    for part, share in zip(paid, shares, strict=True):
+        _set(part, epsilon=round_down(share) if len(paid) > 1 else epsilon)
+
+
+def _set(part: Any, **values: Any) -> None:
+    known = part.get_params(deep=False)
+    part.set_params(**{name: value for name, value in values.items() if name in known})
+
+
+def make_private(
+    estimator: Any,
+    *,
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: Any = None,
+    bounds: Any = None,
+    classes: Any = None,
+    target_bounds: Any = None,
+    categories: Any = None,
+    n_samples: int | None = None,
+    n_features: int | None = None,
+) -> Any:
+    """Return a pipeline whose steps are the private counterparts of scikit-learn's.
+
+    Each step keeps its name and the parameters that mean the same. Steps that learn nothing from
+    rows (``FunctionTransformer``, ``Normalizer``, ``PolynomialFeatures``) stay; pipelines,
+    ``FeatureUnion`` and ``ColumnTransformer`` keep their shape; ``GridSearchCV`` and
+    ``RandomizedSearchCV`` become `DPGridSearchCV` and `DPRandomizedSearchCV`. The whole costs
+    (`epsilon`, `delta`) a fit; `skdp.plan` shows how they are shared.
+
+    Parameters
+    ----------
+    estimator : estimator
+        An estimator, a pipeline or a search of scikit-learn. Neither changed nor fitted. Private
+        steps in it are kept, but for their `epsilon`, `delta` and `budget`.
+    epsilon : float, default=1.0
+        Privacy loss of one fit of the whole; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Of one fit of the whole; the steps have equal parts of it.
+    budget : PrivacyBudget or None, default=None
+        Ledger that every step charges.
+    bounds : None or tuple (low, high) or mapping, default=None
+        Of the columns of X, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high). They reach the steps that see these columns. Behind scalers to a
+        range, one-hot encoders and ``Normalizer`` bounds follow from parameters; everywhere else,
+        and with None, they are learned, for a part of the step's epsilon.
+    classes : array-like or None, default=None
+        All labels that may occur. None: classifiers select them, which takes `delta` above 0.
+    target_bounds : tuple (low, high) or None, default=None
+        Of the target of a regression. None: learned.
+    categories : list or int or None, default=None
+        For encoders, imputers and ``CategoricalNB``, as these take them.
+    n_samples : int or None, default=None
+        Number of rows, as far as it is public: without it epsilon is shared equally.
+    n_features : int or None, default=None
+        Number of columns, where bounds do not tell it.
+
+    Returns
+    -------
+    private : estimator
+        Unfitted. Change what you like by ``set_params``, as of any pipeline.
+
+    Raises
+    ------
+    TypeError
+        For a step without a private counterpart; the message says what to take.
+    ValueError
+        For a parameter that a private step does not have, one that no fit accepts, or a stated fact
+        that no step uses. The message names the step.
+
+    Notes
+    -----
+    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no row is read.
+    *Charged*: nothing.
+
+    **How epsilon is shared.** A step whose `expected_error` has an answer without rows gets the
+    smallest epsilon with which it is small enough for the steps behind it (scalers: 0.2% of the
+    width of the bounds, or 1% of the rows out of range; encoders: 0.5% of the cells; principal
+    components: noise of 0.1% of the squared norm), at least a tenth of an equal share and at most
+    a whole one. The others share the rest equally. The epsilons add up to no more than `epsilon`,
+    so every accountant grants it.
+
+    **What is refused.** A parameter that is not at scikit-learn's default and has no private
+    meaning (``C`` or ``max_iter`` of a logistic regression, which stops early instead; ``solver``,
+    ``class_weight``). Those that say how something is computed, and not what, are left out:
+    ``copy``, ``n_jobs``, ``verbose``. Where defaults differ (``KMeans.max_iter``, ``n_quantiles``,
+    ``handle_unknown``, ``sparse_output``) those of the private class hold. ``set_output`` and
+    metadata requests have to be made again. ``cv=k`` of a search becomes ``test_size=1/k``.
+
+    Examples
+    --------
+    >>> from sklearn.decomposition import PCA
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> import skdp
+    >>> private = skdp.make_private(
+    ...     make_pipeline(StandardScaler(), PCA(5), LogisticRegression()),
+    ...     epsilon=1.0,
+    ...     delta=1e-6,
+    ...     bounds=(0, 100),
+    ...     classes=[0, 1],
+    ...     n_samples=100_000,
+    ...     n_features=20,
+    ... )
+    >>> [type(step).__name__ for _, step in private.steps]
+    ['DPStandardScaler', 'DPPCA', 'DPLogisticRegression']
+    >>> bool(skdp.plan(private).total.epsilon <= 1)
+    True
+    """
+    epsilon = check_positive(epsilon, "epsilon")
+    if isinstance(bounds, str) and bounds == "private":
+        bounds = None
+    if isinstance(bounds, list):
+        bounds = tuple(bounds)
+    facts = _Facts(classes, target_bounds, categories)
+    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
+        raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
+    private, _ = _made(estimator, "", bounds, facts)
+    stated = {"bounds": bounds, "classes": classes, "target_bounds": target_bounds}
+    stated["categories"] = categories
+    for name, value in stated.items():
+        if value is not None and name not in facts.used:
+            raise ValueError(f"{name} is stated, but no step takes it: leave it out")
+    if isinstance(bounds, Mapping) and facts.named and set(bounds) - facts.named:
+        raise ValueError(f"bounds name columns that no step reads: {set(bounds) - facts.named}")
+    if not private_parts(private):
+        raise ValueError(f"{type(estimator).__name__} learns nothing from rows: nothing to replace")
+    _split(private, epsilon, delta, n_samples, n_features)
+    for _, part in private_parts(private):
+        _set(part, budget=budget)
+    return private
