@@ -1,0 +1,71 @@
+"""`make_private` replaces steps, shares one epsilon, and drops nothing silently."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+
+import skdp
+from skdp import DPGridSearchCV, PrivacyBudget, make_private
+
+FACTS = {"bounds": (-4, 4), "classes": [0, 1]}
+
+
+def test_the_whole_costs_what_was_asked_for():
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    budget = PrivacyBudget(1.0)
+    pipeline = make_pipeline(StandardScaler(with_std=False), GaussianNB())
+    private = make_private(pipeline, budget=budget, **FACTS)
+    private.fit(X, X[:, 0] > 0)
+    assert private[0].with_std is False
+    assert private[1].bounds == "private"  # what a scaler makes has no stated bounds
+    assert budget.spent.epsilon == 1.0
+    assert [type(step).__name__ for step in pipeline] == ["StandardScaler", "GaussianNB"]
+
+
+def test_a_step_that_needs_little_leaves_the_rest_to_others():
+    pipeline = make_pipeline(StandardScaler(), GaussianNB())
+    private = make_private(pipeline, n_samples=10**7, n_features=2, **FACTS)
+    assert private[0].epsilon == 0.05
+    assert private[1].epsilon == 0.95
+
+
+def test_bounds_reach_the_steps_that_see_the_columns():
+    columns = ColumnTransformer([("a", StandardScaler(), ["x"]), ("b", MinMaxScaler(), ["y"])])
+    bounds = {"x": (0, 1), "y": (0, 5)}
+    private = make_private(make_pipeline(columns, Normalizer(), Ridge(2.0)), bounds=bounds)
+    assert [part[1].bounds for part in private[0].transformers] == [{"x": (0, 1)}, {"y": (0, 5)}]
+    assert (private[2].alpha, private[2].bounds) == (2.0, (-1, 1))
+    with pytest.raises(ValueError, match="no step reads: {'z'}"):
+        make_private(columns, bounds={**bounds, "z": (0, 1)})
+
+
+def test_a_search_becomes_a_private_one():
+    search = GridSearchCV(GaussianNB(), {"bounds": [(-1, 1), (-4, 4)]}, cv=4)
+    private = make_private(search, classes=[0, 1])
+    assert isinstance(private, DPGridSearchCV)
+    assert private.test_size == 0.25
+    assert skdp.plan(private).total.epsilon == 1.0
+
+
+@pytest.mark.parametrize(
+    ("step", "facts", "words"),
+    [
+        (make_pipeline(LogisticRegression(C=2)), FACTS, r"logisticregression .*\bC\b"),
+        (make_pipeline(RandomForestClassifier()), {}, "randomforestclassifier .*DPTrainOnRelease"),
+        (GaussianNB(), {}, "classes must be given"),
+        (StandardScaler(), FACTS, "classes is stated, but no step takes it"),
+        (Normalizer(), {}, "learns nothing"),
+        (GridSearchCV(GaussianNB(), {"var_smoothing": [1]}), FACTS, "var_smoothing"),
+    ],
+)
+def test_what_has_no_private_meaning_is_refused_by_name(step, facts, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        make_private(step, **facts)
