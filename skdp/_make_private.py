@@ -265,7 +265,7 @@ def _search(step: Any, path: str, bounds: Any, facts: _Facts) -> Any:
     if changed.get("refit") is False:
         del changed["refit"]  # there is none
     cv = changed.get("cv")
-    if isinstance(cv, numbers.Integral) and cv >= 2:
+    if isinstance(cv, numbers.Integral) and int(cv) >= 2:
         handed["test_size"] = 1 / int(changed.pop("cv"))
     scoring = changed.get("scoring")
     if isinstance(scoring, PrivateScorer) or (isinstance(scoring, str) and scoring == "accuracy"):

@@ -55,7 +55,12 @@ class PlannedCharge:
     note: str = ""
 
     def cells(self) -> tuple[Any, ...]:
-        """Return the line as plain values: step, estimator, times, epsilon, delta, error, note."""
+        """Return the line as plain values: step, estimator, times, epsilon, delta, error, note.
+
+        Returns
+        -------
+        cells : tuple
+        """
         cost = self.cost
         spent = (0.0, 0.0) if cost is None else (float(cost.epsilon), float(cost.delta))
         return (self.step, self.estimator, self.times, *spent, self.error, self.note)
