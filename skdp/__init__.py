@@ -1,103 +1,88 @@
-"""skdp: scikit-learn-compatible estimators that are differentially private."""
+"""skdp: scikit-learn-compatible estimators that are differentially private.
 
-from skdp._choose_epsilon import choose_epsilon
-from skdp._config import config_context, get_config
-from skdp._make_private import make_private
+A name is imported when it is first used, so that ``import skdp`` costs hardly anything.
+"""
+
+from importlib import import_module
+from typing import Any
+
 from skdp._version import __version__ as __version__
-from skdp.budget import PrivacyBudget, PrivacyLoss
-from skdp.cluster import DPKMeans
-from skdp.decomposition import DPPCA
-from skdp.density_ratio import DPLogisticRatio, DPuLSIF
-from skdp.ensemble import DPSubsampleAggregate, DPTrainOnRelease
-from skdp.exceptions import (
-    BudgetExceededError,
-    LedgerError,
-    PrivacyLeakError,
-    PublicRowCountWarning,
-    PublishedRowsWarning,
-    SealedBudgetError,
-    SeededNoiseWarning,
-    UncountedFitWarning,
-)
-from skdp.feature_selection import DPSelectKBest
-from skdp.impute import DPSimpleImputer
-from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
-from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, check_pipeline, plan
-from skdp.neighbors import DPHistogramDensity, DPKernelDensity
-from skdp.preprocessing import (
-    DPKBinsDiscretizer,
-    DPMinMaxScaler,
-    DPOneHotEncoder,
-    DPOrdinalEncoder,
-    DPStandardScaler,
-)
-from skdp.quantile import DPMedian, DPQuantile, DPQuantileTransformer, DPRobustScaler
-from skdp.synthetic import (
-    Bins,
-    Domain,
-    DPEmpiricalCDF,
-    DPMarginalSynthesizer,
-    MWEMReleaser,
-    PrivateMultiplicativeWeights,
-    SmallDBReleaser,
-    conjunctions,
-    intervals,
-    linear_queries,
-    parities,
-    thresholds,
-)
 
-__all__ = [
-    "DPPCA",
-    "Bins",
-    "BudgetExceededError",
-    "DPEmpiricalCDF",
-    "DPGridSearchCV",
-    "DPHistogramDensity",
-    "DPKBinsDiscretizer",
-    "DPKMeans",
-    "DPKernelDensity",
-    "DPLinearRegression",
-    "DPLogisticRatio",
-    "DPLogisticRegression",
-    "DPMarginalSynthesizer",
-    "DPMedian",
-    "DPMinMaxScaler",
-    "DPOneHotEncoder",
-    "DPOrdinalEncoder",
-    "DPQuantile",
-    "DPQuantileTransformer",
-    "DPRandomizedSearchCV",
-    "DPRidge",
-    "DPRobustScaler",
-    "DPSelectKBest",
-    "DPSimpleImputer",
-    "DPStandardScaler",
-    "DPSubsampleAggregate",
-    "DPTrainOnRelease",
-    "DPuLSIF",
-    "Domain",
-    "LedgerError",
-    "MWEMReleaser",
-    "PrivacyBudget",
-    "PrivacyLeakError",
-    "PrivacyLoss",
-    "PrivateMultiplicativeWeights",
-    "PublicRowCountWarning",
-    "PublishedRowsWarning",
-    "SealedBudgetError",
-    "SeededNoiseWarning",
-    "SmallDBReleaser",
-    "UncountedFitWarning",
-    "check_pipeline",
-    "choose_epsilon",
-    "config_context",
-    "conjunctions",
-    "get_config",
-    "intervals",
-    "linear_queries",
-    "make_private",
-    "parities",
-    "plan",
-    "thresholds",
-]
+# The module of each name; `__init__.pyi` says the same to type checkers.
+_HOMES = {
+    "Bins": "synthetic",
+    "BudgetExceededError": "exceptions",
+    "DPEmpiricalCDF": "synthetic",
+    "DPGridSearchCV": "model_selection",
+    "DPHistogramDensity": "neighbors",
+    "DPKBinsDiscretizer": "preprocessing",
+    "DPKMeans": "cluster",
+    "DPKernelDensity": "neighbors",
+    "DPLinearRegression": "linear_model",
+    "DPLogisticRatio": "density_ratio",
+    "DPLogisticRegression": "linear_model",
+    "DPMarginalSynthesizer": "synthetic",
+    "DPMedian": "quantile",
+    "DPMinMaxScaler": "preprocessing",
+    "DPOneHotEncoder": "preprocessing",
+    "DPOrdinalEncoder": "preprocessing",
+    "DPPCA": "decomposition",
+    "DPQuantile": "quantile",
+    "DPQuantileTransformer": "quantile",
+    "DPRandomizedSearchCV": "model_selection",
+    "DPRidge": "linear_model",
+    "DPRobustScaler": "quantile",
+    "DPSelectKBest": "feature_selection",
+    "DPSimpleImputer": "impute",
+    "DPStandardScaler": "preprocessing",
+    "DPSubsampleAggregate": "ensemble",
+    "DPTrainOnRelease": "ensemble",
+    "DPuLSIF": "density_ratio",
+    "Domain": "synthetic",
+    "LedgerError": "exceptions",
+    "MWEMReleaser": "synthetic",
+    "PrivacyBudget": "budget",
+    "PrivacyLeakError": "exceptions",
+    "PrivacyLoss": "budget",
+    "PrivateMultiplicativeWeights": "synthetic",
+    "PublicRowCountWarning": "exceptions",
+    "PublishedRowsWarning": "exceptions",
+    "SealedBudgetError": "exceptions",
+    "SeededNoiseWarning": "exceptions",
+    "SmallDBReleaser": "synthetic",
+    "UncountedFitWarning": "exceptions",
+    "check_pipeline": "model_selection",
+    "choose_epsilon": "_choose_epsilon",
+    "config_context": "_config",
+    "conjunctions": "synthetic",
+    "get_config": "_config",
+    "intervals": "synthetic",
+    "linear_queries": "synthetic",
+    "make_private": "_make_private",
+    "parities": "synthetic",
+    "plan": "model_selection",
+    "thresholds": "synthetic",
+}
+_SUBMODULES = (
+    "aggregation", "audit", "budget", "cluster", "core", "decomposition", "density_ratio",
+    "discriminant_analysis", "engines", "ensemble", "exceptions", "feature_selection", "impute",
+    "inspection", "ledger", "linear_model", "metrics", "model_selection", "naive_bayes",
+    "neighbors", "planning", "preprocessing", "quantile", "queries", "sql", "statistics",
+    "synthetic", "tabular", "user_code",
+)  # fmt: skip
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"skdp.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in _SUBMODULES:
+        return import_module(f"skdp.{name}")
+    raise AttributeError(f"module 'skdp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})

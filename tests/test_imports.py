@@ -7,11 +7,14 @@ also shown a snippet that breaks it.
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import skdp
 
 PACKAGE = Path(__file__).resolve().parents[1] / "skdp"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -338,3 +341,24 @@ def test_each_rule_finds_what_it_forbids(rule, code):
 )
 def test_no_rule_forbids_what_is_allowed(rule, code):
     assert rule(ast.parse(code)) == []
+
+
+def test_every_public_name_is_imported_when_it_is_used():
+    """``import skdp`` imports nothing else; type checkers are told the same names."""
+    code = "import sys, skdp; print([m for m in sys.modules if m.startswith(('skdp.', 'sklearn'))])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['skdp._version']"
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
+    told = {
+        alias.name: node.module.removeprefix("skdp.")
+        for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }  # fmt: skip
+    told.pop("__version__")
+    assert told == skdp._HOMES
+    for name in (*skdp.__all__, *skdp._SUBMODULES):
+        assert getattr(skdp, name) is not None
+    assert {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()} <= {
+        *skdp._SUBMODULES
+    }
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        skdp.nothing  # noqa: B018
