@@ -18,6 +18,7 @@ from sklearn import (
     cluster,
     decomposition,
     discriminant_analysis,
+    feature_selection,
     impute,
     linear_model,
     naive_bayes,
@@ -37,6 +38,7 @@ from skdp.budget.amounts import check_positive, exact, round_down
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
+from skdp.feature_selection import DPSelectKBest
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, PrivateScorer
 from skdp.model_selection._check import learns_nothing
@@ -95,6 +97,9 @@ _COUNTERPARTS: dict[type, _Counterpart] = {
     preprocessing.OrdinalEncoder: _Counterpart(DPOrdinalEncoder, _ORDINAL, enough=0.005),
     preprocessing.KBinsDiscretizer: _Counterpart(DPKBinsDiscretizer, _BINS),
     impute.SimpleImputer: _Counterpart(skdp.impute.DPSimpleImputer, _IMPUTER),
+    feature_selection.SelectKBest: _Counterpart(
+        DPSelectKBest, ("score_func", "k"), always=("score_func",)
+    ),
     decomposition.PCA: _Counterpart(DPPCA, _COMPONENTS, enough=0.001),
     cluster.KMeans: _Counterpart(DPKMeans, _CLUSTERS, always=("n_clusters",)),
     cluster.MiniBatchKMeans: _Counterpart(DPKMeans, _CLUSTERS, always=("n_clusters",)),
@@ -246,7 +251,7 @@ def _no_counterpart(step: Any, path: str) -> TypeError:
     name = type(step).__name__
     way_out = _INSTEAD.get(name)
     if way_out is None:
-        whole = f"{name}(...)" if hasattr(step, "predict") else "the whole pipeline"
+        whole = f"{name}(...)" if hasattr(type(step), "predict") else "the whole pipeline"
         way_out = (
             f"DPTrainOnRelease({whole}, target=...) trains it on a private release, at one cost"
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -55,11 +56,20 @@ def test_a_search_becomes_a_private_one():
     assert skdp.plan(private).total.epsilon == 1.0
 
 
+def test_a_selection_of_columns_keeps_its_score():
+    pipeline = make_pipeline(SelectKBest(f_regression, k=1), Ridge())
+    private = make_private(pipeline, bounds=(-4, 4), target_bounds=(-4, 4))
+    assert (type(private[0]).__name__, private[0].k) == ("DPSelectKBest", 1)
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    assert private.fit(X, X[:, 1])[0].get_support().tolist() == [False, True]
+
+
 @pytest.mark.parametrize(
     ("step", "facts", "words"),
     [
         (make_pipeline(LogisticRegression(C=2)), FACTS, r"logisticregression .*\bC\b"),
         (make_pipeline(RandomForestClassifier()), {}, "randomforestclassifier .*DPTrainOnRelease"),
+        (StackingClassifier([("a", GaussianNB())]), {}, r"DPTrainOnRelease\(StackingClassifier"),
         (GaussianNB(), {}, "classes must be given"),
         (StandardScaler(), FACTS, "classes is stated, but no step takes it"),
         (Normalizer(), {}, "learns nothing"),

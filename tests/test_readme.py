@@ -130,7 +130,7 @@ def test_preprocessing():
 
 
 def test_predict():
-    names = run("doc/predict.md", 4, {})
+    names = run("doc/predict.md", 5, {})
     assert names["budget"].spent.epsilon == 2.5
 
 
