@@ -453,8 +453,10 @@ class DPPCA(
         Returns
         -------
         log_likelihood : float
+            0 of no rows.
         """
-        return float(self.score_samples(X).mean())
+        each = self.score_samples(X)
+        return float(each.mean()) if each.size else 0.0
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         plan = Plan(self._allowance(), d, float(n), self.noise)

@@ -47,7 +47,7 @@ TRACES = ("SECRET", "123456", "1.23456", "0x1.e24")
 ESTIMATORS = {
     "standard_scaler": DPStandardScaler(),
     "minmax_scaler": DPMinMaxScaler(),
-    "bins": DPKBinsDiscretizer(3),
+    "bins": DPKBinsDiscretizer(3, encode="ordinal"),
     "pca": DPPCA(2),
     "kmeans": DPKMeans(3),
     "kmeans_lloyd": DPKMeans(3, algorithm="lloyd", max_iter=2),

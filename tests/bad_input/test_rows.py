@@ -133,6 +133,8 @@ def test_bad_rows_after_fit(kind, X, errors, match):
     """The caller's own argument may be private to the caller: the same texts."""
     estimator = prepared(kind, fitted=True)
     for method in ("transform", "predict", "inverse_transform", "score_samples", "pdf"):
+        if kind == "bins" and method == "inverse_transform":
+            continue  # takes sparse rows, as transform may have made them
         if hasattr(estimator, method):
             refused(estimator, lambda e, m=method: getattr(e, m)(X), errors, match)
     if hasattr(estimator, "score"):

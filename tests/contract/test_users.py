@@ -70,7 +70,7 @@ def one_user_away(X, users, relation, rng, many):
 
 def test_every_fit_takes_groups_and_every_estimator_rows_a_unit():
     for cls in estimators():
-        if cls.__name__ in ROWS_ONLY:
+        if cls.__name__ in {*ROWS_ONLY, "Encoder"}:  # which two others inherit
             continue
         fit = inspect.signature(cls.fit).parameters
         assert fit["groups"].kind is inspect.Parameter.KEYWORD_ONLY, cls

@@ -43,6 +43,11 @@ def in_parts(case: registry.Case) -> bool:
 
 # Functions of the contract that look at X themselves are called in a way of their own below.
 ONE_PLACE_CALLS = {
+    "metrics.accuracy_score",
+    "metrics.confusion_matrix",
+    "metrics.r2_score",
+    "metrics.regression_errors",
+    "metrics.score_histogram",
     "statistics.query_session",
     "statistics.mst_cost",
     "statistics.histogram",

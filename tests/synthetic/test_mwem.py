@@ -341,7 +341,7 @@ def test_the_theorem_s_bound():
         ({"n_rounds": "many"}, ValueError, "n_rounds"),
         ({"measure": "cells"}, ValueError, "measure"),
         ({"measure": 3}, ValueError, "measure"),
-        ({"domain": None}, TypeError, "domain"),
+        ({"domain": None}, ValueError, "domain"),
         ({"domain": Domain.binary(5), "queries": conjunctions(6)}, ValueError, "order=6"),
         ({"domain": 100}, ValueError, r"about 10\*\*10 cells.*1048576"),
         ({"queries": []}, ValueError, "queries"),

@@ -234,7 +234,7 @@ def test_what_is_no_single_query():
         ({"n_updates": "all"}, ValueError, "n_updates"),
         ({"n_updates": 1.5}, TypeError, "n_updates"),
         ({"n_updates": 10**9, "epsilon": 0.01}, ValueError, "n_updates = 1000000000"),
-        ({"domain": None}, TypeError, "domain"),
+        ({"domain": None}, ValueError, "domain"),
         ({"domain": 100}, ValueError, "cells"),
         ({"epsilon": -1.0}, ValueError, "epsilon"),
     ],
