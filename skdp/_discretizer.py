@@ -70,9 +70,9 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     Attributes
     ----------
-    bin_edges_ : ndarray of shape (n_features,) of ndarrays of shape (n_bins_[j] + 1,)
-        Edges in the units of X: the bounds, and released quantiles between them. -inf and inf of a
-        column whose bounds are equal.
+    bin_edges_ : ndarray of shape (n_features,)
+        Of arrays, one more edge than bins of each column, in the units of X: the bounds, and
+        released quantiles between them. Minus and plus infinity of a column whose bounds are equal.
     n_bins_ : ndarray of shape (n_features,)
         Bins of each column: fewer than `n_bins` where released quantiles coincide, as where one
         value is that of many rows.
