@@ -11,13 +11,15 @@ Run it with ``python examples/plot_reading_errors.py``; ``--output`` says where 
 # %%
 # Before a fit: error against epsilon
 # -----------------------------------
-# ``expected_error`` reads no row, and nothing is charged. The axis on top says how often the best
-# attacker guesses right whether a row is in the table, if both are as likely beforehand.
+# ``expected_error`` reads no row, and nothing is charged. The axis on top of the first panel says
+# how often the best attacker guesses right whether a row is in the table, if both are as likely
+# beforehand.
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,20 +37,18 @@ parser.add_argument(
 )
 arguments = parser.parse_args()
 
-figure, axes = plt.subplots(1, 3, figsize=(16, 4.5), layout="constrained")
-PrivacyUtilityDisplay.from_estimator(
-    "mean", n_samples=[200, 1_000, 10_000], bounds=(0, 1), n_rows="public", ax=axes[0]
-)
+stated: dict[str, Any] = {"bounds": (0, 1), "n_rows": "public"}
+print(statistics.expected_error("mean", 1_000, epsilon=1.0, **stated))
 
 # %%
 # After a fit: components that noise hides
 # ----------------------------------------
-# The fit says how many components are clear of its noise. The others are drawn hollow.
+# The fit says how many components are clear of its noise. The others are drawn hollow in the
+# second panel.
 
 X = load_digits().data
 pca = DPPCA(12, center=5.0, norm_bound=60.0, epsilon=1.0, delta=1e-6).fit(X)
 print(f"{pca.n_resolved_} of {pca.n_components_} components are clear of the noise")
-ComponentsDisplay.from_estimator(pca, ax=axes[1])
 
 # %%
 # Of intervals: how often they hold the truth
@@ -58,5 +58,13 @@ ComponentsDisplay.from_estimator(pca, ax=axes[1])
 
 x = np.linspace(0, 1, 500)
 means = [statistics.mean(x, bounds=(0, 1)) for _ in range(300)]
+
+# %%
+# All three, drawn
+# ----------------
+
+figure, axes = plt.subplots(1, 3, figsize=(16, 4.5), layout="constrained")
+PrivacyUtilityDisplay.from_estimator("mean", n_samples=[200, 1_000, 10_000], ax=axes[0], **stated)
+ComponentsDisplay.from_estimator(pca, ax=axes[1])
 IntervalDisplay.from_releases(means, x.mean(), ax=axes[2])
 figure.savefig(arguments.output, dpi=120)
