@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -138,3 +140,29 @@ def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -
     """Return an integer parameter, or raise with its name and the values it may take."""
     found: int = check_parameter(value, name, Integers(low, high))
     return found
+
+
+def became_text(array: NDArray, labels: Iterable[Any]) -> bool:
+    """Say whether an array made text of public labels that are none: numbers beside text."""
+    text = {"U": str, "S": bytes}.get(array.dtype.kind)
+    return text is not None and not all(isinstance(label, text) for label in labels)
+
+
+def different_labels(labels: Any, problem: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return public labels, sorted, and the place of each given one; raise what the problem is."""
+    # A string is a sequence of letters, and a set has no order: neither is a list of labels.
+    if labels is None or isinstance(labels, str | bytes | Mapping | AbstractSet):
+        raise TypeError(f"{problem}, got {type(labels).__name__}")
+    try:
+        given = list(labels)
+        array = np.asarray(labels if hasattr(labels, "dtype") else given)
+        known, order = np.unique(array, return_inverse=True)
+        missing = bool(np.any(array != array)) or any(label is None for label in given)
+    except (TypeError, ValueError):
+        raise TypeError(problem) from None
+    if became_text(array, given):
+        raise TypeError(problem)
+    infinite = array.dtype.kind == "f" and not np.isfinite(array).all()
+    if array.ndim != 1 or not array.size or known.size != array.size or missing or infinite:
+        raise ValueError(problem)
+    return known, order

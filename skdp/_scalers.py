@@ -7,18 +7,17 @@ rest computes on public parameters and on what was released.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
-from skdp.base import PrivateMixin, in_precision_of, keeps_precision
-from skdp.budget import Cost
+from skdp._transforming import Transformer
+from skdp.base import in_precision_of, keeps_precision
 from skdp.tabular import check_public_array
 
 Floats = NDArray[np.float64]
@@ -36,35 +35,10 @@ def finite(values: Floats) -> Floats:
     return np.clip(values, -_LARGEST, _LARGEST)
 
 
-class Scaler(
-    OneToOneFeatureMixin, ExpectedErrorMixin, PrivateMixin, TransformerMixin, BaseEstimator, ABC
-):
-    """What the two scalers share: bounds, the free fit, and the caller's array on the way back."""
+class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
+    """What the scalers share: bounds, and the caller's array on the way there and back."""
 
     bounds: Any
-
-    @abstractmethod
-    def _is_free(self) -> bool:
-        """Say whether a fit releases nothing, by its parameters alone."""
-
-    def privacy_cost(  # type: ignore[override]  # None: nothing is charged
-        self, n_samples: int | None = None, n_features: int | None = None
-    ) -> Cost | None:
-        """Return the cost of one fit, before any data is touched.
-
-        Parameters
-        ----------
-        n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost does not depend on them.
-
-        Returns
-        -------
-        cost : skdp.budget.Cost or None
-            None if a fit releases nothing.
-        """
-        self._check_parameters()
-        cost = super().privacy_cost(n_samples, n_features)
-        return None if self._is_free() else cost
 
     def _forward(self, values: Floats) -> Floats:
         """Return rows as transformed; they are a copy of the caller's and may be changed."""

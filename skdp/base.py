@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -60,7 +60,6 @@ __all__ = [
     "PRIVATE",
     "CallContext",
     "PrivateMixin",
-    "became_text",
     "check_bounds",
     "check_integer",
     "check_without_rows",
@@ -251,12 +250,6 @@ class CallContext:
 def _unit_of(budget: PrivacyBudget | None) -> str | None:
     """Return a budget's unit; None for what is no budget of ours, which the session refuses."""
     return getattr(budget, "unit", None)
-
-
-def became_text(array: NDArray, labels: Iterable[Any]) -> bool:
-    """Say whether an array made text of public labels that are none: numbers beside text."""
-    text = {"U": str, "S": bytes}.get(array.dtype.kind)
-    return text is not None and not all(isinstance(label, text) for label in labels)
 
 
 def in_precision_of(X: Any, values: NDArray[np.float64]) -> NDArray[Any]:

@@ -58,7 +58,7 @@ def _with_missing(values: list[Any]) -> list[Any]:
     return [*(value for value in values if cell_key(value) != MISSING), None]
 
 
-def _is_gap(cell: Any) -> bool:
+def _is_missing(cell: Any) -> bool:
     return is_missing(cell) or (isinstance(cell, float | np.floating) and bool(cell != cell))
 
 
@@ -69,7 +69,7 @@ def _as_numbers(cells: NDArray[Any]) -> NDArray[Any]:
     return cells
 
 
-def _marks_gaps(imputer: Any) -> bool:
+def _marks_missing(imputer: Any) -> bool:
     """Say whether `inverse_transform` can tell what was missing."""
     if not imputer.add_indicator:
         raise AttributeError("inverse_transform needs add_indicator=True: it says what was missing")
@@ -406,7 +406,7 @@ class DPSimpleImputer(Transformer):
             missing = np.isnan(values)
         else:
             values = array_of_cells(check_categorical(X, estimator=name, allow_empty=empty)[0])
-            missing = np.array([_is_gap(cell) for cell in values.ravel()], dtype=bool)
+            missing = np.array([_is_missing(cell) for cell in values.ravel()], dtype=bool)
             missing = missing.reshape(values.shape)
         validate_data(self, X, reset=False, skip_check_array=True)
         filled = np.where(missing, self.statistics_[None, :], values)
@@ -416,7 +416,7 @@ class DPSimpleImputer(Transformer):
             return filled
         return np.hstack([filled, missing.astype(np.float64)])
 
-    @available_if(_marks_gaps)
+    @available_if(_marks_missing)
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Make cells missing again, as indicators say; needs ``add_indicator=True``.
 
@@ -433,8 +433,8 @@ class DPSimpleImputer(Transformer):
         check_is_fitted(self)
         values, d = np.array(X), self.n_features_in_
         self._check_width(values.shape[1], 2 * d)
-        gap: Any = None if values.dtype == object else np.nan
-        return np.where(values[:, d:].astype(bool), gap, values[:, :d])
+        nothing: Any = None if values.dtype == object else np.nan
+        return np.where(values[:, d:].astype(bool), nothing, values[:, :d])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.

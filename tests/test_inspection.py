@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdp import DPPCA, DPKMeans, DPMinMaxScaler, PrivacyBudget, inspection, metrics, statistics
 from skdp.budget import Cost
+from skdp.impute import DPSimpleImputer
 from skdp.inspection import (
     BudgetDisplay,
     CentersDisplay,
@@ -29,6 +30,7 @@ from skdp.inspection import (
     PrivateRocCurveDisplay,
     SpentDisplay,
 )
+from skdp.preprocessing import DPOneHotEncoder
 
 CENTERS = np.array([[0.25, 0.25], [0.75, 0.5], [0.5, 0.75]])
 
@@ -393,6 +395,19 @@ def test_the_html_of_an_estimator_says_what_it_costs_and_what_it_released(kmeans
     with config_context(display="text"):
         assert not hasattr(made, "_repr_html_")
         assert set(made._repr_mimebundle_()) == {"text/plain"}
+
+
+@pytest.mark.parametrize(
+    "free",
+    [
+        DPMinMaxScaler(bounds=(0, 1)),
+        DPSimpleImputer(strategy="constant", fill_value=0),
+        DPOneHotEncoder(categories=[["a", "b"]]),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_the_html_of_a_free_fit_says_so(free):
+    assert "A fit releases nothing, and costs nothing." in free._repr_html_()
 
 
 def test_the_html_of_a_cost_says_what_it_means():

@@ -162,18 +162,21 @@ def _body(terms: Terms, found: Statement) -> str:
     return words + bars + _table(found.contents.charges) + remarks
 
 
-def fit_html(cost: Cost, budget: PrivacyBudget | None, released: str) -> str:
+def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> str:
     """Return what a fit costs, who counts it and what it has released, as HTML.
 
     Parameters
     ----------
-    cost : Cost
-        Of one fit.
+    cost : Cost or None
+        Of one fit; None where it releases nothing.
     budget : PrivacyBudget or None
         Its ledger is read.
     released : str
         The HTML of a certificate; empty before a fit.
     """
+    head = '<details open style="line-height:1.4"><summary>Privacy</summary>'
+    if cost is None:
+        return f"{head}<div>A fit releases nothing, and costs nothing.</div>{released}</details>"
     relation = "replace_one" if budget is None else budget.adjacency
     unit = None if budget is None else budget.unit
     meaning = attacker_sentence(cost.epsilon, cost.delta, relation, unit)
@@ -191,5 +194,4 @@ def fit_html(cost: Cost, budget: PrivacyBudget | None, released: str) -> str:
         except LedgerError:
             words.append("The ledger of its budget cannot be read.")
     text = "".join(f"<div>{escape(one)}</div>" for one in words)
-    head = '<details open style="line-height:1.4"><summary>Privacy</summary>'
     return f"{head}{text}{released}</details>"

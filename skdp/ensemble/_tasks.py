@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.multiclass import check_classification_targets
 
-from skdp.base import became_text
+from skdp._parameters import became_text
 from skdp.core import public_generator, suppress_warnings
 from skdp.tabular import as_table, label_codes
 

@@ -5,14 +5,15 @@ Nothing is released here but by `counted`, which asks for one table of counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._parameters import different_labels
 from skdp._public_key import public_key
-from skdp.base import CallContext, became_text
+from skdp.base import CallContext
 from skdp.core import PrivacyCertificate
 from skdp.metrics._intervals import Floats, Noise
 from skdp.queries import MAX_TABLE, Marginal
@@ -36,20 +37,9 @@ def classes_of(labels: Any, *, exactly: int | None = None) -> tuple[NDArray, NDA
     """
     least = "at least two" if exactly is None else f"exactly {exactly}, the positive one last"
     problem = _LABELS.format(least=least)
-    if labels is None or isinstance(labels, str | bytes | Mapping | Set):
-        raise TypeError(f"{problem}; got {type(labels).__name__}")
-    try:
-        given = list(labels)
-        array = np.asarray(labels if hasattr(labels, "dtype") else given)
-        known, order = np.unique(array, return_inverse=True)
-        missing = bool(np.any(array != array)) or any(label is None for label in given)
-    except (TypeError, ValueError):
-        raise TypeError(problem) from None
-    if became_text(array, given):
-        raise TypeError(problem)
-    infinite = array.dtype.kind == "f" and not np.isfinite(array).all()
+    known, order = different_labels(labels, problem)
     number_fits = known.size >= 2 if exactly is None else known.size == exactly
-    if array.ndim != 1 or known.size != array.size or missing or infinite or not number_fits:
+    if not number_fits:
         raise ValueError(problem)
     if (known.size + 1) ** 2 > MAX_TABLE:
         raise ValueError(f"labels: there must be at most {int(MAX_TABLE**0.5) - 1} classes")

@@ -34,8 +34,11 @@ __all__ = ["LearnDomain"]
 
 # Of what a column of numbers may take: for the number of missing values, and for bounds; what is
 # left is for quantiles.
-GAPS, BOUNDS = Fraction(1, 20), Fraction(11, 20)
-_CLEAR, _FEW_GAPS = 4.0, 0.002  # standard deviations, and of all rows, that are not taken for none
+MISSING, BOUNDS = Fraction(1, 20), Fraction(11, 20)
+_CLEAR, _FEW_MISSING = (
+    4.0,
+    0.002,
+)  # standard deviations, and of all rows, that are not taken for none
 MOST_CATEGORIES = 1000  # of one column: more would be more cells than rows
 _EXACT = 2.0**52  # whole numbers up to which halves are exact
 
@@ -115,15 +118,15 @@ class LearnDomain(Measurement):
             keys = query.selected(table, meter, each * len(keyed), "categories")
             for j in keyed:
                 specs[j] = categories_of([key for key in keys if key[0] == j], plans[j])
-        gaps = self._gaps(table, meter, each, [j for j in numbers if plans[j].missing])
+        incomplete = self._incomplete(table, meter, each, [j for j in numbers if plans[j].missing])
         for j in numbers:
-            specs[j] = self._bins(table, meter, each, j, replace(plans[j], missing=j in gaps))
+            specs[j] = self._bins(table, meter, each, j, replace(plans[j], missing=j in incomplete))
         every = [specs.get(j, plan.spec) for j, plan in enumerate(plans)]
         domain = domain_of(plans, every, named=rows.named)
         rows.take_domain(domain)
         return domain
 
-    def _gaps(
+    def _incomplete(
         self, table: PrivateTable, meter: PrivacyFilter, each: Fraction, columns: list[int]
     ) -> set[int]:
         """Return the columns of which so many rows are without a value that it gets a bin."""
@@ -131,8 +134,8 @@ class LearnDomain(Measurement):
             return set()
         d = len(columns)
         exact = table.rows.missing_counts(columns)
-        noisy, std = independent_noise(meter, "missing values", exact, d, d, each * d * GAPS)
-        clear = noisy > max(_CLEAR * std, _FEW_GAPS * self.n)
+        noisy, std = independent_noise(meter, "missing values", exact, d, d, each * d * MISSING)
+        clear = noisy > max(_CLEAR * std, _FEW_MISSING * self.n)
         return {j for j, found in zip(columns, clear, strict=True) if found}
 
     def _bins(
@@ -156,7 +159,9 @@ class LearnDomain(Measurement):
             return Bins(np.arange(low, high + 2) - 0.5, integer=True, missing=plan.missing)
         step = 1.0 if plan.whole else None
         query = Quantiles(Box([low], [high]), levels, step)
-        found = query.measure(part, each, share * (1 - BOUNDS - GAPS), f"quantiles of {plan.label}")
+        found = query.measure(
+            part, each, share * (1 - BOUNDS - MISSING), f"quantiles of {plan.label}"
+        )
         edges = edges_of(low, high, found.value[0], whole=plan.whole)
         if plan.kind != NUMBER:
             return ticks_between(edges, plan)

@@ -1,4 +1,4 @@
-"""Private SQL: a front door to `DPGroupBy`. Queries become its rows, keys and aggregates.
+"""Private SQL: queries that `DPGroupBy` answers. Queries become its rows, keys and aggregates.
 
 Nothing is released here but by `skdp.aggregation.DPGroupBy`: no noise is drawn and no sensitivity
 is stated. A query is read by a closed whitelist (`skdp.sql._expressions`, `skdp.sql._sources`);

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import FLAG, check_parameter
-from skdp.base import became_text, check_integer
+from skdp._parameters import FLAG, check_parameter, different_labels
+from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.queries import MAX_CELLS, EdgeHistogram, LabelSums
 from skdp.statistics._call import Call, Floats, Released, result
@@ -175,8 +175,9 @@ def histogram(
     -----
     **Privacy.** *Released*: bounds, if they are learned, and one count a bin, empty or not.
     *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced. *Mechanism*:
-    discrete Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as
-    "histogram".
+    discrete Laplace, or rounded Gaussian if delta > 0; with `categories` that of `subset_sums` for
+    a number of 1 in each row, so that counts are no whole numbers. *Charged*: (epsilon, delta),
+    once, as "histogram".
 
     Examples
     --------
@@ -531,23 +532,8 @@ def subset_sums(
 
 def _classes(classes: Any, name: str = "classes") -> tuple[np.ndarray, np.ndarray]:
     """Return public classes, sorted, and the place of each given class among them."""
-    problem = (
+    return different_labels(
+        classes,
         f"{name} must be a sequence of different public labels of one type, at least one and none "
-        "missing"
+        "missing",
     )
-    if isinstance(classes, str | bytes | Mapping | Set):  # of letters; of no order
-        raise TypeError(f"{problem}, got {type(classes).__name__}")
-    try:
-        labels = list(classes)
-        array = np.asarray(classes if hasattr(classes, "dtype") else labels)
-        known, order = np.unique(array, return_inverse=True)
-        missing = bool(np.any(array != array)) or any(label is None for label in labels)
-    except (TypeError, ValueError):
-        raise TypeError(problem) from None
-    if became_text(array, labels):
-        raise TypeError(problem)
-    if array.ndim != 1 or not array.size or known.size != array.size or missing:
-        raise ValueError(problem)
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(problem)
-    return known, order
