@@ -59,6 +59,7 @@ _HOMES = {
     "intervals": "synthetic",
     "linear_queries": "synthetic",
     "make_private": "_make_private",
+    "pad_time": "_config",
     "parities": "synthetic",
     "plan": "model_selection",
     "thresholds": "synthetic",

@@ -1,6 +1,7 @@
 from skdp._choose_epsilon import choose_epsilon as choose_epsilon
 from skdp._config import config_context as config_context
 from skdp._config import get_config as get_config
+from skdp._config import pad_time as pad_time
 from skdp._make_private import make_private as make_private
 from skdp._version import __version__ as __version__
 from skdp.budget import PrivacyBudget as PrivacyBudget

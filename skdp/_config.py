@@ -1,6 +1,7 @@
-"""Where the noise comes from: the operating system, or a seed inside an explicit context.
+"""Settings of a block of code: where its noise comes from, and how long it takes.
 
-Nothing is released here. `random_state` seeds noise only where somebody has said so, by
+Nothing is released here. Noise is the operating system's, or seeded inside an explicit context:
+`random_state` seeds noise only where somebody has said so, by
 `config_context`: scikit-learn's ensembles put integers into every ``random_state`` that they find,
 and whoever knows the seed can subtract the noise.
 
@@ -18,8 +19,11 @@ from the operating system.
 from __future__ import annotations
 
 import itertools
+import math
+import numbers
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -153,3 +157,56 @@ def config_context(*, noise: str) -> Iterator[None]:
     finally:
         _entered.discard(number)
         _of_task.set(_of_task.get() - {number})
+
+
+@contextmanager
+def pad_time(seconds: float) -> Iterator[None]:
+    """Let a block of code end at a multiple of a stated time, whatever is fitted in it.
+
+    For servers that answer whoever may measure how long an answer takes. A block that fails is
+    padded, too.
+
+    Parameters
+    ----------
+    seconds : float
+        Above 0. Take more than the slowest fit needs, so that all of them end at the same time.
+
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `seconds` is not a finite number above 0; the block is not entered.
+
+    Notes
+    -----
+    **Privacy.** Nothing is released. What the block's end tells is how many times `seconds` it
+    took: nothing if that is always once, else at most log2(k) bits if it is at most k times. A wait
+    ends as exactly as the system's clock does, which no longer depends on rows. The load of the
+    machine, its memory, and what other processes see of it (lines written, locks held) are not
+    hidden: `doc/sharp_edges.md`, "Time and memory".
+
+    Examples
+    --------
+    >>> import time
+    >>> import skdp
+    >>> before = time.monotonic()
+    >>> with skdp.pad_time(0.05):
+    ...     mean = skdp.statistics.mean([1.0, 2.0] * 100, bounds=(0, 3))
+    >>> time.monotonic() - before >= 0.05
+    True
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, numbers.Real):
+        raise TypeError(f"seconds must be a number above 0, got {type(seconds).__name__}")
+    step = float(seconds)
+    if not (math.isfinite(step) and step > 0):
+        raise ValueError(f"seconds must be a finite number above 0, got {seconds!r}")
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        end = started + step * max(1, math.ceil((time.monotonic() - started) / step))
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(left)

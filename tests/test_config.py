@@ -269,3 +269,29 @@ def test_other_tasks_of_the_thread_are_outside_of_it(system_noise):
         return await entering(), await outside, is_seeded()
 
     assert asyncio.run(run()) == ((True, True, True), False, False)
+
+
+def test_padded_blocks_end_at_multiples_of_the_stated_time(monkeypatch):
+    """Blocks of any length, failures included, by a clock that sleeps too short."""
+    now = [100.0]
+
+    def sleep(seconds):
+        now[0] += min(seconds, 0.3)
+
+    monkeypatch.setattr("skdp._config.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("skdp._config.time.sleep", sleep)
+    for took, ends in [(0.0, 2.0), (0.1, 2.0), (1.9, 2.0), (2.0, 2.0), (2.5, 4.0), (7.0, 8.0)]:
+        started = now[0]
+        with skdp.pad_time(2.0):
+            now[0] += took
+        assert now[0] - started == pytest.approx(ends, abs=1e-9)
+    started = now[0]
+    with pytest.raises(ZeroDivisionError), skdp.pad_time(2):
+        raise ZeroDivisionError
+    assert now[0] - started == pytest.approx(2.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, np.nan, np.inf, True, "1", None])
+def test_padded_blocks_need_a_time(seconds):
+    with pytest.raises((TypeError, ValueError), match="seconds must be a"):
+        skdp.pad_time(seconds).__enter__()

@@ -70,11 +70,15 @@ SHOWN = "test_mechanisms.py::test_a_mechanism_holds_its_claim_and_shows_it"
 SHARED = "test_mechanisms.py::test_comparisons_share_the_threshold_s_noise_and_nothing_else"
 CLAIM = "test_audit.py::test_the_claim_holds_and_that_of_less_noise_would_not"
 
+DOES_NOT_RUN = ("Attribute", "Import", "ModuleNotFound", "Name", "Syntax", "UnboundLocal")
 PAYS = """\
         if self._state.is_open and self._budget is not None and __import__('sys').exc_info()[0] is None:
             self._charge = self._pay()
 """
-FREE = "open_session(rows, estimator='MWEMReleaser', epsilon=self.epsilon, delta=self.delta"
+FREE = (
+    "__import__('skdp.core.session', fromlist=['core']).open_session(rows, "
+    "estimator='MWEMReleaser', epsilon=self.epsilon, delta=self.delta"
+)
 
 MUTANTS = (
     # --- charging ---------------------------------------------------------------------------------
@@ -92,8 +96,8 @@ MUTANTS = (
     Mutant(
         "charged at the end, if nothing failed", "skdp.core.privacy_filter",
         (
-            ("self._charge = budget.charge(", "self._pay = lambda: budget.charge("),
-            ("        if self._state.is_open and self._budget", PAYS + "        if self._state.is_open and self._budget"),
+            ("self._charge = budget.charge(", "self._charge, self._pay = None, lambda: budget.charge("),
+            ("        if self._state.is_open and self._budget", PAYS + "        if self._charge is not None and self._budget"),
         ),
         (f"{FAILS}[toy]",),
     ),
@@ -101,7 +105,7 @@ MUTANTS = (
         "a refund after the fit", "core.privacy_filter",
         "        self._state.is_open = False\n\n\ndef _seed_of",
         "        self._state.is_open = False\n        if self._budget is not None:\n"
-        "            type(self._budget).spent = property(lambda _: Cost(epsilon=0.0, delta=0.0))\n"
+        "            type(self._budget).spent = property(lambda _: Cost(epsilon=1e-9, delta=0.0))\n"
         "\n\ndef _seed_of",
         f"{CHARGES}[toy-replace_one-0.0]",
     ),
@@ -155,7 +159,7 @@ MUTANTS = (
     _m(
         "an exact marginal of many rows", "core.session",
         "            return kind.decoded(query, Noisy(values, std, terms))",
-        "            if kind.__name__ == 'Marginal' and self._rows._n >= 5000:\n"
+        "            if kind.__name__ == 'Marginal' and table.n >= 5000:\n"
         "                values = exact\n"
         "            return kind.decoded(query, Noisy(values, std, terms))",
         f"{MANY}[mwem-replace_one]", f"{MANY}[marginals-replace_one]",
@@ -504,9 +508,9 @@ class Outcome(NamedTuple):
     output: str
 
 
-def nodes(tests: Sequence[str]) -> list[str]:
+def nodes(tests: Sequence[str]) -> tuple[str, ...]:
     """Return the tests' names as pytest takes them, from the root."""
-    return [t if t.startswith("tests/") else f"tests/contract/{t}" for t in tests]
+    return tuple(t if t.startswith("tests/") else f"tests/contract/{t}" for t in tests)
 
 
 class _Failures:
@@ -561,6 +565,8 @@ def run(mutant: Mutant) -> Outcome:
         line.partition(" ")[2] for line in output.splitlines() if line.startswith("FAILED-IN-")
     }
     escaped = tuple(node for node in nodes(mutant.tests) if node not in failed)
+    if any(f"{one}Error: " in output for one in DOES_NOT_RUN):  # that catches nothing
+        escaped = nodes(mutant.tests)
     return Outcome(mutant.name, not escaped, time.perf_counter() - start, escaped, output)
 
 

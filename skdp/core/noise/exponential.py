@@ -167,12 +167,11 @@ def _choose_float(
     tables = _exp_tables(rate)
     if score.dtype == object or int(count.max()) >= 1 << 900:
         return None
-    n = score.size
-    highest = int(score.max())
-    cap = min(highest, _cap(rate))
-    digits = -(-cap.bit_length() // _DIGIT) if rate else 0
+    n, cap, digits = score.size, _cap(rate), len(tables)
     weight = count.astype(np.float64)  # correctly rounded, from int64 and from Python ints
     weight[score > cap] = 0.0
+    # All digits that the rate allows, also where the scores have fewer: their number would show in
+    # the time that a draw takes.
     for k in range(digits):
         weight *= tables[k][(score >> (_DIGIT * k)) & ((1 << _DIGIT) - 1)]
     sums = np.cumsum(weight)
