@@ -23,7 +23,7 @@ from skdp.core.query import (
     UserFunction,
     register_query,
 )
-from skdp.core.session import Session, open_session
+from skdp.core.session import Session, check_unit, open_session
 from skdp.core.sums import Count, GramRelease, Mean, Moments, SecondMoment, Sum
 from skdp.core.table import PrivateTable
 from skdp.core.units import PRIVATE_ROWS, Unit
@@ -56,6 +56,7 @@ __all__ = [
     "Unit",
     "UserFunction",
     "check_allowance",
+    "check_unit",
     "open_session",
     "public_generator",
     "pure_epsilon_from_mu",

@@ -242,6 +242,11 @@ class Measurement:
 
     name: ClassVar[str] = "measurement"
 
+    @staticmethod
+    def holds_for_units(query: Any, table: PrivateTable) -> bool:
+        """Whether its guarantee is for all that one unit changes of this table; then no group."""
+        return False
+
     def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Any:
         """Release, and return what came out in the user's units."""
         raise NotImplementedError

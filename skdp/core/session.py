@@ -62,7 +62,7 @@ from skdp.core.units import (
 )
 from skdp.exceptions import PrivacyLeakError
 
-__all__ = ["Session", "open_session"]
+__all__ = ["Session", "check_unit", "open_session"]
 
 
 class Session:
@@ -122,7 +122,9 @@ class Session:
         table = self._table
         with asked(f"{kind.__module__}.{kind.__qualname__}", reviewed=is_reviewed(kind)):
             if issubclass(kind, Measurement):
-                return kind.measure(query, table, self._per_step, share, name)
+                whole = kind.holds_for_units(query, table)
+                meter = self._meter if whole else self._per_step
+                return kind.measure(query, table, meter, share, name)
             if issubclass(kind, Choice):
                 size = moved_by(kind, query, table.stability)
                 scores = kind.scores(query, table)
@@ -276,7 +278,7 @@ def open_session(
     if (unit is None) != (rows.units is None):
         raise TypeError("rows of units need a unit, and a unit needs rows of units")
     if unit is not None:
-        _check_unit(unit, relation, epsilon, delta)
+        check_unit(unit, relation, epsilon, delta)
     # A row of some tables is all that one unit has: `skdp.tabular.grouped`.
     whole: str | None = getattr(rows, "unit_name", None)
     meter = PrivacyFilter(
@@ -301,7 +303,7 @@ def _steps_of(rows: int, relation: str) -> int:
     return 2 * rows if relation == REPLACE_ONE else rows
 
 
-def _check_unit(unit: Unit, relation: str, epsilon: float, delta: float) -> None:
+def check_unit(unit: Unit, relation: str, epsilon: float, delta: float) -> None:
     """Refuse, before the charge, so many rows a unit that the allowance of one is none."""
     if unit.most == PRIVATE_ROWS:
         return

@@ -49,11 +49,15 @@ class DPGridSearchCV(PrivateSearch):
         Distribution of the number of runs. ``"logarithmic"`` costs two pure runs instead of three,
         but often makes very few.
     test_size : float, default=0.25
-        Part of the rows that a run is scored on; each row is in it with this probability.
+        Part of the rows that a run is scored on; each row, or unit, is in it with this probability.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0. Here of the whole search.
     delta : float, default=0.0
         In [0, 1). Of the whole search. Zero: pure noise in every run. Above: Gaussian noise.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count in each fit and in each score, where steps
+        and scorer state none of their own; ``"private"``: each of these chooses it, for 10% of
+        its allowance.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -82,7 +86,8 @@ class DPGridSearchCV(PrivateSearch):
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: any candidate with a parameter out of its range, a
-        step that is not private, rows that are no finite numbers.
+        step that is not private, rows that are no finite numbers; with `groups`, another unit than
+        the budget's, and a step that takes no groups.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
     RuntimeError
@@ -97,7 +102,8 @@ class DPGridSearchCV(PrivateSearch):
     -----
     **Privacy.** *Released*: which candidate was best, its fitted model and its noisy score.
     *Sensitivity*: of a run, its fit and its score see disjoint rows, so a row changes one of the
-    two; each loses at most what `run_cost` says. *Mechanism*: the best of K independent runs,
+    two; each loses at most what `run_cost` says. With `groups`, all rows of a unit are in one of
+    the two, and each protects the unit. *Mechanism*: the best of K independent runs,
     K truncated geometric (or logarithmic) and secret. Pure runs of epsilon_b: 3 epsilon_b (2
     epsilon_b). Gaussian runs: the bound by privacy profiles. *Charged*: (epsilon, delta), once,
     before any row is read, to ``budget``; runs have no line of their own. Proof:
@@ -151,6 +157,7 @@ class DPGridSearchCV(PrivateSearch):
         test_size: float = 0.25,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -162,6 +169,7 @@ class DPGridSearchCV(PrivateSearch):
         self.test_size = test_size
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 
@@ -198,6 +206,10 @@ class DPRandomizedSearchCV(PrivateSearch):
         Privacy loss of a fit; finite, above 0. Here of the whole search.
     delta : float, default=0.0
         In [0, 1). Of the whole search.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count in each fit and in each score, where steps
+        and scorer state none of their own; ``"private"``: each of these chooses it, for 10% of
+        its allowance.
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
@@ -274,6 +286,7 @@ class DPRandomizedSearchCV(PrivateSearch):
         test_size: float = 0.25,
         epsilon: float = 1.0,
         delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
         budget: PrivacyBudget | None = None,
         random_state: Any = None,
     ) -> None:
@@ -286,6 +299,7 @@ class DPRandomizedSearchCV(PrivateSearch):
         self.test_size = test_size
         self.epsilon = epsilon
         self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
         self.budget = budget
         self.random_state = random_state
 

@@ -21,12 +21,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp._parameters import Integers, Reals, Table
 from skdp.base import CallContext, PrivateMixin
 from skdp.budget import Cost, PrivacyBudget
-from skdp.core import UserFunction
+from skdp.core import PRIVATE_ROWS, Unit, UserFunction, check_unit
 from skdp.model_selection._allotment import allot, check_candidate, gaussian_epsilon
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, needs_targets, score_in
+from skdp.model_selection._users import ask_for_groups, fit_with_groups
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
-from skdp.tabular import check_labels, check_rows, opaque_rows
+from skdp.tabular import check_labels, check_rows, opaque_rows, whole_units
 
 __all__ = ["PrivateSearch"]
 
@@ -59,6 +60,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     n_runs: Any
     runs: str
     test_size: float
+    max_rows_per_unit: Any
 
     @abstractmethod
     def _candidate_params(self) -> list[Mapping[str, Any]]:
@@ -137,13 +139,14 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return scorer
 
     def _candidates(
-        self, params: Sequence[Mapping[str, Any]], base: BaseRun, adjacency: str
+        self, params: Sequence[Mapping[str, Any]], base: BaseRun, unit: str | None
     ) -> list[Any]:
         """Return the candidates, unfitted, each with its parts of a run; raise for a wrong one."""
+        adjacency = self._context().adjacency
         if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
             raise TypeError(f"estimator must be an estimator, got {type(self.estimator).__name__}")
         # Of which nothing is asked: each run has its own.
-        roomy = PrivacyBudget(1e15, delta=0.5, adjacency=adjacency)
+        roomy = PrivacyBudget(1e15, delta=0.5, adjacency=adjacency, unit=unit)
         made = []
         for one in params:
             candidate = clone(self.estimator).set_params(**clone(dict(one), safe=False))
@@ -154,17 +157,32 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             _set_all(candidate, "random_state", None)
             candidate = allot(candidate, base, float(self.delta))
             check_candidate(candidate, base)
+            if unit is not None:
+                ask_for_groups(candidate, unit, self.max_rows_per_unit, adjacency)
             made.append(candidate)
         return made
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
-        self._scoring()
-        self._candidates(self._candidate_params(), self._base(), self._adjacency)
+        context = self._context()
+        unit = None if context.budget is None else context.budget.unit
+        self._check_score(self._scoring(), self._base(), unit)
+        self._candidates(self._candidate_params(), self._base(), unit)
+
+    def _check_score(self, scorer: PrivateScorer, base: BaseRun, unit: str | None) -> Any:
+        """Return how many rows of a unit count in a score; refuse so many that nothing is left."""
+        most = scorer.max_rows_per_unit
+        most = self.max_rows_per_unit if most == PRIVATE_ROWS else most
+        if unit is not None:
+            cost = self._cost_of(base)
+            check_unit(Unit(unit, most), self._context().adjacency, cost.epsilon, cost.delta)
+        return most
 
     # --- the search ---------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None
+    ) -> Self:
         """Charge the budget, search, and keep the best run.
 
         Parameters
@@ -173,25 +191,24 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             Private rows.
         y : array-like of shape (n_samples,), default=None
             Their private targets, where estimator or metric has them.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together, and dealt out
+            together. A budget with a `unit` needs them, one without refuses them.
 
         Returns
         -------
         self : object
         """
-        budget = self._context().budget
-        if budget is not None and budget.unit is not None:
-            raise ValueError(
-                f"{type(self).__name__}: no unit of many rows for a private search yet, and the "
-                f"budget protects all rows of one {budget.unit!r}: search with a budget without a "
-                "unit, or fit one candidate with groups=. Nothing was charged."
-            )
-        with self._all_or_nothing():
+        with self._all_or_nothing(groups):
             self._check_parameters()
+            whole = self._context().unit()
+            unit = None if whole is None else whole.name
             scorer = self._scoring()
             metric, bounds = scorer.check_parameters()
             repeats, base = self._repeats(), self._base()
             params = self._candidate_params()
-            candidates = self._candidates(params, base, self._adjacency)
+            candidates = self._candidates(params, base, unit)
+            most = self._check_score(scorer, base, unit)
             if needs_targets(metric) and y is None:
                 raise ValueError(
                     f"{type(self).__name__} requires y to be passed, but the target y is None: "
@@ -202,12 +219,15 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             if not all(one.allow_nan or one.string or one.categorical for one in tags):
                 check_rows(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
             validate_data(self, X, skip_check_array=True)
-            rows = opaque_rows(X, y)
             self._check_lengths(X, y)
             self._check_targets(y)
+            name = type(self).__name__
+            rows: Any = opaque_rows(X, y)
+            if unit is not None:
+                rows = whole_units(X, y, groups, unit_name=unit, estimator=name)
             query = BestOfRuns(
                 UserFunction(self._fit_run(candidates)),
-                UserFunction(self._score_run(metric, bounds, base)),
+                UserFunction(self._score_run(metric, bounds, base, most)),
                 len(candidates),
                 repeats,
                 float(self.test_size),
@@ -246,20 +266,33 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     @staticmethod
     def _fit_run(candidates: list[Any]) -> Any:
-        def fit(candidate: int, X: Any, y: Any, budget: Any, seed: int | None) -> Any:
+        def fit(
+            candidate: int, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None
+        ) -> Any:
             model = clone(candidates[candidate])
             _set_all(model, "budget", budget)
             _set_all(model, "random_state", seed)
+            if groups is not None:
+                return fit_with_groups(model, X, y, groups)
             return model.fit(X) if y is None else model.fit(X, y)
 
         return fit
 
-    def _score_run(self, metric: str, bounds: tuple[float, float], base: BaseRun) -> Any:
-        cost = self._cost_of(base)
+    def _score_run(self, metric: str, bounds: tuple[float, float], base: BaseRun, most: Any) -> Any:
+        cost, name = self._cost_of(base), f"{type(self).__name__} score"
 
-        def score(model: Any, X: Any, y: Any, budget: Any, seed: int | None) -> float:
-            name = f"{type(self).__name__} score"
-            context = CallContext(name, cost.epsilon, cost.delta, budget, seed)
+        def score(
+            model: Any, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None
+        ) -> float:
+            context = CallContext(
+                name,
+                cost.epsilon,
+                cost.delta,
+                budget,
+                seed,
+                groups=groups,
+                max_rows_per_unit=most,
+            )
             return score_in(context, metric, bounds, model, X, y)
 
         return score

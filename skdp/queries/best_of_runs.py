@@ -36,6 +36,7 @@ from skdp.core.query import Measurement, UserFunction, reviewed
 from skdp.core.transcript import inner_sessions
 from skdp.exceptions import PrivacyLeakError
 from skdp.tabular.containers import alone, take
+from skdp.tabular.whole_units import WholeUnits
 from skdp.user_code.blocks import silent
 
 if TYPE_CHECKING:
@@ -209,9 +210,9 @@ class BestOfRuns(Measurement):
     ----------
     fit : UserFunction
         ``fit(candidate, X, y, budget, seed)`` returns a private model; `seed` is None unless noise
-        is seeded.
+        is seeded. With ``groups=`` of whose each row is, where the unit is all rows of one id.
     score : UserFunction
-        ``score(model, X, y, budget, seed)`` returns a private number.
+        ``score(model, X, y, budget, seed)`` returns a private number; `groups` likewise.
     n_candidates : int
     repeats : Repeats
     test_size : float
@@ -225,11 +226,18 @@ class BestOfRuns(Measurement):
     repeats: Repeats
     test_size: float
 
+    @staticmethod
+    def holds_for_units(query: Any, table: PrivateTable) -> bool:
+        """Say so of a table of units: one unit changes one part, and runs protect units."""
+        return isinstance(table.rows, WholeUnits)
+
     def measure(
         self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
     ) -> BestRun:
         if not meter.pure:
             raise TypeError("a search needs a session whose delta is apart")
+        if (meter.unit is not None) != isinstance(table.rows, WholeUnits):
+            raise TypeError("a search deals out whole units, and needs a table of these")
         fraction, epsilon = meter.take(share, name)
         delta = meter.separate_delta
         if delta > 0:
@@ -240,7 +248,7 @@ class BestOfRuns(Measurement):
         mechanism = f"best of a {what} number of runs, {self.repeats.mean:.4g} on average, {each}"
         meter.record(name, mechanism, "run", math.nan, math.nan, fraction, delta=delta)
         best = BestRun(0, None, -math.inf)
-        budget = StandInBudget(meter.relation)
+        budget = StandInBudget(meter.relation, meter.unit)
         # No worker processes: in these nobody would see what sessions claim. Those that name no
         # budget claim it to the runs' own, too: in the ledger of an ambient one they would be seen.
         sequential, ambient = parallel_config("sequential"), only_here(budget)
@@ -276,7 +284,7 @@ class BestOfRuns(Measurement):
 
     def _run(
         self,
-        rows: Rows,
+        rows: Any,
         candidate: int,
         train: Positions,
         test: Positions,
@@ -287,17 +295,19 @@ class BestOfRuns(Measurement):
         """Make one run; None if it fails."""
         with samplers.lent_generators() as restart:
             budget.asked.clear()
-            X, y = _part(rows, train)
+            X, y, groups = _part(rows, train)
             model = run_isolated(
-                lambda: self.fit.call(candidate, X, y, budget, seed), None, restart
+                lambda: self.fit.call(candidate, X, y, budget, seed, **groups), None, restart
             )
             _check_claims(budget, base)
             if model is None:
                 return None
             budget.asked.clear()
-            X, y = _part(rows, test)
+            X, y, groups = _part(rows, test)
             score = run_isolated(
-                lambda: float(self.score.call(model, X, y, budget, seed)), math.nan, restart
+                lambda: float(self.score.call(model, X, y, budget, seed, **groups)),
+                math.nan,
+                restart,
             )
             _check_claims(budget, base)
         return BestRun(candidate, model, score) if math.isfinite(score) else None
@@ -317,7 +327,7 @@ def _check_claims(budget: StandInBudget, base: BaseRun) -> None:
 def _parts(
     table: PrivateTable, meter: PrivacyFilter, test_size: float
 ) -> tuple[Positions, Positions]:
-    """Deal the rows to a part to fit on and one to score on; best_of_runs.md."""
+    """Deal the rows, or units, to a part to fit on and one to score on; best_of_runs.md."""
     n = table.n
     entropy: samplers.Entropy = samplers.OSEntropy()
     material = repr(meter.noise_seed).encode() + meter.history()
@@ -329,6 +339,8 @@ def _parts(
         return np.sort(order[n_test:]), np.sort(order[:n_test])
     if meter.noise_seed is None:
         words = entropy.words(n)
+    elif isinstance(table.rows, WholeUnits):
+        words = table.rows.keyed_words(hashlib.blake2b(material, digest_size=32).digest())
     else:
         words = _by_content(table.rows, material)
     tested = words < np.uint64(min(int(exact(test_size) * _WORD), 2**64 - 1))
@@ -349,7 +361,13 @@ def _by_content(rows: Rows, material: bytes) -> NDArray[np.uint64]:
     return words
 
 
-def _part(rows: Rows, positions: Positions) -> tuple[Any, Any]:
-    """Return copies of some rows, and of their targets, in the caller's containers."""
-    y = rows._y
-    return alone(take(rows._X, positions)), None if y is None else alone(take(y, positions))
+def _part(rows: Any, positions: Positions) -> tuple[Any, Any, dict[str, Any]]:
+    """Return copies of some rows, and of their targets, in the caller's containers.
+
+    Of units: all rows of these, and the ids.
+    """
+    if isinstance(rows, WholeUnits):
+        X, y, groups = rows.part(positions)
+        return X, y, {"groups": groups}
+    y = None if rows._y is None else alone(take(rows._y, positions))
+    return alone(take(rows._X, positions)), y, {}

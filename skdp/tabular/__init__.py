@@ -58,6 +58,7 @@ from skdp.tabular.unstated import (
     stated_columns,
 )
 from skdp.tabular.values import array_of_rows, is_missing
+from skdp.tabular.whole_units import WholeUnits, whole_units
 
 __all__ = [
     "CATEGORIES",
@@ -74,6 +75,7 @@ __all__ = [
     "Schema",
     "UncodedRows",
     "Units",
+    "WholeUnits",
     "about",
     "array_of_cells",
     "array_of_rows",
@@ -117,5 +119,6 @@ __all__ = [
     "table_of",
     "table_schema",
     "target_column",
+    "whole_units",
     "without_column",
 ]

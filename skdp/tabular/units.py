@@ -24,7 +24,7 @@ from skdp.core.isolation import interruptible, no_restart, run_isolated, suppres
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
 
-__all__ = ["Units", "check_units", "name_of_ids"]
+__all__ = ["Units", "check_units", "ids_of", "name_of_ids"]
 
 _NOT_FLAT = "{estimator}: groups must be one-dimensional, one id for each row of X."
 _OTHER_LENGTH = "{estimator}: groups must have as many entries as X has rows."
@@ -102,6 +102,14 @@ def check_units(groups: Any, n_rows: int, *, estimator: str) -> Units:
     if problem or found is None:
         raise ValueError(problem.format(estimator=estimator))
     return found
+
+
+def ids_of(groups: Any) -> NDArray:
+    """Return ids that `check_units` has accepted as an array, each entry as it was."""
+    cells, _ = _column(groups)
+    if isinstance(cells, np.ndarray):
+        return cells
+    return np.fromiter(as_list(cells) if hasattr(cells, "dtype") else cells, dtype=object)
 
 
 def _column(groups: Any) -> tuple[Any, str]:

@@ -309,10 +309,3 @@ def test_an_empty_table_is_a_table_where_numbers_of_rows_are_private():
     budget = PrivacyBudget(100, adjacency="add_or_remove_one")
     model = clusters(budget=budget).fit(np.empty((0, 2)))
     assert model.best_params_["n_clusters"] in (1, 2)
-
-
-def test_a_unit_of_many_rows_is_refused():
-    budget = PrivacyBudget(100, unit="user_id")
-    with pytest.raises(ValueError, match="no unit of many rows"):
-        search(budget=budget).fit(X, Y)
-    assert budget.charges == []
