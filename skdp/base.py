@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.utils import estimator_html_repr
+from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._absent import why_absent
@@ -69,6 +70,7 @@ __all__ = [
     "labels_of_bounds",
     "names_of",
     "refuse_units",
+    "request_groups",
 ]
 
 
@@ -571,6 +573,15 @@ def refuse_units(name: str, budget: PrivacyBudget | None) -> None:
             "adjacency='add_or_remove_one' without a unit, at epsilon / k, is about that of k rows "
             "a unit"
         )
+
+
+def request_groups(estimator: Any) -> None:
+    """Have metadata routing pass groups on to a fit, in place.
+
+    Not by `set_fit_request`, which keeps the estimator, with its budget, beside the request.
+    """
+    estimator._metadata_request = MetadataRequest(owner=type(estimator).__name__)
+    estimator._metadata_request.fit.add_request(param="groups", alias=True)
 
 
 def check_without_rows(estimator: Any) -> None:

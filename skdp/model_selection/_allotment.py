@@ -54,6 +54,10 @@ def allot(estimator: Any, base: BaseRun, delta: float) -> Any:
     return estimator
 
 
+def _named(path: str, part: Any) -> str:
+    return f"step {path} ({type(part).__name__})" if path else type(part).__name__
+
+
 def check_candidate(candidate: Any, base: BaseRun) -> None:
     """Raise for what no run of a candidate may be; its steps have their parts of a run.
 
@@ -68,6 +72,11 @@ def check_candidate(candidate: Any, base: BaseRun) -> None:
             f"estimator must be private, or a pipeline with private steps, got "
             f"{type(candidate).__name__}"
         )
+    for path, part in parts:
+        try:
+            check_without_rows(part)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{_named(path, part)}: {error}") from None
     for finding in look_into(candidate):
         if finding.severity == HIGH:
             raise TypeError(f"{finding.where}: {finding.what}. Instead: {finding.way_out}")
@@ -79,9 +88,8 @@ def check_candidate(candidate: Any, base: BaseRun) -> None:
             )
     costs: list[Cost] = []
     for path, part in parts:
-        where = f"step {path} ({type(part).__name__})" if path else type(part).__name__
+        where = _named(path, part)
         try:
-            check_without_rows(part)
             cost = part.privacy_cost()
         except (TypeError, ValueError) as error:
             raise type(error)(f"{where}: {error}") from None

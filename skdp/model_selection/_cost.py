@@ -22,7 +22,7 @@ from skdp.budget import Cost
 from skdp.model_selection._check import look_into
 from skdp.model_selection._findings import Finding, PipelineCheck
 from skdp.model_selection._pricing import Bill, Pricer
-from skdp.model_selection._searches import is_search
+from skdp.model_selection._searches import has_price, is_search
 
 
 class SearchCost(Cost):
@@ -157,6 +157,11 @@ def search_cost(
     >>> cost.epsilon, cost.n_fits, cost.n_scores, cost.note
     (2.95, 10, 9, '')
     """
+    if has_price(search):
+        name = type(search).__name__
+        raise TypeError(
+            f"search has a cost of its own, whatever its candidates: {name}.privacy_cost()"
+        )
     if not is_search(search):
         raise TypeError(
             "search must be a GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV or "

@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._parameters import Integers, Reals, Table
+from skdp._supervised import warn_of_column
 from skdp.base import CallContext, PrivateMixin
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import PRIVATE_ROWS, Unit, UserFunction, check_unit
@@ -27,7 +28,7 @@ from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, needs_targets, score_in
 from skdp.model_selection._users import ask_for_groups, fit_with_groups
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
-from skdp.tabular import check_labels, check_rows, opaque_rows, whole_units
+from skdp.tabular import check_labels, check_rows, dealt_rows, is_listed, whole_units
 
 __all__ = ["PrivateSearch"]
 
@@ -220,13 +221,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 check_rows(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
             validate_data(self, X, skip_check_array=True)
             self._check_lengths(X, y)
-            self._check_targets(y)
+            y = self._check_targets(y)
             name = type(self).__name__
-            rows: Any = opaque_rows(X, y)
+            rows: Any = dealt_rows(X, y)
             if unit is not None:
                 rows = whole_units(X, y, groups, unit_name=unit, estimator=name)
             query = BestOfRuns(
-                UserFunction(self._fit_run(candidates)),
+                UserFunction(self._fit_run(candidates, is_listed(y))),
                 UserFunction(self._score_run(metric, bounds, base, most)),
                 len(candidates),
                 repeats,
@@ -245,10 +246,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return self
 
     def _check_lengths(self, X: Any, y: Any) -> None:
-        n, n_targets = (one.shape[0] if hasattr(one, "shape") else len(one) for one in (X, X))
-        if y is not None:
-            n_targets = y.shape[0] if hasattr(y, "shape") else len(y)
-        if n != n_targets:
+        n = _length(X)
+        if y is not None and n != _length(y):
             raise ValueError("X and y must have the same number of rows")
         if self._adjacency == "replace_one" and n < 2:
             raise ValueError(
@@ -256,22 +255,27 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 "fitted on, another is scored"
             )
 
-    def _check_targets(self, y: Any) -> None:
-        """Refuse what fits refuse: missing labels, targets that are no finite numbers."""
+    def _check_targets(self, y: Any) -> Any:
+        """Return y flat; refuse what fits refuse: missing labels, targets that are not finite."""
         classifier = is_classifier(self.estimator)
         if y is not None and (classifier or is_regressor(self.estimator)):
-            n_rows = y.shape[0] if hasattr(y, "shape") else len(y)
             classes = np.zeros(1) if classifier else None  # labels may be of any class
-            check_labels(y, n_rows, estimator=type(self).__name__, classes=classes)
+            check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
+            warn_of_column(y)  # runs are silent
+            if isinstance(y, np.ndarray) and y.shape[1:] == (1,):
+                y = y.ravel()
+        return y
 
     @staticmethod
-    def _fit_run(candidates: list[Any]) -> Any:
+    def _fit_run(candidates: list[Any], listed: bool) -> Any:
         def fit(
             candidate: int, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None
         ) -> Any:
             model = clone(candidates[candidate])
             _set_all(model, "budget", budget)
             _set_all(model, "random_state", seed)
+            if listed:  # as the caller had it: estimators take no labels from an array of objects
+                y = list(y)
             if groups is not None:
                 return fit_with_groups(model, X, y, groups)
             return model.fit(X) if y is None else model.fit(X, y)
@@ -377,6 +381,26 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         """
         return self._ask("transform", X)
 
+    @available_if(_best_has("transform"))
+    def fit_transform(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None
+    ) -> Any:
+        """Search, and transform the rows by the best model; see `fit` and `transform`.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows.
+        y : array-like of shape (n_samples,), default=None
+        groups : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_features_out)
+            As private as the rows are.
+        """
+        return self.fit(X, y, groups=groups).transform(X)
+
     @available_if(_best_has("score"))
     def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
         """Return the best model's own score on rows of the caller's own, without noise.
@@ -399,7 +423,15 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         tags.estimator_type = inner.estimator_type
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
+        tags.transformer_tags = inner.transformer_tags
         return tags
+
+
+def _length(table: Any) -> int:
+    """Return the number of rows of what is an array or becomes one."""
+    if hasattr(table, "shape"):
+        return int(table.shape[0])
+    return len(table) if hasattr(table, "__len__") else len(np.asarray(table))
 
 
 def _set_all(estimator: Any, parameter: str, value: Any) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from sklearn import config_context
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.utils.metadata_routing import MetadataRequest
 
+from skdp.base import request_groups
 from skdp.core import PRIVATE_ROWS, Unit, check_unit
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._searches import is_search
@@ -57,9 +57,7 @@ def ask_for_groups(candidate: Any, unit: str, most: Any, adjacency: str) -> None
         inner = path.rpartition("__")[2]
         if isinstance(outer, TransformedTargetRegressor) and inner == "transformer":
             raise TypeError(_TARGETS.format(where=where))
-        # Not by set_fit_request: that keeps the step itself, with its budget, beside the request.
-        part._metadata_request = MetadataRequest(owner=type(part).__name__)
-        part._metadata_request.fit.add_request(param="groups", alias=True)
+        request_groups(part)
         if getattr(part, "max_rows_per_unit", None) == PRIVATE_ROWS:
             part.set_params(max_rows_per_unit=most)
         stated = getattr(part, "max_rows_per_unit", PRIVATE_ROWS)

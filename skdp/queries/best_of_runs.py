@@ -36,7 +36,7 @@ from skdp.core.query import Measurement, UserFunction, reviewed
 from skdp.core.transcript import inner_sessions
 from skdp.exceptions import PrivacyLeakError
 from skdp.tabular.containers import alone, take
-from skdp.tabular.whole_units import WholeUnits
+from skdp.tabular.dealt import WholeUnits
 from skdp.user_code.blocks import silent
 
 if TYPE_CHECKING:

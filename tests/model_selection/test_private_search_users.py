@@ -56,7 +56,7 @@ class Seen:
             return call
 
         monkeypatch.setattr(
-            DPGridSearchCV, "_fit_run", staticmethod(lambda c: watched(fit(c), self.fits))
+            DPGridSearchCV, "_fit_run", staticmethod(lambda *a: watched(fit(*a), self.fits))
         )
         monkeypatch.setattr(
             DPGridSearchCV, "_score_run", lambda s, *a: watched(score(s, *a), self.scores)

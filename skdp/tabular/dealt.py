@@ -1,7 +1,7 @@
-"""Rows held by unit: one row of the private table is everything that one unit has.
+"""Rows that are dealt out to parts: by themselves, or by unit, everything that one has together.
 
-Nothing is released here. For mechanisms that deal units out to parts, and hand each part to code
-that protects a unit by itself (`skdp.queries.best_of_runs`).
+Nothing is released here. For mechanisms that hand each part to code that protects a row, or a unit,
+by itself (`skdp.queries.best_of_runs`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,34 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.containers import alone, take
+from skdp.tabular.containers import alone, take, to_float
 from skdp.tabular.rows import Rows, opaque_rows
 from skdp.tabular.units import check_units, ids_of
 
-__all__ = ["WholeUnits", "whole_units"]
+__all__ = ["DealtRows", "WholeUnits", "dealt_rows", "whole_units"]
+
+
+class DealtRows(Rows):
+    """Rows of any content; a seed is keyed by what is in them, whatever holds it."""
+
+    def digest(self) -> bytes:
+        """Return a hash of the content; it keys the noise of seeded fits and nothing else."""
+        both = tuple(None if one is None else _plain(one) for one in (self._X, self._y))
+        return bytes.fromhex(joblib.hash(both, hash_name="sha1"))
+
+
+def _plain(table: Any) -> Any:
+    """Return a table of numbers as floats in an array of its own; others as they are."""
+    found, problem = to_float(table)
+    if found is None or problem:
+        return table
+    return np.ascontiguousarray(found.reshape(getattr(table, "shape", found.shape)))
+
+
+def dealt_rows(X: Any, y: Any = None) -> DealtRows:
+    """Return rows of any content, as `opaque_rows` does."""
+    rows = opaque_rows(X, y)
+    return DealtRows(rows._X, rows._y, numeric=False)
 
 
 class WholeUnits:
@@ -91,4 +114,4 @@ def whole_units(X: Any, y: Any, groups: Any, *, unit_name: str, estimator: str) 
     TypeError, ValueError
         As `check_units`; nothing has been charged.
     """
-    return WholeUnits(opaque_rows(X, y), groups, unit_name, estimator)
+    return WholeUnits(dealt_rows(X, y), groups, unit_name, estimator)
