@@ -157,7 +157,7 @@ def search_cost(
     >>> cost.epsilon, cost.n_fits, cost.n_scores, cost.note
     (2.95, 10, 9, '')
     """
-    if has_price(search):
+    if has_price(search) and hasattr(search, "run_cost"):
         name = type(search).__name__
         raise TypeError(
             f"search has a cost of its own, whatever its candidates: {name}.privacy_cost()"
