@@ -13,8 +13,11 @@ from typing import Any
 
 from skdp.budget.budget import PrivacyBudget
 from skdp.budget.charge import Charge, Cost
+from skdp.exceptions import PrivacyLeakError
 
 __all__ = ["StandInBudget"]
+
+_HERE_ONLY = "what a run of a search fits, it fits in its own process: elsewhere nobody counts it"
 
 
 class StandInBudget(PrivacyBudget):
@@ -24,6 +27,8 @@ class StandInBudget(PrivacyBudget):
     ----------
     adjacency : {"replace_one", "add_or_remove_one"}, default="replace_one"
     unit : str or None, default=None
+    here_only : bool, default=False
+        Refuse to charge, or to be pickled, in another process, whose charges `asked` would miss.
 
     Attributes
     ----------
@@ -32,11 +37,28 @@ class StandInBudget(PrivacyBudget):
         its releases.
     """
 
-    __slots__ = ("asked",)
+    __slots__ = ("_pid", "asked")
 
-    def __init__(self, adjacency: str = "replace_one", unit: str | None = None) -> None:
+    def __init__(
+        self,
+        adjacency: str = "replace_one",
+        unit: str | None = None,
+        *,
+        here_only: bool = False,
+    ) -> None:
         super().__init__(1.0, adjacency=adjacency, unit=unit)
         self.asked: list[Any] = []
+        self._pid = os.getpid() if here_only else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._pid is not None:
+            raise PrivacyLeakError(_HERE_ONLY)
+        return super().__reduce__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._pid is not None:
+            raise PrivacyLeakError(_HERE_ONLY)
+        return super().__getstate__()
 
     def charge(
         self,
@@ -48,6 +70,8 @@ class StandInBudget(PrivacyBudget):
         note: str = "",
     ) -> Charge:
         """Grant the charge and remember the parts of it that the ledger would publish."""
+        if self._pid not in (None, os.getpid()):
+            raise PrivacyLeakError(_HERE_ONLY)
         self.asked.append((cost, estimator, note))
         return Charge(
             number=len(self.asked),

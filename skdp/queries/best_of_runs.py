@@ -248,7 +248,7 @@ class BestOfRuns(Measurement):
         mechanism = f"best of a {what} number of runs, {self.repeats.mean:.4g} on average, {each}"
         meter.record(name, mechanism, "run", math.nan, math.nan, fraction, delta=delta)
         best = BestRun(0, None, -math.inf)
-        budget = StandInBudget(meter.relation, meter.unit)
+        budget = StandInBudget(meter.relation, meter.unit, here_only=True)
         # No worker processes: in these nobody would see what sessions claim. Those that name no
         # budget claim it to the runs' own, too: in the ledger of an ambient one they would be seen.
         sequential, ambient = parallel_config("sequential"), only_here(budget)

@@ -21,7 +21,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +67,7 @@ class _Muffled(io.TextIOBase):
     that took it for the real one meanwhile loses nothing.
     """
 
-    def __init__(self, stream: Any, heard: set[threading.Thread]) -> None:
+    def __init__(self, stream: Any, heard: Container[threading.Thread]) -> None:
         self._stream, self._heard, self.on = stream, heard, True
 
     def write(self, text: str) -> int:
@@ -85,17 +85,66 @@ class _Muffled(io.TextIOBase):
         return self._stream is not None and bool(self._stream.isatty())
 
 
+class _Silence:
+    """Streams that are muffled while anyone wants them so.
+
+    They belong to the process. The first who comes muffles them and the last who goes puts them
+    back: one of two threads that ends before the other does not let the other be heard.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._heard: list[set[threading.Thread]] = []  # of each who is inside
+        self._put: list[tuple[str, _Muffled]] = []
+
+    def __contains__(self, thread: object) -> bool:
+        """Say whether all who are inside hear a thread."""
+        return all(thread in heard for heard in list(self._heard))
+
+    def enter(self, heard: set[threading.Thread]) -> None:
+        with self._lock:
+            self._heard.append(heard)
+            for name in ("stdout", "stderr"):
+                stream = getattr(sys, name)
+                if not (isinstance(stream, _Muffled) and stream.on):
+                    muffled = _Muffled(stream, self)
+                    self._put.append((name, muffled))
+                    setattr(sys, name, muffled)
+
+    def leave(self, heard: set[threading.Thread]) -> None:
+        with self._lock:
+            self._heard = [one for one in self._heard if one is not heard]
+            if self._heard:
+                return
+            for name, muffled in reversed(self._put):
+                muffled.on = False
+                if getattr(sys, name) is muffled:
+                    setattr(sys, name, muffled._stream)
+            self._put = []
+
+    def forked(self) -> None:
+        """Stay silent in a child, whoever held the lock."""
+        self._lock = threading.Lock()
+
+
+_SILENCE = _Silence()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_SILENCE.forked)
+
+
 @contextlib.contextmanager
 def silent(heard: set[threading.Thread] | None = None) -> Iterator[None]:
-    """Drop warnings and what is printed: both may quote rows. `heard`: threads that may print."""
+    """Drop warnings and what is printed: both may quote rows. `heard`: threads that may print.
+
+    Whoever else prints meanwhile is dropped too: nobody can tell whose a thread is.
+    """
+    allowed = set() if heard is None else heard
     with suppress_warnings():
-        allowed = set() if heard is None else heard
-        out, err = (_Muffled(stream, allowed) for stream in (sys.stdout, sys.stderr))
+        _SILENCE.enter(allowed)
         try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                yield
+            yield
         finally:
-            out.on = err.on = False
+            _SILENCE.leave(allowed)
 
 
 def _answer(task: Task, X: Any, y: NDArray, seed: int, width: int) -> Floats:
