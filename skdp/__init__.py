@@ -13,6 +13,7 @@ _HOMES = {
     "Bins": "synthetic",
     "BudgetExceededError": "exceptions",
     "DPEmpiricalCDF": "synthetic",
+    "DPExplainableBoostingClassifier": "ensemble",
     "DPGridSearchCV": "model_selection",
     "DPHistogramDensity": "neighbors",
     "DPKBinsDiscretizer": "preprocessing",

@@ -10,6 +10,7 @@ from skdp.cluster import DPKMeans as DPKMeans
 from skdp.decomposition import DPPCA as DPPCA
 from skdp.density_ratio import DPLogisticRatio as DPLogisticRatio
 from skdp.density_ratio import DPuLSIF as DPuLSIF
+from skdp.ensemble import DPExplainableBoostingClassifier as DPExplainableBoostingClassifier
 from skdp.ensemble import DPSubsampleAggregate as DPSubsampleAggregate
 from skdp.ensemble import DPTrainOnRelease as DPTrainOnRelease
 from skdp.exceptions import BudgetExceededError as BudgetExceededError

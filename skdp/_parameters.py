@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
 
 
 @dataclass(frozen=True)
@@ -166,3 +167,28 @@ def different_labels(labels: Any, problem: str) -> tuple[NDArray[Any], NDArray[n
     if array.ndim != 1 or not array.size or known.size != array.size or missing or infinite:
         raise ValueError(problem)
     return known, order
+
+
+def check_classes(classes: Any) -> NDArray:
+    """Return the public class labels, sorted."""
+    problem = ""
+    found: NDArray = np.empty(0)
+    try:
+        found = np.unique(np.asarray(classes))
+    except TypeError:
+        problem = "classes must be labels of one type"
+    if became_text(found, classes):
+        problem = "classes must be labels of one type"
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        problem = "classes must be finite, or text"
+    if classes is None or np.ndim(classes) != 1:
+        problem = (
+            "classes must be given for a classifier: all class labels, from public knowledge, "
+            "because those that occur in y are private"
+        )
+    elif not problem and len(found) < 2:
+        problem = "classes must hold at least two class labels"
+    if problem:
+        raise ValueError(problem)
+    check_classification_targets(found)
+    return found

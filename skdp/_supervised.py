@@ -19,12 +19,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import validate_data
 
+from skdp._parameters import check_classes
 from skdp._rehearsal import NOISELESS, mean_error, rehearsal, repeated, unanswered
 from skdp.base import PrivateMixin, check_integer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.amounts import check_delta
 from skdp.core import Mean, Moments, ScaledBox, Session
-from skdp.ensemble._tasks import check_classes
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import LabelCounts, LearnedBox, SelectClasses, StandardBall, softmax
 from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected

@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import feature_selection as theirs
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Table
+from skdp._parameters import Integers, Table, check_classes
 from skdp._supervised import CLASSES_SHARE, class_counts, finite_squares, warn_of_column
 from skdp._transforming import Floats, Transformer
 from skdp.base import check_bounds, in_precision_of
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.core import ScaledBox, SecondMoment, Session
-from skdp.ensemble._tasks import check_classes
 from skdp.planning import bounds_in
 from skdp.queries import LabelMoments, SelectClasses
 from skdp.tabular import check_labelled, check_unselected, check_with_target

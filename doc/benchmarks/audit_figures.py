@@ -26,7 +26,7 @@ from skdp.audit import audit, neighbour_check
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 20.0
 NAMES = sys.argv[2:]
 CONFIDENCE = 0.999
-MOST = 16_000
+MOST = 40_000
 
 
 def at(pair, epsilon):

@@ -1,10 +1,12 @@
-"""Any scikit-learn estimator made private: sample and aggregate, or training on a release.
+"""Ensembles: boosted additive models, and any scikit-learn estimator made private.
 
 `DPSubsampleAggregate` fits clones of an estimator on disjoint blocks of the private rows and
 releases what they agree on. `DPTrainOnRelease` trains one on a synthetic table made for its target.
+`DPExplainableBoostingClassifier` learns a curve of each column from noisy residuals.
 """
 
+from skdp.ensemble._boosting import DPExplainableBoostingClassifier
 from skdp.ensemble._release import DPTrainOnRelease
 from skdp.ensemble._subsample import DPSubsampleAggregate
 
-__all__ = ["DPSubsampleAggregate", "DPTrainOnRelease"]
+__all__ = ["DPExplainableBoostingClassifier", "DPSubsampleAggregate", "DPTrainOnRelease"]

@@ -21,7 +21,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Table, check_parameter
+from skdp._parameters import Integers, Table, check_classes, check_parameter
 from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
@@ -37,7 +37,6 @@ from skdp.ensemble._tasks import (
     Prediction,
     Scores,
     Vote,
-    check_classes,
     check_model,
     parameters_of,
     probe,

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.utils.multiclass import check_classification_targets
 
-from skdp._parameters import became_text
 from skdp.core import public_generator, suppress_warnings
 from skdp.tabular import as_table, label_codes
 
@@ -201,31 +199,6 @@ def check_model(value: Any, name: str) -> None:
 def stated(value: Any) -> int | None:
     """Return an integer parameter that has been checked, or None for ``"auto"``."""
     return None if isinstance(value, str) else int(value)
-
-
-def check_classes(classes: Any) -> NDArray:
-    """Return the public class labels, sorted."""
-    problem = ""
-    found: NDArray = np.empty(0)
-    try:
-        found = np.unique(np.asarray(classes))
-    except TypeError:
-        problem = "classes must be labels of one type"
-    if became_text(found, classes):
-        problem = "classes must be labels of one type"
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
-        problem = "classes must be finite, or text"
-    if classes is None or np.ndim(classes) != 1:
-        problem = (
-            "classes must be given for a classifier: all class labels, from public knowledge, "
-            "because those that occur in y are private"
-        )
-    elif not problem and len(found) < 2:
-        problem = "classes must hold at least two class labels"
-    if problem:
-        raise ValueError(problem)
-    check_classification_targets(found)
-    return found
 
 
 def probe(

@@ -58,6 +58,7 @@ _INSTEAD = {
     "KBinsDiscretizer": "DPKBinsDiscretizer",
     "KMeans": "DPKMeans",
     "KernelDensity": "DPKernelDensity",
+    "HistGradientBoostingClassifier": "DPExplainableBoostingClassifier",
     "LinearDiscriminantAnalysis": "DPLinearDiscriminantAnalysis",
     "LinearRegression": "DPLinearRegression",
     "LogisticRegression": "DPLogisticRegression",

@@ -5,6 +5,7 @@ Each file stands beside its proof. Estimators import from this page only.
 
 from __future__ import annotations
 
+from skdp.queries.additive import CellCounts, CellGradient, ColumnCells, additive
 from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
 from skdp.queries.blocks import BlockVotes, OfBlocks
 from skdp.queries.column_sums import sum_view
@@ -116,9 +117,12 @@ __all__ = [
     "BestRun",
     "BlockVotes",
     "BoxTree",
+    "CellCounts",
+    "CellGradient",
     "CellQuantile",
     "Cells",
     "ColumnBox",
+    "ColumnCells",
     "EdgeHistogram",
     "FeatureMeans",
     "FunctionMean",
@@ -172,6 +176,7 @@ __all__ = [
     "WorkloadAnswer",
     "WorstMarginal",
     "WorstQuery",
+    "additive",
     "allowances",
     "base_level",
     "cauchy_kappa",

@@ -28,7 +28,7 @@ from skdp.core import Box, Mean, Session, open_session
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
-from skdp.ensemble import DPSubsampleAggregate, DPTrainOnRelease
+from skdp.ensemble import DPExplainableBoostingClassifier, DPSubsampleAggregate, DPTrainOnRelease
 from skdp.feature_selection import DPSelectKBest
 from skdp.impute import DPSimpleImputer
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
@@ -231,6 +231,10 @@ class _Classes:
             return super().fit(X, y)  # type: ignore[misc]
         finally:
             self.classes = stated
+
+
+class CheckedBoosting(_Classes, DPExplainableBoostingClassifier):
+    pass
 
 
 class CheckedLogisticRegression(_Classes, DPLogisticRegression):
@@ -624,6 +628,18 @@ CASES = (
     Case(
         "logistic_regression_of_three",
         lambda **p: DPLogisticRegression(classes=[0, 1, 2], **p),
+        labels=_three,
+    ),
+    Case(
+        "boosting",
+        lambda **p: DPExplainableBoostingClassifier(4, classes=["no", "yes"], bounds=(-1, 1), **p),
+        sklearn=True,
+        marked=lambda **p: CheckedBoosting(epsilon=1e5, **p),
+        labels=_two,
+    ),
+    Case(
+        "boosting_of_three",
+        lambda **p: DPExplainableBoostingClassifier(8, classes=[0, 1, 2], **p),
         labels=_three,
     ),
     Case(

@@ -97,7 +97,7 @@ MUTANTS = (
         "charged at the end, if nothing failed", "skdp.core.privacy_filter",
         (
             ("self._charge = budget.charge(", "self._charge, self._pay = None, lambda: budget.charge("),
-            ("        if self._state.is_open and self._budget", PAYS + "        if self._charge is not None and self._budget"),
+            ("        if self._state.is_open and self._budget", PAYS + "        if getattr(self, '_charge', None) is not None and self._budget"),
         ),
         (f"{FAILS}[toy]",),
     ),

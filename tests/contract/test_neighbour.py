@@ -28,8 +28,11 @@ from skdp.queries import (
     AssignedSums,
     BlockVotes,
     BoxTree,
+    CellCounts,
+    CellGradient,
     CellQuantile,
     Cells,
+    ColumnCells,
     EdgeHistogram,
     FunctionMean,
     LabelCategories,
@@ -362,6 +365,22 @@ def gradient(theta, clip=1.0, n_logits=1):
     return ask
 
 
+HALVES = ColumnCells((np.array([0.0]),) * D)
+
+
+def cell_gradient(score, clip=1.0, n_logits=1):
+    """Return the gradient where the cells of the second column decide; the others say nothing."""
+
+    def ask(s):
+        scores = np.zeros((n_logits, 2 * D))
+        scores[-1 if n_logits == 1 else 1, 2:4] = -score, score
+        if n_logits > 1:
+            scores[0, 2:4] = score, -score
+        return s.answer(CellGradient(HALVES, scores, np.zeros(n_logits), clip)).value
+
+    return ask
+
+
 def of_classes(kind, *arguments):
     return lambda s: s.answer(kind(*arguments, 2))
 
@@ -437,6 +456,14 @@ QUERIES = [
     ("label moments", of_classes(LabelMoments, -np.ones(D), np.ones(D)), PURE, A, CORNERS,
      0.99),
     ("label vectors", label_vectors, BOTH, R + A, POLES, 0.99),
+    ("label cell counts", lambda s: s.answer(CellCounts(HALVES)), BOTH, R + A, CORNERS, 0.99),
+    ("label cell gradient", cell_gradient(1e6), BOTH, A, WRONG, 0.99),
+    # Rows with opposite residuals are in different cells of one column of three at least: in L2
+    # they move sqrt(10 / 12) of the bound.
+    ("label cell gradient", cell_gradient(1e6), PURE, R, WRONG, 0.99),
+    ("label cell gradient", cell_gradient(1e6), GAUSS, R, WRONG, 0.91),
+    ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, A, WRONG, 0.99),
+    ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, R, WRONG, 0.91),
     ("label categories", of_classes(LabelCategories, SIGNS), BOTH, R + A, CORNERS, 0.99),
     ("gram with a target", standard_gram, BOTH, A, (np.array([1.0, 0.0, 0.0]), None), 0.99),
     ("threshold table", lambda s: s.answer(

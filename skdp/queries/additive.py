@@ -1,0 +1,187 @@
+"""Cells of columns: how many rows each has, and the gradient of an additive model on them.
+
+Released: noisy counts of the cells of every column, and noisy sums of residuals in them, of rows
+with private labels.
+
+**Cells** (`ColumnCells`). Public or released cuts divide each column: a value is in cell i of its
+column if i cuts are at most the value. So a row is in one cell of each of the d columns, decided by
+comparisons of its own values alone.
+
+**Counts** (`CellCounts`). A row with a label adds one to d cells, another row to none. L1 d,
+squared L2 d (A); 2 d and 2 d (R), where the two rows share no cell.
+
+**Gradients** (`CellGradient`). The logits of a row are the offset and, column by column in their
+order, the scores of its cells: sums of d + 1 floats of that row alone, to the last bit. Its
+residuals are p - onehot(label), rounded and clipped by `skdp.core.clipping.clip_to_norm` to
+integers r with sum r_k**2 <= R**2, R = 2**16 clip; r = 0 for a label that is none of the classes.
+The row adds r to d cells, so by Cauchy and Schwarz its part has L1 norm d sum |r_k| <= d sqrt(K) R
+for K logits, and squared L2 norm d R**2 (A). Under R the parts of two rows may point opposite ways
+in the same cells: twice the norms, four times the square. *Attained* (A) by a row whose label is
+certainly wrong; under R up to the last column, since rows that share all cells have one p, and
+their residuals differ by 1. |r| <= 2**17, so sums over 2**16 rows are below 2**33 and exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core.clipping import Floats, check_width, clip_to_norm, isqrt_up
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import Independent, Noisy, Query, reviewed
+from skdp.core.sums import histogram_sensitivity
+from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
+from skdp.queries.linear import softmax
+
+__all__ = ["CellCounts", "CellGradient", "ColumnCells"]
+
+_RESIDUAL_BITS = 16
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class ColumnCells:
+    """The cells into which public or released cuts divide columns.
+
+    Attributes
+    ----------
+    cuts : tuple of ndarray
+        Of each column, increasing; without cuts a column has one cell.
+    """
+
+    cuts: tuple[Floats, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of cells of each column."""
+        return [one.size + 1 for one in self.cuts]
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The number of cells before each column, and of all."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    def codes(self, block: Floats) -> NDArray[np.int64]:
+        """Return the cell of each value, counted over all columns, shape (n, d)."""
+        check_width(block, len(self.cuts))
+        found = np.empty(block.shape, dtype=np.int64)
+        for j, (cuts, start) in enumerate(zip(self.cuts, self.starts, strict=False)):
+            found[:, j] = np.searchsorted(cuts, block[:, j], side="right") + start
+        return found
+
+
+def additive(scores: Floats, codes: NDArray[np.int64]) -> Floats:
+    """Return the sums of the scores of rows' cells, (n, K), added in the order of the columns."""
+    total = np.zeros((len(codes), len(scores)))
+    for column in codes.T:
+        total += scores.T[column]
+    return total
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class CellCounts(Query):
+    """The number of labelled rows in each cell of each column, from `check_labelled`.
+
+    Guarantee: L1 d, squared L2 d (A); 2 d and 2 d (R).
+    """
+
+    name: ClassVar[str] = "counts of cells"
+    cells: ColumnCells
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        size = int(self.cells.starts[-1])
+
+        def add(block: tuple[Floats, NDArray[np.int64]], totals: list[NDArray]) -> None:
+            codes = self.cells.codes(block[0][block[1] >= 0])
+            totals[0] += np.bincount(codes.ravel(), minlength=size)
+
+        def fresh() -> list[NDArray]:
+            return [np.zeros(size, dtype=np.int64)]
+
+        (total,) = table.fold(add, fresh, width=len(self.cells.cuts), read="labelled")
+        return total
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = histogram_sensitivity(len(self.cells.cuts), relation)
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(noisy.values, noisy.std)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class CellGradient(Query):
+    """The gradient of the logistic loss of an additive model, summed over labelled rows.
+
+    Guarantee: see the module.
+
+    Attributes
+    ----------
+    cells : ColumnCells
+    scores : ndarray of shape (K, number of cells)
+        Where: what each cell adds to the logits. K is 1 for two classes.
+    offset : ndarray of shape (K,)
+        Public or released, added to the logits.
+    clip : float
+        Bound on the norm of a row's residuals, in (0, 2).
+
+    Returns
+    -------
+    gradient : Release, of shape (K, number of cells)
+    """
+
+    name: ClassVar[str] = "gradient of an additive model"
+    cells: ColumnCells
+    scores: Floats
+    offset: Floats
+    clip: float
+
+    @property
+    def _bound(self) -> int:
+        """The bound on a row's residuals, in steps."""
+        return max(1, math.floor(min(self.clip, 2.0) * 2**_RESIDUAL_BITS))
+
+    @property
+    def unit(self) -> float:
+        return 2.0**-_RESIDUAL_BITS
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        cells, n_logits = self.cells, len(self.scores)
+        d, starts = len(cells.cuts), cells.starts
+        dtype = total_dtype(table.rows, 2**18)
+
+        def add(block: tuple[Floats, NDArray[np.int64]], totals: list[NDArray]) -> None:
+            codes, labels = cells.codes(block[0]), block[1]
+            residual = softmax(self.offset + additive(self.scores, codes))
+            if n_logits == 1:
+                residual[:, 0] -= labels == 1
+            else:
+                residual -= labels[:, None] == np.arange(n_logits)
+            residual[labels < 0] = 0.0
+            r = clip_to_norm(residual, self.unit, self._bound)
+            for j in range(d):
+                own, size = codes[:, j] - starts[j], int(starts[j + 1] - starts[j])
+                for k in range(n_logits):
+                    part = np.bincount(own, weights=r[:, k], minlength=size)
+                    totals[0][k, starts[j] : starts[j + 1]] += as_total(part, dtype)
+
+        def fresh() -> list[NDArray]:
+            return [np.zeros(self.scores.shape, dtype=dtype)]
+
+        (total,) = table.fold(add, fresh, width=max(d, n_logits), read="labelled")
+        return total
+
+    def sensitivity(self, relation: str) -> Independent:
+        d, times = len(self.cells.cuts), 2 if relation == REPLACE_ONE else 1
+        l1 = d * isqrt_up(len(self.scores) * self._bound**2)
+        return Independent(times * l1, times**2 * d * self._bound**2)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        values = noisy.values.astype(np.float64).reshape(self.scores.shape)
+        return released(values * self.unit, noisy.std * self.unit)
