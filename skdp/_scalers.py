@@ -1,6 +1,6 @@
 """What the scalers are made of: bounds, the free fit, standard errors, quantile levels.
 
-Nothing is released here, except that `Scaler` asks an open session for bounds; the
+Nothing is released here, except that an open session is asked for bounds, moments, ranges; the
 rest computes on public parameters and on what was released.
 """
 
@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import OneToOneFeatureMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdp._parameters import Table
+from skdp._present import present_columns
 from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
 from skdp._transforming import Transformer
 from skdp.base import in_precision_of, keeps_precision
-from skdp.tabular import check_public_array
+from skdp.core import Box, Moments, Session
+from skdp.planning import Allowance, bounds_in, row_count
+from skdp.queries import CellQuantile, LearnedBox
+from skdp.tabular import check_columns, check_public_array
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -36,9 +43,45 @@ def finite(values: Floats) -> Floats:
 
 
 class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
-    """What the scalers share: bounds, and the caller's array on the way there and back."""
+    """What the scalers share: bounds, missing cells, and the caller's array there and back."""
 
     bounds: Any
+    nan_policy: str = "raise"  # of those that have no such parameter
+
+    _parameter_table: ClassVar[Table] = {"nan_policy": ("raise", "omit")}
+
+    @property
+    def _omits(self) -> bool:
+        """Whether missing cells are left out, each column's by themselves."""
+        return self.nan_policy == "omit"
+
+    def _open(self, X: Any, *, reset: bool = True) -> Any:
+        if not self._omits:
+            return super()._open(X, reset=reset)
+        self._check_parameters()
+        name = type(self).__name__
+        rows = check_columns(X, estimator=name, allow_empty=self._allow_empty)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return rows
+
+    def _public_array(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        values = self._table(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return values
+
+    def _table(self, X: Any) -> Floats:
+        name, empty = type(self).__name__, self._allow_empty
+        return check_public_array(X, estimator=name, allow_empty=empty, allow_missing=self._omits)
+
+    def _refuse_error_of_present(self) -> None:
+        """Refuse to tell an error beforehand that depends on how many cells are missing."""
+        if self._omits and not self._is_free():
+            raise ValueError(
+                f"{type(self).__name__} cannot tell its error beforehand with nan_policy='omit': "
+                "it depends on how many cells of a column are missing. With nan_policy='raise' it "
+                "tells that of columns without missing cells; or fit a clone to public rows"
+            )
 
     def _forward(self, values: Floats) -> Floats:
         """Return rows as transformed; they are a copy of the caller's and may be changed."""
@@ -49,7 +92,9 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
-        return keeps_precision(super().__sklearn_tags__())
+        tags = keeps_precision(super().__sklearn_tags__())
+        tags.input_tags.allow_nan = self._omits
+        return tags
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Transform the caller's rows by what the fit released; nothing is clipped to bounds.
@@ -57,7 +102,8 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Finite numbers; left as they are. If they are private, so is the result.
+            Finite numbers, with ``nan_policy="omit"`` also missing ones, which stay missing; left
+            as they are. If they are private, so is the result.
 
         Returns
         -------
@@ -80,7 +126,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
         X_original : ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        values = self._table(X)
         if values.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X must have {self.n_features_in_} columns, as many as in fit, got "
@@ -127,20 +173,132 @@ def error_of_fits(
         return mean_error(once, least=24, most=_FITS, precision=0.1)
 
 
+# --- moments -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ColumnMoments:
+    """Means and mean squares of columns in units of their bounds, as they were released.
+
+    Attributes
+    ----------
+    bounds : tuple of two ndarrays of shape (d,)
+    mean, square, noise : ndarray of shape (d,)
+        The last is the standard error of both.
+    n : float or ndarray of shape (d,)
+        Number of rows, or of those that have a value in each column.
+    n_public : bool or ndarray of shape (d,)
+    learned : list of LearnedBox
+        What was learned of the columns, in their order; empty with stated bounds.
+    """
+
+    bounds: Pair
+    mean: Floats
+    square: Floats
+    noise: Floats
+    n: Any
+    n_public: Any
+    learned: list[LearnedBox]
+
+    def errors(self) -> tuple[Floats, Floats]:
+        """Return the standard errors of mean and variance; see `moment_errors`."""
+        return moment_errors(self.mean, self.square, self.noise, replace=self.n_public)
+
+    def clipped(self, means: Floats) -> Pair:
+        """Return what learned bounds clip: errors of means and variances, in the units of X."""
+        d, start = len(means), 0
+        mean, variance = np.zeros(d), np.zeros(d)
+        for box in self.learned:
+            part = slice(start, start := start + len(box.low))
+            mean[part] = box.mean_error()
+            variance[part] = box.product_errors(means[part]).diagonal()
+        return mean, variance
+
+
+def release_moments(session: Session, stated: Pair | None) -> ColumnMoments:
+    """Ask a session for the moments of all columns, in one vector."""
+    bounds, learned = bounds_in(session, stated, errors=True)
+    mean, square, n = session.answer(Moments(*bounds))
+    boxes = [] if learned is None else [learned]
+    noise, replace = np.full(len(mean.value), float(mean.std)), session.adjacency == "replace_one"
+    return ColumnMoments(bounds, mean.value, square.value, noise, n, replace, boxes)
+
+
+def release_present_moments(session: Session, rows: Any, stated: Pair | None) -> ColumnMoments:
+    """Ask a session for the moments of each column, of the rows that have a value in it."""
+    found, boxes, replace = [], [], session.adjacency == "replace_one"
+    for column in present_columns(session, rows.plans, stated, audit=True):
+        asked = Moments(column.box.low, column.box.high)
+        mean, square, n = column.answer(asked, "moments")
+        one = (mean.value[0], square.value[0], float(mean.std), n)
+        found.append((column.low, column.high, *one, replace and not column.counts_private))
+        boxes += [] if column.learned is None else [column.learned]
+    # Of each column a row: bounds, moments, their noise, number of rows, whether that is public.
+    low, high, mean, square, noise, n, known = np.array(found, dtype=np.float64).T
+    return ColumnMoments((low, high), mean, square, noise, n, known > 0, boxes)
+
+
+# --- ranges ------------------------------------------------------------------------------------
+
+Range = tuple[Pair, Any, Floats, Floats]  # bounds, level of the lower quantile, both ends
+
+
+def release_range(session: Session, q: Any) -> Range:
+    """Ask a session for bounds and two extreme quantiles of all columns."""
+    bounds, learned = bounds_in(session, None)
+    if q == "auto":
+        each = Fraction(1, session.n_features)
+        column = Allowance.left(session, session.remaining / 2).part(each)
+        q = auto_q(row_count(session, None, learned), column.pure_epsilon)
+    lower, upper = _ends(Box(*bounds, per_feature=True), q)
+    each = session.remaining / 2
+    first = session.answer(lower, each, name="lower quantile").value
+    last = session.answer(upper, each, name="upper quantile").value
+    return bounds, float(q), *_outer(bounds, first, last)
+
+
+def release_present_range(session: Session, rows: Any, q: Any) -> Range:
+    """Ask a session for the same of each column, of the rows that have a value in it."""
+    found = []
+    for column in present_columns(session, rows.plans, None, audit=False):
+        level, half = q, column.left() / 2
+        if q == "auto":
+            assert column.learned is not None
+            level = auto_q(column.learned.n, Allowance.left(session, half).pure_epsilon)
+        lower, upper = _ends(column.box, level)
+        first = column.answer(lower, "lower quantile", Fraction(1, 2)).value[0]
+        last = column.answer(upper, "upper quantile").value[0]
+        found.append((column.low, column.high, float(level), first, last))
+    low, high, levels, first, last = (np.array(side) for side in zip(*found, strict=True))
+    return (low, high), levels, *_outer((low, high), first, last)
+
+
+def _ends(box: Box, q: float) -> tuple[CellQuantile, CellQuantile]:
+    # Rounded, because integer scores are as long as the level's decimals.
+    return CellQuantile(box, q, N_CELLS), CellQuantile(box, round(1.0 - q, 12), N_CELLS)
+
+
+def _outer(bounds: Pair, first: Floats, last: Floats) -> Pair:
+    """Return the outer edges of the cells that were chosen; noise may exchange the two."""
+    half_cell = (bounds[1] - bounds[0]) / N_CELLS / 2
+    return np.minimum(first, last) - half_cell, np.maximum(first, last) + half_cell
+
+
 # --- standard errors and quantile levels -------------------------------------------------------
 
 
 def moment_errors(
-    mean: Floats, square: Floats, noise: float, *, replace: bool
+    mean: Floats, square: Floats, noise: float | Floats, *, replace: Any
 ) -> tuple[Floats, Floats]:
     """Return the standard errors of mean and variance from those of the two moments.
 
-    All in units of the half width. Where the number of rows is private it carries noise of the
+    All in units of the half width, `replace` of all columns or of each. Where the number of rows
+    is private it carries noise of the
     same size, and so does every quotient: the released mean differs from the exact one m by
     (noise - m times that of the number) over the *released* number, exactly. The variance is
     ``square - mean**2``; the square of the mean's error counts too, which matters on few rows.
     """
-    count = 0.0 if replace else 1.0
+    count = np.where(replace, 0.0, 1.0)
     # m is known up to the noise.
     mean_error = noise * np.sqrt(1.0 + count * np.minimum(np.abs(mean) + noise, 1.0) ** 2)
     moved = square - 0.5 - 2.0 * mean**2

@@ -18,10 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._categories import check_delta_for, is_private, listed, per_column
 from skdp._parameters import FLAG, Table
+from skdp._present import present_columns
 from skdp._transforming import Floats, Transformer, input_names
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.core import Box, Count, Mean, Session
-from skdp.queries import LearnDomain, LearnedBounds, Marginal, OfColumn, Quantiles
+from skdp.core import Mean, Session
+from skdp.queries import LearnDomain, Marginal, Quantiles
 from skdp.tabular import (
     MISSING,
     ColumnPlan,
@@ -39,7 +40,6 @@ from skdp.tabular import (
 
 __all__ = ["DPSimpleImputer"]
 
-_COUNT, _BOUNDS = Fraction(1, 20), Fraction(1, 2)  # of what a column may take
 _CATEGORIES = Fraction(1, 2)  # of the allowance, where categories are selected
 _SPARE = 0.1  # part of the rows that each bound of a median may clip
 _NUMERIC = ("mean", "median")
@@ -307,34 +307,19 @@ class DPSimpleImputer(Transformer):
 
     def _release_numbers(self, session: Session, plans: Any, stated: Any) -> None:
         """Set statistics and bounds from releases of the session, a column at a time."""
-        d = len(plans)
+        d, mean = len(plans), self.strategy == "mean"
         low, high = np.empty(d), np.empty(d)
         self.statistics_, self.statistics_std_error_ = np.empty(d), np.full(d, np.nan)
-        mean = self.strategy == "mean"
-        for j, plan in enumerate(plans):
-            # What is left, in equal parts: bounds take what they need, and no more.
-            left = session.remaining / (d - j)
-            end = session.remaining - left
-            label = f"column {plan.label}"
-            learned = None
-            if stated is None:
-                count = session.answer(OfColumn(j, Count()), left * _COUNT, name=f"{label}, count")
-                query = LearnedBounds(
-                    n=max(float(count.value), 1.0), audit=mean, spare=0.0 if mean else _SPARE
-                )
-                learned = session.answer(
-                    OfColumn(j, query), left * _BOUNDS, name=f"{label}, bounds"
-                )
-                low[j], high[j] = float(learned.low[0]), float(learned.high[0])
-            else:
-                low[j], high[j] = stated[0][j], stated[1][j]
-            box = Box(low[j : j + 1], high[j : j + 1], per_feature=True)
+        spare = 0.0 if mean else _SPARE
+        for column in present_columns(session, plans, stated, audit=mean, spare=spare):
+            j, box = column.number, column.box
             asked: Any = Mean(box, count_error=True) if mean else Quantiles(box, [0.5])
-            part = session.remaining - end if j < d - 1 else None
-            answer = session.answer(OfColumn(j, asked), part, name=f"{label}, {self.strategy}")
+            answer = column.answer(asked, self.strategy)
+            low[j], high[j] = column.low, column.high
             value = float(np.ravel(answer.value)[0])
             self.statistics_[j] = min(max(value, low[j]), high[j])
             if mean:
+                learned = column.learned
                 clipped = 0.0 if learned is None else float(learned.mean_error()[0])
                 self.statistics_std_error_[j] = np.hypot(float(np.ravel(answer.std)[0]), clipped)
         self.bounds_ = low, high

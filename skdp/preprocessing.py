@@ -9,7 +9,6 @@ otherwise two extreme quantiles a column. Everything else is post-processing. Bo
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,18 +22,18 @@ from skdp._scalers import (
     N_CELLS,
     Floats,
     Scaler,
-    auto_q,
     check_means,
     error_of_fits,
     finite,
-    moment_errors,
+    release_moments,
+    release_present_moments,
+    release_present_range,
+    release_range,
     root_error,
 )
 from skdp.base import names_of
 from skdp.budget import PrivacyBudget
-from skdp.core import Box, Moments, Session
-from skdp.planning import Allowance, bounds_in, row_count
-from skdp.queries import CellQuantile, LearnedBox
+from skdp.core import Box
 
 __all__ = [
     "DPKBinsDiscretizer",
@@ -69,6 +68,10 @@ class DPStandardScaler(Scaler):
         name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
         them, for as much of the allowance as n epsilon over the number of columns demands: 16 to
         18% at 50,000, 73% at 1,000 (without delta, rows replaced).
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and NA are
+        missing), each column for an equal part of the allowance, and `transform` keeps what is
+        missing. How many there are is private, so a column's number of rows has noise, too.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -103,9 +106,10 @@ class DPStandardScaler(Scaler):
         third of how far `scale_` may be off.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned. None if nothing was released and no bounds are stated.
-    n_samples_ : float or None
+    n_samples_ : float, ndarray of shape (n_features,) or None
         Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy; None if
-        nothing was released. There is no ``n_samples_seen_``.
+        nothing was released. With ``nan_policy="omit"`` of rows that have a value in each column.
+        There is no ``n_samples_seen_``.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
@@ -133,7 +137,10 @@ class DPStandardScaler(Scaler):
     *Sensitivity* of the vector in L2: 2 sqrt(d) if a row is replaced; sqrt(5 d / 4 + 1) if one is
     added or removed, the number of rows being its last entry. *Mechanism*: K-norm noise
     (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise,
-    to ``budget``. With ``with_mean=False, with_std=False`` nothing is released or charged.
+    to ``budget``. With ``with_mean=False, with_std=False`` nothing is released or charged. With
+    ``nan_policy="omit"`` the same of each column, of the rows that have a value in it: a row that
+    is replaced may add or remove one there, so the worst of both sensitivities counts (bounds then
+    take at most half of a column's part, after a count for 5%). Proof: ``skdp/queries/columns.md``.
 
     **Small variances.** Nothing raises because of what the rows hold, and no column is divided by
     noise: `scale_` squared is at least the standard error of the variance (`var_std_error_`; at
@@ -187,6 +194,7 @@ class DPStandardScaler(Scaler):
         with_mean: bool = True,
         with_std: bool = True,
         bounds: Any = "private",
+        nan_policy: str = "raise",
         epsilon: float = 1.0,
         delta: float = 0.0,
         max_rows_per_unit: Any = "private",
@@ -196,6 +204,7 @@ class DPStandardScaler(Scaler):
         self.with_mean = with_mean
         self.with_std = with_std
         self.bounds = bounds
+        self.nan_policy = nan_policy
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit
@@ -213,7 +222,7 @@ class DPStandardScaler(Scaler):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a
@@ -233,28 +242,26 @@ class DPStandardScaler(Scaler):
                 self.privacy_ = self._context().nothing_released()
                 return self
             with self._session(rows) as session:
-                self.bounds_, learned = bounds_in(session, stated, errors=True)
-                box = Box(*self.bounds_, per_feature=True)
-                mean, square, self.n_samples_ = session.answer(Moments(*self.bounds_))
-                replace = session.adjacency == "replace_one"
+                if self._omits:
+                    found = release_present_moments(session, rows, stated)
+                else:
+                    found = release_moments(session, stated)
                 self.privacy_ = session.certificate()
+            self.bounds_, self.n_samples_ = found.bounds, found.n
+            box = Box(*found.bounds, per_feature=True)
             half_width = box.half_width
-            mean_error, variance_error = moment_errors(
-                mean.value, square.value, float(mean.std), replace=replace
-            )
+            mean_error, variance_error = found.errors()
             with np.errstate(over="ignore", under="ignore"):
-                self.mean_ = np.clip(box.center + mean.value * half_width, *self.bounds_)
+                self.mean_ = np.clip(box.center + found.mean * half_width, *self.bounds_)
                 self.mean_std_error_ = finite(mean_error * half_width)
-                if learned is not None:
-                    self.mean_std_error_ = np.hypot(self.mean_std_error_, learned.mean_error())
+                clipped = found.clipped(self.mean_)
+                self.mean_std_error_ = np.hypot(self.mean_std_error_, clipped[0])
                 if self.with_std:
-                    variance = np.maximum(square.value - mean.value**2, 0.0)
+                    variance = np.maximum(found.square - found.mean**2, 0.0)
                     floor = np.clip(variance_error, _RESOLUTION, _UNIFORM)
                     self.var_ = finite(variance * half_width * half_width)
                     self.var_std_error_ = finite(variance_error * half_width * half_width)
-                    if learned is not None:
-                        clipped = learned.product_errors(self.mean_).diagonal()
-                        self.var_std_error_ = np.hypot(self.var_std_error_, clipped)
+                    self.var_std_error_ = np.hypot(self.var_std_error_, clipped[1])
                     scale = np.sqrt(np.maximum(variance, floor)) * half_width
                     self.scale_ = np.where(scale > 0.0, scale, 1.0)
                     # The floor is no estimate: it may be as far off as the root of the variance.
@@ -281,6 +288,7 @@ class DPStandardScaler(Scaler):
         bounds = self._stated_bounds(d, names_of(like))
         if self._is_free():
             return 0.0
+        self._refuse_error_of_present()
         if bounds is None:
             return self._rehearsed_error(n, d, like)
         allowance = self._allowance()
@@ -353,6 +361,10 @@ class DPMinMaxScaler(Scaler):
     q : "auto" or float, default="auto"
         For private bounds: level of the lower quantile, in (0, 0.5); the upper one has 1 - q.
         ``"auto"`` takes the most extreme level that noise does not push beyond the rows.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and NA are
+        missing), each column for an equal part of the allowance, and `transform` keeps what is
+        missing. How many there are is private; with stated bounds nothing is asked of them.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -377,8 +389,9 @@ class DPMinMaxScaler(Scaler):
         range 1, as in scikit-learn.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned; the quantiles lie within them.
-    q_ : float or None
-        Level of the lower quantile; None with stated bounds.
+    q_ : float, ndarray of shape (n_features,) or None
+        Level of the lower quantile, with ``nan_policy="omit"`` of each column; None with stated
+        bounds.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
@@ -407,7 +420,9 @@ class DPMinMaxScaler(Scaler):
     each column, half of the rest each. *Sensitivity* of a cell's score, its distance in ranks
     from the quantile: 1 if a row is replaced, max(q, 1 - q) if one is added or removed.
     *Mechanism*: exponential mechanism over 4096 equal cells of the bounds, each column taking an
-    equal part. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    equal part. *Charged*: (epsilon, delta), once, before any noise, to ``budget``. With
+    ``nan_policy="omit"`` the same of each column, of the rows that have a value in it: their number
+    (5% of its part), bounds (at most half), two quantiles. Proof: ``skdp/queries/columns.md``.
 
     Quantiles leave about q of the rows below the range and as many above it; `expected_error`
     says how many. With ``q="auto"`` a cell beyond all rows is chosen with probability below
@@ -444,7 +459,7 @@ class DPMinMaxScaler(Scaler):
 
     _in_parts = True
 
-    q_: float | None
+    q_: float | Floats | None
 
     def __init__(
         self,
@@ -453,6 +468,7 @@ class DPMinMaxScaler(Scaler):
         clip: bool = False,
         bounds: Any = "private",
         q: str | float = "auto",
+        nan_policy: str = "raise",
         epsilon: float = 1.0,
         delta: float = 0.0,
         max_rows_per_unit: Any = "private",
@@ -463,6 +479,7 @@ class DPMinMaxScaler(Scaler):
         self.clip = clip
         self.bounds = bounds
         self.q = q
+        self.nan_policy = nan_policy
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit
@@ -484,7 +501,7 @@ class DPMinMaxScaler(Scaler):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a
@@ -504,8 +521,12 @@ class DPMinMaxScaler(Scaler):
                 self.privacy_ = self._context().nothing_released()
             else:
                 with self._session(rows) as session:
-                    self._release_quantiles(session)
+                    if self._omits:
+                        found = release_present_range(session, rows, self.q)
+                    else:
+                        found = release_range(session, self.q)
                     self.privacy_ = session.certificate()
+                self.bounds_, self.q_, self.data_min_, self.data_max_ = found
             # Halves first, because the width of huge bounds may overflow.
             half_range = self.data_max_ / 2 - self.data_min_ / 2
             with np.errstate(over="ignore", under="ignore"):
@@ -514,32 +535,6 @@ class DPMinMaxScaler(Scaler):
                 self.scale_ = np.clip((high / 2 - low / 2) / divisor, _SMALLEST, _LARGEST)
                 self.min_ = finite(low - self.data_min_ * self.scale_)
         return self
-
-    def _release_quantiles(self, session: Session) -> None:
-        """Set bounds_, q_, data_min_ and data_max_ from releases of the session."""
-        self.bounds_, learned = bounds_in(session, None)
-        q = float(self.q) if self.q != "auto" else self._auto_q(session, learned)
-        self.q_ = q
-        box = Box(*self.bounds_, per_feature=True)
-        each = session.remaining / 2
-        lower = CellQuantile(box, q, N_CELLS)
-        first = session.answer(lower, each, name="lower quantile").value
-        # Rounded, because integer scores are as long as the level's decimals.
-        p = round(1.0 - q, 12)
-        upper = CellQuantile(box, p, N_CELLS)
-        last = session.answer(upper, each, name="upper quantile").value
-        # From the middles of the cells to their outer edges. Noise may exchange the two.
-        half_cell = (self.bounds_[1] - self.bounds_[0]) / N_CELLS / 2
-        self.data_min_ = np.minimum(first, last) - half_cell
-        self.data_max_ = np.maximum(first, last) + half_cell
-
-    @staticmethod
-    def _auto_q(session: Session, learned: LearnedBox | None) -> float:
-        """Return the q that the rows and what remains of the allowance allow."""
-        column = Allowance.left(session, session.remaining / 2).part(
-            Fraction(1, session.n_features)
-        )
-        return auto_q(row_count(session, None, learned), column.pure_epsilon)
 
     def _forward(self, values: Floats) -> Floats:
         low, high = _range(self.feature_range)
@@ -554,6 +549,7 @@ class DPMinMaxScaler(Scaler):
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         if self._stated_bounds(d, names_of(like)) is not None:
             return 0.0
+        self._refuse_error_of_present()
         if like is None:
             raise unanswered(
                 self, "the rows: on how often values repeat at the ends of a column", fit=False

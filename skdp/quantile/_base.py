@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._parameters import STEP, Table
+from skdp._present import present_columns
 from skdp._rehearsal import check_like, rehearsal, rehearsal_rng, stretched, unanswered
 from skdp._scalers import Floats, Pair, Scaler
 from skdp.core import Box, Session
@@ -113,12 +114,26 @@ class QuantileFit(Scaler):
             self.bounds_: Pair | None = stated
             self.privacy_ = self._context().nothing_released()
             return np.empty((0, rows.n_features))
+        if self._omits:
+            return self._fit_present(rows, stated, levels)
         with self._opened(rows) as session:
             self.bounds_, _ = bounds_in(session, stated)
             view = Box(*self.bounds_, per_feature=True)
             values = self._release(session, view, levels)
             self.privacy_ = session.certificate()
         return np.ascontiguousarray(values.T)
+
+    def _fit_present(self, rows: Any, stated: Pair | None, levels: list[float]) -> Floats:
+        """Do the same a column at a time, of the rows that have a value in it."""
+        found, low, high = [], np.empty(rows.n_features), np.empty(rows.n_features)
+        with self._opened(rows) as session:
+            for column in present_columns(session, rows.plans, stated, audit=False):
+                asked = Quantiles(column.box, levels, step=self._step, prior=self.prior)
+                found.append(column.answer(asked, "quantiles").value[0])
+                low[column.number], high[column.number] = column.low, column.high
+            self.privacy_ = session.certificate()
+        self.bounds_ = low, high
+        return np.ascontiguousarray(np.array(found).T)
 
     def _release(self, session: Session, view: Box, levels: list[float]) -> Floats:
         """Return released quantiles of shape (n_features, n_levels)."""
@@ -130,6 +145,7 @@ class QuantileFit(Scaler):
         levels = self._levels()
         if not levels:
             return 0.0
+        self._refuse_error_of_present()
         stated = self._stated_bounds(d)
         if like is None:
             raise unanswered(
@@ -241,6 +257,7 @@ class QuantileFit(Scaler):
         levels = self._levels()
         if not levels:
             return 0.0
+        self._refuse_error_of_present()
         step, stated = self._step, self._stated_bounds(d)
         if stated is None:
             raise ValueError(

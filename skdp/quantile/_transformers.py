@@ -66,6 +66,10 @@ class DPRobustScaler(QuantileFit):
     prior : {"uniform", "log"}, default="uniform"
         Without a step: candidates at equal distances, or at distances that grow with the distance
         from 0, over ten powers of two.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: the quantiles of a column are of the cells that it has (NaN, None and NA are
+        missing), each column for an equal part of the allowance, and `transform` keeps what is
+        missing.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -111,7 +115,10 @@ class DPRobustScaler(QuantileFit):
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and up to three quantiles
     a column, as by `DPQuantile`: same *sensitivity*, same *mechanism*. *Charged*: (epsilon,
     delta), once, before any noise, to ``budget``. With ``with_centering=False,
-    with_scaling=False`` nothing is released or charged.
+    with_scaling=False`` nothing is released or charged. With ``nan_policy="omit"`` the same of each
+    column, of the rows that have a value in it, which one that is replaced may join or leave: ranks
+    then move as by two steps. Without stated bounds their number (5% of a column's part) and bounds
+    (at most half) come first. Proof: ``skdp/queries/columns.md``.
 
     The output of ``transform`` on private rows is as private as these rows are.
 
@@ -151,6 +158,7 @@ class DPRobustScaler(QuantileFit):
         bounds: Any = "private",
         step: float | None = None,
         prior: str = "uniform",
+        nan_policy: str = "raise",
         epsilon: float = 1.0,
         delta: float = 0.0,
         max_rows_per_unit: Any = "private",
@@ -164,6 +172,7 @@ class DPRobustScaler(QuantileFit):
         self.bounds = bounds
         self.step = step
         self.prior = prior
+        self.nan_policy = nan_policy
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit
@@ -188,7 +197,7 @@ class DPRobustScaler(QuantileFit):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a
@@ -267,6 +276,10 @@ class DPQuantileTransformer(QuantileFit):
     prior : {"uniform", "log"}, default="uniform"
         Without a step: candidates at equal distances, or at distances that grow with the distance
         from 0, over ten powers of two.
+    nan_policy : {"raise", "omit"}, default="raise"
+        ``"omit"``: the quantiles of a column are of the cells that it has (NaN, None and NA are
+        missing), each column for an equal part of the allowance, and `transform` keeps what is
+        missing.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -311,7 +324,10 @@ class DPQuantileTransformer(QuantileFit):
     -----
     **Privacy.** *Released*: bounds, if not stated (at most 20%), and the inner landmarks
     of every column, as by `DPQuantile`: same *sensitivity*, same *mechanism*. *Charged*: (epsilon,
-    delta), once, before any noise, to ``budget``.
+    delta), once, before any noise, to ``budget``. With ``nan_policy="omit"`` the same of each
+    column, of the rows that have a value in it, which one that is replaced may join or leave: ranks
+    then move as by two steps. Without stated bounds their number (5% of a column's part) and bounds
+    (at most half) come first. Proof: ``skdp/queries/columns.md``.
 
     Between two landmarks both transforms are linear; where landmarks coincide, a value has the
     middle of their levels, as in scikit-learn. Both transforms are monotone.
@@ -353,6 +369,7 @@ class DPQuantileTransformer(QuantileFit):
         bounds: Any = "private",
         step: float | None = None,
         prior: str = "uniform",
+        nan_policy: str = "raise",
         epsilon: float = 1.0,
         delta: float = 0.0,
         max_rows_per_unit: Any = "private",
@@ -364,6 +381,7 @@ class DPQuantileTransformer(QuantileFit):
         self.bounds = bounds
         self.step = step
         self.prior = prior
+        self.nan_policy = nan_policy
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit
@@ -385,7 +403,7 @@ class DPQuantileTransformer(QuantileFit):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a

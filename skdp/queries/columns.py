@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skdp.core.privacy_filter import Share
 from skdp.core.query import Measurement, reviewed
 from skdp.core.session import Session
-from skdp.core.sums import Count, Mean
+from skdp.core.sums import Count, Mean, Moments
 from skdp.core.table import PrivateTable, stability_of
+from skdp.queries.histograms import CellQuantile
 from skdp.queries.learned_bounds.learning import LearnedBounds
 from skdp.queries.quantiles import Quantiles
 from skdp.tabular.unstated import UncodedRows
@@ -36,7 +37,7 @@ class OfColumn(Measurement):
     Attributes
     ----------
     column : int
-    query : Count, Mean, Quantiles or LearnedBounds
+    query : Count, Mean, Moments, Quantiles, CellQuantile or LearnedBounds
         Of a table of one column.
 
     Returns
@@ -60,4 +61,4 @@ class OfColumn(Measurement):
         return Session(PrivateTable(rows, stability), meter).answer(self.query, share, name=name)
 
 
-_OF_COLUMN = (Count, Mean, Quantiles, LearnedBounds)
+_OF_COLUMN = (Count, Mean, Moments, Quantiles, CellQuantile, LearnedBounds)

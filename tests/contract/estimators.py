@@ -757,6 +757,26 @@ CASES = (
         ),
         n_features=2,
     ),
+    Case(
+        "standard_scaler_omit",
+        lambda **p: DPStandardScaler(bounds=(-1, 1), nan_policy="omit", **p),
+        n_features=2,
+    ),
+    Case(
+        "minmax_scaler_omit",
+        lambda **p: DPMinMaxScaler(nan_policy="omit", **p),
+        n_features=1,
+    ),
+    Case(
+        "robust_scaler_omit",
+        lambda **p: DPRobustScaler(bounds=(-1, 1), nan_policy="omit", **p),
+        n_features=1,
+    ),
+    Case(
+        "quantile_transformer_omit",
+        lambda **p: DPQuantileTransformer(n_quantiles=3, bounds=(-1, 1), nan_policy="omit", **p),
+        n_features=1,
+    ),
 )
 
 
