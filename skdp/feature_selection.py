@@ -15,7 +15,14 @@ from sklearn import feature_selection as theirs
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._parameters import Integers, Table, check_classes
-from skdp._supervised import CLASSES_SHARE, class_counts, finite_squares, warn_of_column
+from skdp._supervised import (
+    CLASSES_SHARE,
+    check_targets_like,
+    class_counts,
+    error_of_rehearsals,
+    finite_squares,
+    warn_of_column,
+)
 from skdp._transforming import Floats, Transformer
 from skdp.base import check_bounds, in_precision_of
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
@@ -334,6 +341,52 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         squared = covariance[:-1, -1] ** 2 - noise**2
         part = np.clip(squared / (spread[:-1] * spread[-1]), -1.0, 1.0 - 1e-9)
         self.scores_ = part / (1.0 - part) * max(n - 2.0, 1.0)
+
+    def expected_error(self, n_samples: int, *, like: Any = None) -> float:
+        """Return which part of the columns to keep a fit will miss, on average.
+
+        Nothing private is read and nothing is charged: public rows are fitted a few times, with
+        noise of their own, beside fits that have none.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        like : tuple (X, y), default=None
+            Public rows and targets that resemble the private ones (made-up ones will do), **never
+            the private rows themselves**: the answer is not private.
+
+        Returns
+        -------
+        error : float
+            In [0, 1]: of the `k` columns that a fit without noise keeps. Zero with ``k="all"``.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given: the error depends on the rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdp.feature_selection import DPSelectKBest
+        >>> X = np.random.default_rng(0).uniform(size=(200, 6))
+        >>> best = DPSelectKBest(k=2, classes=[False, True], bounds=(0, 1))
+        >>> best.expected_error(20_000, like=(X, X[:, 2] + X[:, 4] > 1))
+        0.0
+        """
+        self._check_without_rows()
+        if self._is_free():
+            return 0.0
+        X, y = check_targets_like(self, like)
+
+        def distance(fit: Any, exact: Any, X: Floats) -> float:
+            kept, best = (made._get_support_mask() for made in (fit, exact))
+            return float(1.0 - (kept & best).sum() / best.sum())
+
+        stated = {"classes": check_classes(np.unique(y))} if self._learns_classes else {}
+        made = self._by_position(like[0])
+        return error_of_rehearsals(made, self._adjacency, n_samples, X, y, distance, **stated)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections import Counter
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -19,8 +20,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp._categories import check_delta_for, is_private, listed, per_column
 from skdp._parameters import FLAG, Table
 from skdp._present import present_columns
+from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
 from skdp._transforming import Floats, Transformer, input_names
+from skdp.base import check_integer, refuse_units
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget.ambient import ambient_budget
 from skdp.core import Mean, Session
 from skdp.queries import LearnDomain, Marginal, Quantiles
 from skdp.tabular import (
@@ -368,6 +372,102 @@ class DPSimpleImputer(Transformer):
                 self.statistics_[j] = max(known, key=lambda pair: pair[0])[1]
         pairs = zip(labels, self.statistics_, strict=True)
         return [label for label, value in pairs if value is None]
+
+    def expected_error(
+        self, n_samples: int, n_features: int | None = None, *, like: Any = None
+    ) -> float:
+        """Return how far what fills a cell will be from the statistic of all rows, on average.
+
+        Nothing private is read and nothing is charged: public rows are fitted a few times, with
+        noise of their own. Of means and medians: the mean distance over columns, in standard
+        deviations of the column in `like` (in its unit, where all its values are equal), from the
+        mean or median of the values, clipped to `bounds` if stated. Of most frequent values: the
+        part of the columns that get another one, or none.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, as far as it is public.
+        n_features : int, default=None
+            Accepted for symmetry; the number of columns is that of `like`.
+        like : array-like or table of shape (n, n_features), default=None
+            Public rows that resemble the private ones (made-up ones will do), with as many missing
+            cells, **never the private rows themselves**: the answer is not private.
+
+        Returns
+        -------
+        error : float
+            Zero with a constant.
+
+        Raises
+        ------
+        ValueError
+            If `like` is not given, or a column of it has no value.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdp.impute import DPSimpleImputer
+        >>> made_up = np.random.default_rng(0).normal(40.0, 10.0, size=(500, 1))
+        >>> DPSimpleImputer(bounds=(0, 100)).expected_error(20_000, like=made_up) < 0.01
+        True
+        """
+        self._check_without_rows()
+        refuse_units(type(self).__name__, ambient_budget() if self.budget is None else self.budget)
+        n = check_integer(n_samples, "n_samples", low=1)
+        if self._is_free():
+            return 0.0
+        if like is None:
+            raise unanswered(self, "the rows: on how many values each column has", fit=False)
+        numeric = self.strategy in _NUMERIC
+        error = self._error_of_numbers if numeric else self._error_of_frequent
+        return error(n, like)
+
+    def _error_of_numbers(self, n: int, like: Any) -> float:
+        name = f"{type(self).__name__}.expected_error(like=...)"
+        rows = check_public_array(like, estimator=name, allow_missing=True)
+        if np.isnan(rows).all(axis=0).any():
+            raise ValueError("like must have a value in every column")
+        scale = np.nanstd(rows, axis=0)
+        scale[scale == 0] = 1.0
+        by_position = self._by_position(like)
+        stated = by_position._stated_bounds(rows.shape[1], range(rows.shape[1]))
+        clipped = rows if stated is None else np.clip(rows, *stated)
+        of_column = np.nanmean if self.strategy == "mean" else np.nanmedian
+
+        def once(number: int) -> float:
+            drawn = repeated(len(rows), n, number)
+            found = made(number).fit(rows[drawn]).statistics_
+            away = np.abs(found - of_column(clipped[drawn], axis=0)) / scale
+            return float(np.nanmean(away))  # a column may have no value in few rows
+
+        with rehearsal(by_position, self._adjacency) as made:
+            return mean_error(once, least=6, most=24, precision=0.1)
+
+    def _error_of_frequent(self, n: int, like: Any) -> float:
+        name = f"{type(self).__name__}.expected_error(like=...)"
+        table, schema = check_categorical(like, estimator=name)
+        cells = array_of_cells(table)
+        specs = per_column(self.categories, schema.n_columns, schema.names)
+        specs = [listed(table, j, schema) if s == "dtype" else s for j, s in enumerate(specs)]
+        keys = [
+            [None if _is_missing(one) else cell_key(one) for one in column] for column in cells.T
+        ]
+        if any(all(key is None for key in column) for column in keys):
+            raise ValueError("like must have a value in every column")
+
+        def once(number: int) -> float:
+            drawn = repeated(len(cells), n, number)
+            found = made(number, categories=specs).fit(cells[drawn]).statistics_
+            wrong = []
+            for column, value in zip(keys, found, strict=True):
+                counts = Counter(column[i] for i in drawn if column[i] is not None)
+                chosen = counts.get(None if value is None else cell_key(value), 0)
+                wrong.append(chosen < max(counts.values(), default=0))
+            return float(np.mean(wrong))
+
+        with rehearsal(self, self._adjacency) as made:
+            return mean_error(once, least=6, most=24, precision=0.1)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Fill the missing cells of the caller's rows.
