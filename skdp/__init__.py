@@ -30,6 +30,7 @@ _HOMES = {
     "DPPCA": "decomposition",
     "DPQuantile": "quantile",
     "DPQuantileTransformer": "quantile",
+    "DPRandomForestClassifier": "ensemble",
     "DPRandomizedSearchCV": "model_selection",
     "DPRidge": "linear_model",
     "DPRobustScaler": "quantile",

@@ -1,9 +1,10 @@
-"""DPExplainableBoostingClassifier beside DP-EBM on a census: area under the ROC curve.
+"""Boosting and forests beside DP-EBM and diffprivlib on a census: area under the ROC curve.
 
-Run: ``python doc/benchmarks/boosting.py FILE [--seeds N]``; `interpret-core` is the peer. Writes
-results/boosting.txt. FILE, table and split are those of ``train_on_release.py``; delta = 1e-6, rows
-added or removed. Both are given the same ranges of numbers; categories are codes here, and nominal
-columns there, whose values DP-EBM takes for public. Nothing is tuned: both have their defaults.
+Run: ``python doc/benchmarks/boosting.py FILE [--seeds N]``; `interpret-core` and `diffprivlib`
+are the peers. Writes results/boosting.txt. FILE, table and split are those of
+``train_on_release.py``; delta = 1e-6, rows added or removed. All are given the same ranges of
+numbers; categories are codes here, and nominal columns for DP-EBM, which takes their values for
+public. The forest of diffprivlib knows epsilon alone. Nothing is tuned: all have their defaults.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from pathlib import Path
 
 import numpy as np
 import sklearn
+from diffprivlib.models import RandomForestClassifier as PeerForest
 from interpret.privacy import DPExplainableBoostingClassifier as Peer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 from train_on_release import EDGES, census
 
 import skdp
-from skdp import DPExplainableBoostingClassifier, PrivacyBudget
+from skdp import DPExplainableBoostingClassifier, DPRandomForestClassifier, PrivacyBudget
 
 OUT = Path(__file__).with_name("results") / "boosting.txt"
 N_TRAIN = 39_073
@@ -64,9 +66,9 @@ def main():
     kinds = ["nominal" if name in text else "continuous" for name in table]
     ranges = {name: bounds[name] for name in EDGES}
 
-    def ours(epsilon, delta, stated):
+    def ours(epsilon, delta, stated, kind=DPExplainableBoostingClassifier):
         def fit(seed):
-            return DPExplainableBoostingClassifier(
+            return kind(
                 classes=[0, 1],
                 bounds=stated,
                 epsilon=epsilon,
@@ -88,11 +90,23 @@ def main():
 
         return fit
 
+    def peer_forest(epsilon):
+        def fit(seed):
+            low, high = zip(*(bounds[name] for name in codes), strict=True)
+            return PeerForest(
+                epsilon=epsilon,
+                bounds=(list(low), list(high)),
+                classes=[0, 1],
+                random_state=seed,
+            ).fit(codes[train].to_numpy(), y[train])
+
+        return fit
+
     lines = [
         (
             f"# {datetime.date.today().isoformat()}, skdp {skdp.__version__}, interpret-core "
-            f"{version('interpret-core')}, scikit-learn {sklearn.__version__}, Python "
-            f"{platform.python_version()}"
+            f"{version('interpret-core')}, diffprivlib {version('diffprivlib')}, scikit-learn "
+            f"{sklearn.__version__}, Python {platform.python_version()}"
         ),
         (
             f"# medians of {given.seeds} fits, range; {len(table)} rows, {table.shape[1]} columns; "
@@ -109,6 +123,9 @@ def main():
             ("ours,learned_bounds", ours(epsilon, 1e-6, "private"), codes),
             ("ours,pure", ours(epsilon, 0.0, bounds), codes),
             ("DP-EBM", peer(epsilon), nominal),
+            ("forest", ours(epsilon, 1e-6, bounds, DPRandomForestClassifier), codes),
+            ("forest,pure", ours(epsilon, 0.0, bounds, DPRandomForestClassifier), codes),
+            ("forest,diffprivlib,pure", peer_forest(epsilon), codes),
         ):
             found = measured(fits, rows[test], y[test], given.seeds)
             lines.append(f"{name} {epsilon:g} {found}")

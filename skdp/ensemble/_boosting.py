@@ -155,7 +155,7 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (rounds compose).
 
-    ``skdp/queries/additive.py`` (the sensitivities, in integers).
+    ``skdp/queries/cells.py`` (the sensitivities, in integers).
 
     Examples
     --------

@@ -71,6 +71,7 @@ _INSTEAD = {
     "PCA": "DPPCA",
     "QuantileTransformer": "DPQuantileTransformer",
     "Ridge": "DPRidge",
+    "RandomForestClassifier": "DPRandomForestClassifier",
     "RobustScaler": "DPRobustScaler",
     "SelectKBest": "DPSelectKBest",
     "SimpleImputer": "DPSimpleImputer, or strategy='constant' with a fill_value that you state",

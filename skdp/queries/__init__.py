@@ -5,9 +5,16 @@ Each file stands beside its proof. Estimators import from this page only.
 
 from __future__ import annotations
 
-from skdp.queries.additive import CellCounts, CellGradient, ColumnCells, additive
 from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
 from skdp.queries.blocks import BlockVotes, OfBlocks
+from skdp.queries.cells import (
+    CellCounts,
+    CellGradient,
+    ColumnCells,
+    LeafCounts,
+    SplitTrees,
+    additive,
+)
 from skdp.queries.column_sums import sum_view
 from skdp.queries.columns import OfColumn
 from skdp.queries.grouped_sums import (
@@ -137,6 +144,7 @@ __all__ = [
     "LabelSums",
     "LabelVectors",
     "Lattice",
+    "LeafCounts",
     "LearnDomain",
     "LearnedBounds",
     "LearnedBox",
@@ -164,6 +172,7 @@ __all__ = [
     "SmoothMedian",
     "SpanningCost",
     "SparseVector",
+    "SplitTrees",
     "SquaredOffsets",
     "StandardBall",
     "ThresholdTable",

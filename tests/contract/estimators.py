@@ -28,7 +28,12 @@ from skdp.core import Box, Mean, Session, open_session
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
-from skdp.ensemble import DPExplainableBoostingClassifier, DPSubsampleAggregate, DPTrainOnRelease
+from skdp.ensemble import (
+    DPExplainableBoostingClassifier,
+    DPRandomForestClassifier,
+    DPSubsampleAggregate,
+    DPTrainOnRelease,
+)
 from skdp.feature_selection import DPSelectKBest
 from skdp.impute import DPSimpleImputer
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
@@ -234,6 +239,10 @@ class _Classes:
 
 
 class CheckedBoosting(_Classes, DPExplainableBoostingClassifier):
+    pass
+
+
+class CheckedForest(_Classes, DPRandomForestClassifier):
     pass
 
 
@@ -640,6 +649,20 @@ CASES = (
     Case(
         "boosting_of_three",
         lambda **p: DPExplainableBoostingClassifier(8, classes=[0, 1, 2], **p),
+        labels=_three,
+    ),
+    Case(
+        "forest",
+        lambda **p: DPRandomForestClassifier(
+            5, max_depth=2, classes=["no", "yes"], bounds=(-1, 1), **p
+        ),
+        sklearn=True,
+        marked=lambda **p: CheckedForest(epsilon=1e5, **p),
+        labels=_two,
+    ),
+    Case(
+        "forest_of_three",
+        lambda **p: DPRandomForestClassifier(classes=[0, 1, 2], **p),
         labels=_three,
     ),
     Case(

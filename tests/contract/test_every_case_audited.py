@@ -74,10 +74,10 @@ def aligned(*samples):
 
 MODELS = {
     "bins", "bins_uniform", "boosting", "boosting_of_three", "categorical_nb",
-    "discriminant_analysis", "gaussian_nb", "imputer", "imputer_frequent", "imputer_median",
-    "imputer_stated", "linear_regression", "logistic_regression", "logistic_regression_of_three",
-    "nearest_centroid", "one_hot", "ordinal", "ridge", "ridge_private", "select_classes",
-    "select_numbers",
+    "discriminant_analysis", "forest", "forest_of_three", "gaussian_nb", "imputer",
+    "imputer_frequent", "imputer_median", "imputer_stated", "linear_regression",
+    "logistic_regression", "logistic_regression_of_three", "nearest_centroid", "one_hot",
+    "ordinal", "ridge", "ridge_private", "select_classes", "select_numbers",
 }  # fmt: skip
 
 

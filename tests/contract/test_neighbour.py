@@ -40,6 +40,7 @@ from skdp.queries import (
     LabelMoments,
     LabelSums,
     LabelVectors,
+    LeafCounts,
     LearnedBounds,
     LogisticGradient,
     Marginal,
@@ -52,6 +53,7 @@ from skdp.queries import (
     SmoothMedian,
     SpanningCost,
     SparseVector,
+    SplitTrees,
     SquaredOffsets,
     StandardBall,
     ThresholdTable,
@@ -365,6 +367,7 @@ def gradient(theta, clip=1.0, n_logits=1):
     return ask
 
 
+STUMPS = SplitTrees(np.array([[0, 1, 1], [2, 0, 0]]), np.zeros((2, 3)), D)
 HALVES = ColumnCells((np.array([0.0]),) * D)
 
 
@@ -464,6 +467,7 @@ QUERIES = [
     ("label cell gradient", cell_gradient(1e6), GAUSS, R, WRONG, 0.91),
     ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, A, WRONG, 0.99),
     ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, R, WRONG, 0.91),
+    ("label leaf counts", of_classes(LeafCounts, STUMPS), BOTH, R + A, CORNERS, 0.99),
     ("label categories", of_classes(LabelCategories, SIGNS), BOTH, R + A, CORNERS, 0.99),
     ("gram with a target", standard_gram, BOTH, A, (np.array([1.0, 0.0, 0.0]), None), 0.99),
     ("threshold table", lambda s: s.answer(

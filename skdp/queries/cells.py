@@ -1,7 +1,7 @@
-"""Cells of columns: how many rows each has, and the gradient of an additive model on them.
+"""Cells of columns and leaves of trees: how many rows each has, and gradients of additive models.
 
-Released: noisy counts of the cells of every column, and noisy sums of residuals in them, of rows
-with private labels.
+Released: noisy counts of the cells of every column, noisy sums of residuals in them, and noisy
+counts of each label in the leaves of trees, of rows with private labels.
 
 **Cells** (`ColumnCells`). Public or released cuts divide each column: a value is in cell i of its
 column if i cuts are at most the value. So a row is in one cell of each of the d columns, decided by
@@ -19,6 +19,10 @@ for K logits, and squared L2 norm d R**2 (A). Under R the parts of two rows may 
 in the same cells: twice the norms, four times the square. *Attained* (A) by a row whose label is
 certainly wrong; under R up to the last column, since rows that share all cells have one p, and
 their residuals differ by 1. |r| <= 2**17, so sums over 2**16 rows are below 2**33 and exact.
+
+**Leaves** (`LeafCounts`). The splits of T trees are public or released. A row goes down each tree
+by comparisons of its own values, and adds one to one leaf of each for its label, or to none: L1 T,
+squared L2 T (A); 2 T and 2 T (R), where the two rows share no leaf or no label.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from skdp.core.sums import histogram_sensitivity
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
 from skdp.queries.linear import softmax
 
-__all__ = ["CellCounts", "CellGradient", "ColumnCells"]
+__all__ = ["CellCounts", "CellGradient", "ColumnCells", "LeafCounts", "SplitTrees", "additive"]
 
 _RESIDUAL_BITS = 16
 
@@ -185,3 +189,79 @@ class CellGradient(Query):
     def decoded(self, noisy: Noisy) -> Release:
         values = noisy.values.astype(np.float64).reshape(self.scores.shape)
         return released(values * self.unit, noisy.std * self.unit)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SplitTrees:
+    """Complete binary trees of public or released splits.
+
+    Attributes
+    ----------
+    columns, cuts : ndarray of shape (n_trees, 2**depth - 1)
+        Of each node, the root first and then level by level: the column that it splits, and where.
+        A value that is at least the cut goes to the right.
+    n_columns : int
+    """
+
+    columns: NDArray[np.int64]
+    cuts: Floats
+    n_columns: int
+
+    @property
+    def n_leaves(self) -> int:
+        """The number of leaves of one tree."""
+        return self.columns.shape[1] + 1
+
+    def leaves(self, block: Floats) -> NDArray[np.int64]:
+        """Return the leaf of each row in each tree, counted over all trees, shape (n, n_trees)."""
+        check_width(block, self.n_columns)
+        n, inner = len(block), self.columns.shape[1]
+        every = np.arange(n)
+        found = np.empty((n, len(self.columns)), dtype=np.int64)
+        for tree, (columns, cuts) in enumerate(zip(self.columns, self.cuts, strict=True)):
+            node = np.zeros(n, dtype=np.int64)
+            for _ in range(inner.bit_length()):
+                node = 2 * node + 1 + (block[every, columns[node]] >= cuts[node])
+            found[:, tree] = node - inner + tree * self.n_leaves
+        return found
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class LeafCounts(Query):
+    """The number of rows of each label in each leaf of trees, from `check_labelled`.
+
+    Guarantee: L1 T, squared L2 T (A); 2 T and 2 T (R), for T trees.
+
+    Returns
+    -------
+    counts : Release, of shape (n_labels, n_trees, n_leaves)
+    """
+
+    name: ClassVar[str] = "counts of leaves"
+    trees: SplitTrees
+    n_labels: int
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        trees, size = self.trees, self.trees.n_leaves * len(self.trees.columns)
+
+        def add(block: tuple[Floats, NDArray[np.int64]], totals: list[NDArray]) -> None:
+            known = block[1] >= 0
+            flat = trees.leaves(block[0][known]) + size * block[1][known][:, None]
+            totals[0] += np.bincount(flat.ravel(), minlength=totals[0].size)
+
+        def fresh() -> list[NDArray]:
+            return [np.zeros(self.n_labels * size, dtype=np.int64)]
+
+        width = max(trees.n_columns, len(trees.columns))
+        (total,) = table.fold(add, fresh, width=width, read="labelled")
+        return total
+
+    def sensitivity(self, relation: str) -> Independent:
+        size = histogram_sensitivity(len(self.trees.columns), relation)
+        return Independent(size, size)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        shape = (self.n_labels, len(self.trees.columns), self.trees.n_leaves)
+        return released(noisy.values.reshape(shape), noisy.std)

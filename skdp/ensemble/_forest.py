@@ -1,0 +1,249 @@
+"""A private random forest: `DPRandomForestClassifier`.
+
+Released, under the (epsilon, delta) of one fit: bounds, unless stated; the number of rows of each
+class and of each cell of each column; and the number of rows of each class in each leaf of trees
+whose splits are drawn at random among those cells. Predictions are computed from these.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skdp._parameters import Integers, Table
+from skdp._supervised import Floats, LabelledClassifier, class_counts
+from skdp.budget import PrivacyBudget
+from skdp.core import Session
+from skdp.ensemble._boosting import even_cuts
+from skdp.planning import Allowance
+from skdp.queries import CellCounts, ColumnCells, LeafCounts, SplitTrees
+
+__all__ = ["DPRandomForestClassifier"]
+
+_CELLS, _CELLS_SHARE, _CELL_NOISE = 64, 0.1, 2.0
+_TREES, _PURE_TREES = 100, 10
+_LEAF_NOISE, _DEEPEST = 4.0, 10  # rows of a leaf, at least, in standard errors of its count
+_PRIOR = 4.0  # rows of no leaf that each counts as well, in standard errors of a count
+
+
+def random_trees(
+    rng: np.random.Generator, cells: ColumnCells, counts: Floats, n_trees: int, depth: int
+) -> SplitTrees:
+    """Draw splits: of a random column that has two cells with rows left, at a random row of it.
+
+    A node without such a column sends all to the left.
+    """
+    starts, inner = cells.starts, 2**depth - 1
+    d, widest = len(cells.cuts), max(cells.sizes)
+    rows = np.zeros((d, widest + 1))
+    filled = np.zeros((d, widest + 1), dtype=np.int64)
+    for j, size in enumerate(cells.sizes):
+        own = counts[starts[j] : starts[j + 1]]
+        rows[j, 1 : size + 1] = np.cumsum(own)
+        filled[j, 1 : size + 1] = np.cumsum(own > 0)
+    rows, filled = (np.maximum.accumulate(one, axis=1) for one in (rows, filled))
+    every = np.arange(d)
+    columns = np.zeros((n_trees, inner), dtype=np.int64)
+    cuts = np.full((n_trees, inner), math.inf)
+    for tree in range(n_trees):
+        low = np.zeros((2 * inner + 1, d), dtype=np.int64)
+        high = np.zeros_like(low)
+        high[0] = cells.sizes
+        for node in range(inner):
+            left, right = 2 * node + 1, 2 * node + 2
+            low[left] = low[right] = low[node]
+            high[left] = high[right] = high[node]
+            able = np.flatnonzero(filled[every, high[node]] - filled[every, low[node]] > 1)
+            if not able.size:
+                high[right] = low[node]  # nothing gets there
+                continue
+            j = int(able[rng.integers(able.size)])
+            a, b = int(low[node, j]), int(high[node, j])
+            row = rng.uniform(rows[j, a], rows[j, b])
+            place = int(np.searchsorted(rows[j, a + 1 : b + 1], row)) + a + int(rng.integers(2))
+            # Rows on both sides: after the first cell that has some, before the last.
+            first = int(np.searchsorted(filled[j], filled[j, a], side="right"))
+            last = int(np.searchsorted(filled[j], filled[j, b])) - 1
+            place = min(max(place, first), last)
+            columns[tree, node], cuts[tree, node] = j, cells.cuts[j][place - 1]
+            high[left, j] = low[right, j] = place
+    return SplitTrees(columns, cuts, d)
+
+
+class DPRandomForestClassifier(LabelledClassifier):
+    """A forest of trees whose splits are drawn at random, with private counts in their leaves.
+
+    The private counterpart of scikit-learn's ``RandomForestClassifier``, or rather of
+    ``ExtraTreesClassifier(max_features=1)``: labels do not choose splits, so that all of the
+    allowance goes to the leaves. Where each column tells something by itself,
+    `DPExplainableBoostingClassifier` is more accurate.
+
+    Parameters
+    ----------
+    n_estimators : int or "auto", default="auto"
+        Number of trees, in [1, 1000]; ``"auto"`` takes 100 with `delta` above 0, 10 without: all
+        rows go down all trees, and noise grows with their number (as its root with delta).
+    max_depth : int or "auto", default="auto"
+        Splits from root to leaf, in [1, 10]; ``"auto"`` takes as many as leave the mean leaf four
+        standard errors of its noise, by the released number of rows.
+    classes : "private" or array-like of shape (n_classes,), default="private"
+        All class labels, from public knowledge: those that occur in y are private. Rows with
+        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
+        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
+        place. Fewer than two: a warning, and every row gets the one class.
+    bounds : "private" or tuple (low, high) or mapping, default="private"
+        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
+        name to (low, high); splits lie within. ``"private"`` learns them, for at most a fifth of
+        the allowance.
+    epsilon : float, default=1.0
+        Privacy loss of a fit; finite, above 0.
+    delta : float, default=0.0
+        In [0, 1). Zero: pure epsilon-DP by Laplace noise. Above: Gaussian noise, which is smaller
+        where there are several trees.
+    max_rows_per_unit : int or "private", default="private"
+        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
+        allowance, so that about 99 in 100 units keep all of theirs.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds the splits and other post-processing, and noise only inside
+        ``skdp.config_context(noise="seeded")``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        `classes`, sorted; if private, those that were selected. If that is one or none, there are
+        no other attributes but `privacy_`.
+    class_count_ : ndarray of shape (n_classes,)
+        Noisy number of rows of each class, at least 1.
+    n_estimators_, max_depth_ : int
+        Number of trees, and their depth.
+    split_columns_, split_cuts_ : ndarray of shape (n_estimators_, 2**max_depth_ - 1)
+        Of each inner node, the root first and then level by level: the column that it splits and
+        where, in the units of X. What is at least the cut goes right; infinity sends all left.
+    leaf_count_ : ndarray of shape (n_classes, n_estimators_, 2**max_depth_)
+        Noisy number of rows of each class in each leaf, from left to right; it may be negative.
+    leaf_count_std_error_ : float
+        Standard error of one of them.
+    bounds_ : tuple of two ndarrays of shape (n_features,)
+        The bounds, stated or learned.
+    n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
+        Number of columns; their names, if X has names that are strings.
+    max_rows_per_unit_ : int
+        With `groups`: how many rows of one unit counted.
+    privacy_ : skdp.core.PrivacyCertificate
+        What was released, by which mechanism, at which cost.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`, before anything is charged: a parameter out of its range, `classes` missing, X not
+        a dense table of finite numbers, a label missing.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        In `fit`, if the budget cannot grant (epsilon, delta).
+
+    See Also
+    --------
+    DPExplainableBoostingClassifier : Usually more accurate.
+
+    Notes
+    -----
+    **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
+    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); of
+    each of 64 equal cells of each column (10%), among which splits are drawn; and of each class in
+    each leaf of T trees. *Sensitivity* of the latter: T in L1 and sqrt(T) in L2 if a row is added
+    or removed, 2 T and sqrt(2 T) if one is replaced; of the cells the same for d columns.
+    *Mechanism*: discrete Laplace (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon,
+    delta), once, before any noise, to ``budget``.
+
+    Probabilities of a leaf are shrunk to those of all rows by as many rows as four standard errors
+    of a count; those of trees are joined by their geometric mean.
+
+    References
+    ----------
+    Jagannathan, Pillaipakkamnatt & Wright 2012, "A practical differentially private random decision
+    tree classifier", Transactions on Data Privacy 5 (random splits, noisy counts in leaves; here
+    cuts follow released counts).
+
+    ``skdp/queries/cells.py`` (the sensitivities).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp.ensemble import DPRandomForestClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(20_000, 2))
+    >>> y = X[:, 0] * X[:, 1] > 0
+    >>> model = DPRandomForestClassifier(
+    ...     classes=[False, True], bounds=(-1, 1), delta=1e-6, random_state=0
+    ... ).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    _parameter_table: ClassVar[Table] = {
+        "n_estimators": ("auto", Integers(1, 1000)),
+        "max_depth": ("auto", Integers(1, _DEEPEST)),
+    }
+
+    def __init__(
+        self,
+        n_estimators: Any = "auto",
+        *,
+        max_depth: Any = "auto",
+        classes: Any = "private",
+        bounds: Any = "private",
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.classes = classes
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_rows_per_unit = max_rows_per_unit
+        self.budget = budget
+        self.random_state = random_state
+
+    def _fit(self, session: Session, public: Any, n_classes: int) -> None:
+        self._bounds(session, public)
+        counts, spread = class_counts(session, n_classes)
+        self.class_count_ = counts
+        cells = ColumnCells(even_cuts(*self.bounds_, _CELLS))
+        counted = session.answer(CellCounts(cells), _CELLS_SHARE)
+        seen = _CELL_NOISE * float(np.mean(counted.std))
+        weights = np.where(counted.value > seen, counted.value, 0.0)
+        n_trees, depth = self._size(Allowance.left(session), float(counts.sum()))
+        trees = random_trees(session.post_processing_rng(), cells, weights, n_trees, depth)
+        leaves = session.answer(LeafCounts(trees, n_classes))
+        self.n_estimators_, self.max_depth_ = n_trees, depth
+        self.split_columns_, self.split_cuts_ = trees.columns, trees.cuts
+        self.leaf_count_ = np.array(leaves.value)
+        self.leaf_count_std_error_ = std = float(np.mean(leaves.std))
+        parts = (counts + spread) / (counts + spread).sum()
+        rows = np.maximum(self.leaf_count_, 0.0) + (_PRIOR * std + 1.0) * parts[:, None, None]
+        logs = np.log(rows) - np.log(rows.sum(axis=0))
+        self._trees, self._logs = trees, logs.reshape(n_classes, -1)
+
+    def _size(self, allowance: Allowance, n: float) -> tuple[int, int]:
+        """Return the number of trees, and their depth, from public and released numbers."""
+        trees, depth = self.n_estimators, self.max_depth
+        if isinstance(trees, str):
+            trees = _PURE_TREES if allowance.pure else _TREES
+        if isinstance(depth, str):
+            grown = trees if allowance.pure else math.sqrt(trees)
+            leaves = n / (_LEAF_NOISE * grown * allowance.count_std + 1.0)
+            depth = min(max(math.floor(math.log2(max(leaves, 1.0))), 1), _DEEPEST)
+        return int(trees), int(depth)
+
+    def _logits(self, X: Any) -> Floats:
+        values = self._public_array(X)
+        leaves = self._trees.leaves(values)
+        logs = np.stack([own[leaves].mean(axis=1) for own in self._logs], axis=1)
+        return logs[:, 1:] - logs[:, :1] if logs.shape[1] == 2 else logs
