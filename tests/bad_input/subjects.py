@@ -24,7 +24,11 @@ from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
-from skdp.ensemble import DPSubsampleAggregate
+from skdp.ensemble import (
+    DPExplainableBoostingClassifier,
+    DPRandomForestClassifier,
+    DPSubsampleAggregate,
+)
 from skdp.linear_model import DPLogisticRegression, DPRidge
 from skdp.naive_bayes import DPGaussianNB
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity, DPNearestCentroid
@@ -72,6 +76,8 @@ ESTIMATORS = {
     "nearest_centroid": DPNearestCentroid(classes=[0, 1]),
     "discriminant_analysis": DPLinearDiscriminantAnalysis(classes=[0, 1]),
     "logistic_regression": DPLogisticRegression(classes=[0, 1]),
+    "boosting": DPExplainableBoostingClassifier(classes=[0, 1]),
+    "forest": DPRandomForestClassifier(2, max_depth=2, classes=[0, 1]),
     "marginals": DPMarginalSynthesizer(domain=Bins.regular(-2, 2, 2)),
     "small_db": SmallDBReleaser(
         conjunctions(1), size=3, domain=Bins.regular(-2, 2, 2), candidates=20
@@ -87,6 +93,8 @@ APART = [
     "vote",
     "ridge",
     "logistic_regression",
+    "boosting",
+    "forest",
     "gaussian_nb",
     "nearest_centroid",
     "discriminant_analysis",
