@@ -1,10 +1,10 @@
-"""A plugin of pytest: scikit-learn's own names stand for the private estimators, almost without noise.
+"""A plugin of pytest: scikit-learn's names stand for private estimators, almost without noise.
 
     python -m pytest -p tests.sklearns.substitution --pyargs sklearn.cluster.tests.test_k_means
 
-A substitute takes scikit-learn's parameters and those of the private estimator. What the latter does
-not have (solvers, tolerances, numbers of runs) is stored and not used. Bounds are those of the rows,
-which are public in these tests: learned ones would clip.
+A substitute takes scikit-learn's parameters and those of the private estimator. What the latter
+does not have (solvers, tolerances, numbers of runs) is stored and not used. Bounds are those of the
+rows, which are public in these tests: learned ones would clip.
 """
 
 from __future__ import annotations
