@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._parameters import FLAG, FRACTION, Integers, Reals, Table, check_parameter
 from skdp._pca import COUNT_SHARE, TAU, Plan, Spectrum, shrink_to_zero, spectrum_of
@@ -25,7 +25,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import Ball, Mean, Release, SecondMoment, Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
 from skdp.queries import NormBound, NormsBelow
-from skdp.tabular import check_public_array
+from skdp.tabular import check_public_array, check_sparse, dense_blocks
 
 __all__ = ["DPPCA"]
 
@@ -280,8 +280,9 @@ class DPPCA(
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+        X : array-like, sparse matrix or table of shape (n_samples, n_features)
+            Private rows, finite numbers. Sparse ones are read in dense chunks; how long that takes
+            depends on how many cells they store.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a
@@ -338,7 +339,17 @@ class DPPCA(
     # --- using the components -----------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Any:
-        return keeps_precision(super().__sklearn_tags__())
+        tags = keeps_precision(super().__sklearn_tags__())
+        tags.input_tags.sparse = True
+        return tags
+
+    def _open(self, X: Any, *, reset: bool = True) -> Any:
+        if not sparse.issparse(X):
+            return super()._open(X, reset=reset)
+        self._check_parameters()
+        rows = check_sparse(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return rows
 
     @property
     def _n_features_out(self) -> int:
@@ -356,7 +367,7 @@ class DPPCA(
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
+        X : array-like, sparse matrix or table of shape (n_samples, n_features)
             Not clipped. If they are private, so is the result.
 
         Returns
@@ -364,6 +375,9 @@ class DPPCA(
         X_new : ndarray of shape (n_samples, n_components)
             float64, or float32 if X is.
         """
+        if sparse.issparse(X):
+            check_is_fitted(self)
+            return np.vstack([self.transform(block) for block in dense_blocks(X)])
         # A huge row must not become NaN here: the next step's error would tell of it.
         values = np.clip(self._public_array(X), -_LARGEST_ROW, _LARGEST_ROW)
         projected = values @ self.components_.T - self.mean_ @ self.components_.T
@@ -423,7 +437,7 @@ class DPPCA(
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
+        X : array-like, sparse matrix or table of shape (n_samples, n_features)
             If they are private, so is the result.
 
         Returns
@@ -432,6 +446,9 @@ class DPPCA(
             Minus infinity where the model has no variance in some direction, as with
             ``n_components=None`` where a variance was estimated as 0.
         """
+        if sparse.issparse(X):
+            check_is_fitted(self)
+            return np.concatenate([self.score_samples(block) for block in dense_blocks(X)])
         values = self._public_array(X) - self.mean_
         variances, directions = linalg.eigh(self.get_covariance())
         if variances[0] <= 10 * variances.size * np.finfo(np.float64).eps * variances[-1]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -24,6 +26,7 @@ from skdp import (
     DPRobustScaler,
     DPStandardScaler,
     PrivacyBudget,
+    config_context,
     statistics,
 )
 from skdp._pca import Spectrum
@@ -259,4 +262,48 @@ def test_bad_arguments_of_histograms_are_refused_before_the_charge(options, text
     budget = PrivacyBudget(1.0)
     with pytest.raises((TypeError, ValueError), match=text):
         statistics.histogram(np.array(["a", "b"]), budget=budget, **options)
+    assert budget.spent.epsilon == 0
+
+
+# --- sparse tables -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
+def test_components_of_sparse_rows_are_those_of_the_dense_table(kind):
+    """To the last bit: the same chunks are read, under the same noise."""
+    rng = np.random.default_rng(0)
+    dense = rng.poisson(0.2, size=(3000, 60)).astype(float)
+    table = kind(dense)
+    model = DPPCA(3, norm_bound=8.0, epsilon=1.0, random_state=0)
+    with config_context(noise="seeded"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one, other = clone(model).fit(dense), clone(model).fit(table)
+    np.testing.assert_array_equal(one.components_, other.components_)
+    np.testing.assert_allclose(one.transform(dense), other.transform(table))
+    np.testing.assert_allclose(one.score_samples(dense), other.score_samples(table))
+
+
+def test_sparse_rows_of_units_are_cut_like_others():
+    table = sparse.csr_array(np.eye(6)[np.repeat(np.arange(6), 4)])
+    budget = PrivacyBudget(2.0, unit="user")
+    fitted = DPPCA(1, norm_bound=2.0, budget=budget, max_rows_per_unit=2)
+    assert fitted.fit(table, groups=np.repeat(np.arange(6), 4)).max_rows_per_unit_ == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "error", "text"),
+    [
+        (sparse.csr_array([[np.nan, 1.0]]), ValueError, "finite"),
+        (sparse.csr_array([[1j, 1.0]]), ValueError, "Complex"),
+        (sparse.csr_array((0, 2)), ValueError, "0 sample"),
+        (sparse.csr_array((2, 9000)), ValueError, "at most 8192"),
+        (sparse.coo_array(([1.7e308, 1.7e308], ([0, 0], [0, 0]))), ValueError, "finite"),
+    ],
+)
+def test_bad_sparse_rows_are_refused_before_the_charge(bad, error, text):
+    budget = PrivacyBudget(1.0)
+    with pytest.raises(error, match=text):
+        DPPCA(1, budget=budget).fit(bad)
+    with pytest.raises(TypeError, match="does not support sparse"):
+        DPKMeans(2, budget=budget).fit(sparse.eye(3))
     assert budget.spent.epsilon == 0

@@ -44,6 +44,7 @@ from skdp.tabular.rows import (
     check_table,
     opaque_rows,
 )
+from skdp.tabular.sparse_rows import check_sparse, dense_blocks
 from skdp.tabular.units import Units, check_units, name_of_ids
 from skdp.tabular.unselected import check_unselected
 from skdp.tabular.unstated import (
@@ -98,6 +99,7 @@ __all__ = [
     "check_rows",
     "check_samples",
     "check_scores",
+    "check_sparse",
     "check_table",
     "check_uncoded",
     "check_units",
@@ -107,6 +109,7 @@ __all__ = [
     "column_plans",
     "dealt_rows",
     "decoded",
+    "dense_blocks",
     "is_listed",
     "is_missing",
     "is_parts",
