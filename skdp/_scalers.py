@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Table
 from skdp._present import present_columns
 from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
 from skdp._transforming import Transformer
@@ -25,9 +24,10 @@ from skdp.base import in_precision_of, keeps_precision
 from skdp.core import Box, Moments, Session
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.queries import CellQuantile, LearnedBox
-from skdp.tabular import check_columns, check_public_array
+from skdp.tabular import ONE_PLACE, check_columns, check_public_array
 
 Floats = NDArray[np.float64]
+NAN_POLICY = ("raise", "omit")  # what `nan_policy` may be
 Pair = tuple[Floats, Floats]
 
 _LARGEST = float(np.finfo(np.float64).max)
@@ -48,12 +48,13 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
     bounds: Any
     nan_policy: str = "raise"  # of those that have no such parameter
 
-    _parameter_table: ClassVar[Table] = {"nan_policy": ("raise", "omit")}
-
     @property
     def _omits(self) -> bool:
         """Whether missing cells are left out, each column's by themselves."""
         return self.nan_policy == "omit"
+
+    def _one_place(self) -> str:
+        return ONE_PLACE if self._omits else super()._one_place()
 
     def _open(self, X: Any, *, reset: bool = True) -> Any:
         if not self._omits:

@@ -381,7 +381,7 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         X, y = check_targets_like(self, like)
 
         def distance(fit: Any, exact: Any, X: Floats) -> float:
-            kept, best = (made._get_support_mask() for made in (fit, exact))
+            kept, best = (made.get_support() for made in (fit, exact))
             return float(1.0 - (kept & best).sum() / best.sum())
 
         stated = {"classes": check_classes(np.unique(y))} if self._learns_classes else {}

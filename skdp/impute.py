@@ -22,7 +22,7 @@ from skdp._parameters import FLAG, Table
 from skdp._present import present_columns
 from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
 from skdp._transforming import Floats, Transformer, input_names
-from skdp.base import check_integer, refuse_units
+from skdp.base import check_bounds, check_integer, refuse_units
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import ambient_budget
 from skdp.core import Mean, Session
@@ -431,7 +431,7 @@ class DPSimpleImputer(Transformer):
         scale = np.nanstd(rows, axis=0)
         scale[scale == 0] = 1.0
         by_position = self._by_position(like)
-        stated = by_position._stated_bounds(rows.shape[1], range(rows.shape[1]))
+        stated = check_bounds(by_position.bounds, rows.shape[1], range(rows.shape[1]))
         clipped = rows if stated is None else np.clip(rows, *stated)
         of_column = np.nanmean if self.strategy == "mean" else np.nanmedian
 

@@ -20,6 +20,7 @@ from skdp._parameters import FLAG, Reals, Table
 from skdp._rehearsal import check_like, unanswered
 from skdp._scalers import (
     N_CELLS,
+    NAN_POLICY,
     Floats,
     Scaler,
     check_means,
@@ -211,7 +212,11 @@ class DPStandardScaler(Scaler):
         self.budget = budget
         self.random_state = random_state
 
-    _parameter_table: ClassVar[Table] = {"with_mean": FLAG, "with_std": FLAG}
+    _parameter_table: ClassVar[Table] = {
+        "with_mean": FLAG,
+        "with_std": FLAG,
+        "nan_policy": NAN_POLICY,
+    }
 
     def _is_free(self) -> bool:
         return not (self.with_std or self.with_mean)
@@ -489,6 +494,7 @@ class DPMinMaxScaler(Scaler):
     _parameter_table: ClassVar[Table] = {
         "feature_range": _range,
         "clip": FLAG,
+        "nan_policy": NAN_POLICY,
         "q": ("auto", Reals(0, 0.5, "()")),
     }
 

@@ -95,7 +95,12 @@ WORDING = {
     "budget": "Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.",
     "random_state": "Seeds post-processing, and noise only inside "
     '``skdp.config_context(noise="seeded")``.',
-    "nan_policy": '``"omit"``: leave out rows with missing cells',
+    "nan_policy": (
+        '``"omit"``: leave out rows with missing cells',
+        # of scalers
+        '``"omit"``: the statistics of a column are of the cells that it has',
+        '``"omit"``: the quantiles of a column are of the cells that it has',
+    ),
     "n_rows": '``"private"``: X may be a selection of rows by private values. ``"public"``: anyone '
     'may know how many rows it has; less noise. Private under "add_or_remove_one".',
 }

@@ -108,8 +108,8 @@ class DPRandomForestClassifier(LabelledClassifier):
     budget : PrivacyBudget or None, default=None
         Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
     random_state : int, RandomState or None, default=None
-        Seeds the splits and other post-processing, and noise only inside
-        ``skdp.config_context(noise="seeded")``.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. Splits
+        are drawn by it, too.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from skdp._parameters import FLAG, Integers, Table
-from skdp._scalers import Floats, finite
+from skdp._scalers import NAN_POLICY, Floats, finite
 from skdp.budget import PrivacyBudget
 from skdp.quantile._base import QuantileFit
 
@@ -181,6 +181,7 @@ class DPRobustScaler(QuantileFit):
 
     _parameter_table: ClassVar[Table] = {
         "quantile_range": _range,
+        "nan_policy": NAN_POLICY,
         **dict.fromkeys(("with_centering", "with_scaling", "unit_variance"), FLAG),
     }
 
@@ -390,6 +391,7 @@ class DPQuantileTransformer(QuantileFit):
 
     _parameter_table: ClassVar[Table] = {
         "n_quantiles": Integers(3, 10_000),
+        "nan_policy": NAN_POLICY,
         "output_distribution": ("uniform", "normal"),
     }
 

@@ -16,6 +16,7 @@ import argparse
 import gzip
 import hashlib
 import json
+import math
 import platform
 import sys
 import warnings
@@ -154,7 +155,10 @@ def close(a: list[Any], b: list[Any]) -> bool:
     if a[0] != b[0]:
         return False
     size = max(abs(a[-1]), abs(b[-1]), 1e-300)
-    return all(x == y or abs(x - y) <= 1e-9 * size for x, y in zip(a[1:], b[1:], strict=True))
+    return all(
+        x == y or abs(x - y) <= 1e-9 * size or (math.isnan(x) and math.isnan(y))
+        for x, y in zip(a[1:], b[1:], strict=True)
+    )
 
 
 def differences(name: str, old: Any, new: Any) -> list[str]:

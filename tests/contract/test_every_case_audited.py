@@ -34,7 +34,10 @@ LEARNED = {
     "median_smooth", "metrics.r2_score",
 }  # fmt: skip
 # On these combinations little noise shows where on the one whose turn it is it does not.
-SHOWS = {"statistics.sum": (0.0, "replace_one")}
+SHOWS = {
+    "minmax_scaler_omit": (0.0, "add_or_remove_one"),
+    "statistics.sum": (0.0, "replace_one"),
+}
 ALPHA = 1e-6
 
 

@@ -1,5 +1,6 @@
 """A plugin of pytest: scikit-learn's names stand for private estimators, almost without noise.
 
+    export SKDP_SUBSTITUTED=1
     python -m pytest -p tests.sklearns.substitution --pyargs sklearn.cluster.tests.test_k_means
 
 A substitute takes scikit-learn's parameters and those of the private estimator. What the latter
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import numpy as np
 import skdp
 
 EPSILON, DELTA = 1e9, 1e-6
+SWITCH = "SKDP_SUBSTITUTED"
 
 
 def table_of(X: Any) -> Any:
@@ -98,9 +101,15 @@ def substitute(theirs: type, ours: type, state: Any, fixed: dict[str, Any]) -> t
     return type(theirs.__name__, (ours,), members)
 
 
-for path, name, state, fixed in PAIRS:
-    module, _, attribute = path.rpartition(".")
-    package = importlib.import_module(module)
-    made = substitute(getattr(package, attribute), getattr(skdp, name), state, fixed)
-    setattr(package, attribute, made)
-    globals()[attribute] = made  # so that copies in other processes find it
+def substitute_all() -> None:
+    """Put the private estimators into scikit-learn's places, for this whole process."""
+    for path, name, state, fixed in PAIRS:
+        module, _, attribute = path.rpartition(".")
+        package = importlib.import_module(module)
+        made = substitute(getattr(package, attribute), getattr(skdp, name), state, fixed)
+        setattr(package, attribute, made)
+        globals()[attribute] = made  # so that copies in other processes find it
+
+
+if os.environ.get(SWITCH):  # not where pytest imports this file to look for doctests
+    substitute_all()

@@ -100,7 +100,7 @@ def test_what_fails_of_scikit_learns_tests_fails_by_nature(file, tmp_path):
     run = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SKDP_SUBSTITUTED": "1"},
         check=False,
         capture_output=True,
         timeout=900,
