@@ -6,7 +6,7 @@ Nothing is released here, except that bounds are asked of an open session.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,7 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
     """What regressors share: a fit of rows with their targets, bounds of both, rehearsals."""
 
     _in_parts = True
+    _takes_sparse: ClassVar[bool] = False
 
     bounds: Any
     target_bounds: Any
@@ -58,8 +59,9 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+        X : array-like, sparse matrix or table of shape (n_samples, n_features)
+            Private rows, finite numbers. Linear models take sparse ones, which are read in dense
+            chunks; how long that takes depends on how many cells they store.
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
         groups : array-like of shape (n_samples,), default=None
@@ -88,6 +90,7 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
             estimator=type(self).__name__,
             allow_empty=self._allow_empty,
             one_place=self._one_place(),
+            takes_sparse=self._takes_sparse,
         )
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
@@ -164,4 +167,5 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.sparse = self._takes_sparse
         return tags

@@ -30,6 +30,7 @@ from skdp import (
     statistics,
 )
 from skdp._pca import Spectrum
+from skdp.linear_model import DPLinearRegression, DPRidge
 
 DIGITS = load_digits().data
 X = np.random.default_rng(0).normal(size=(500, 2))
@@ -283,6 +284,28 @@ def test_components_of_sparse_rows_are_those_of_the_dense_table(kind):
     np.testing.assert_allclose(one.score_samples(dense), other.score_samples(table))
 
 
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array])
+def test_coefficients_of_sparse_rows_are_those_of_the_dense_table(kind):
+    """To the last bit, with stated and with learned bounds, of rows of units too."""
+    rng = np.random.default_rng(0)
+    dense = rng.poisson(0.2, size=(3000, 30)).astype(float)
+    table, y = kind(dense), dense @ rng.normal(size=30) + rng.normal(size=3000)
+    stated = DPRidge(bounds=(0, 4), target_bounds=(-9, 9), delta=1e-6, random_state=0)
+    with config_context(noise="seeded"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for model, groups in (
+            (stated, None),
+            (stated, np.repeat(np.arange(1500), 2)),
+            (DPLinearRegression(random_state=0), None),
+        ):
+            one = clone(model).fit(dense, y, groups=groups)
+            other = clone(model).fit(table, y, groups=groups)
+            np.testing.assert_array_equal(one.coef_, other.coef_)
+            np.testing.assert_array_equal(one.coef_std_error_, other.coef_std_error_)
+            np.testing.assert_allclose(one.predict(dense), other.predict(table))
+            np.testing.assert_allclose(one.score(dense, y), other.score(table, y))
+
+
 def test_sparse_rows_of_units_are_cut_like_others():
     table = sparse.csr_array(np.eye(6)[np.repeat(np.arange(6), 4)])
     budget = PrivacyBudget(2.0, unit="user")
@@ -304,6 +327,8 @@ def test_bad_sparse_rows_are_refused_before_the_charge(bad, error, text):
     budget = PrivacyBudget(1.0)
     with pytest.raises(error, match=text):
         DPPCA(1, budget=budget).fit(bad)
+    with pytest.raises(error, match=text):
+        DPRidge(budget=budget).fit(bad, np.zeros(bad.shape[0]))
     with pytest.raises(TypeError, match="does not support sparse"):
         DPKMeans(2, budget=budget).fit(sparse.eye(3))
     assert budget.spent.epsilon == 0

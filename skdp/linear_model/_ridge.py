@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
 
 from skdp._parameters import Reals, Table
 from skdp._supervised import COUNT_SHARE, Floats, standardised
@@ -22,6 +24,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import GramRelease, SecondMoment, Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
 from skdp.queries import StandardBall
+from skdp.tabular import dense_blocks
 
 __all__ = ["DPLinearRegression", "DPRidge"]
 
@@ -104,6 +107,8 @@ def _solve(gram: GramRelease, penalty: Floats, n: float, radius: float) -> _Solu
 class _LeastSquares(TargetRegressor):
     """What the two estimators share: all but the penalty."""
 
+    _takes_sparse = True
+
     alpha: float = 0.0
 
     # --- fitting ------------------------------------------------------------------------------
@@ -170,13 +175,16 @@ class _LeastSquares(TargetRegressor):
 
         Parameters
         ----------
-        X : array-like or table of shape (n_samples, n_features)
+        X : array-like, sparse matrix or table of shape (n_samples, n_features)
             Not clipped.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
         """
+        if sparse.issparse(X):
+            check_is_fitted(self)
+            return np.concatenate([self.predict(block) for block in dense_blocks(X)])
         with np.errstate(over="ignore", invalid="ignore"):
             predicted = self._public_array(X) @ self.coef_ + self.intercept_
         return np.clip(np.nan_to_num(predicted), -_LARGEST, _LARGEST)
@@ -249,8 +257,8 @@ class DPRidge(_LeastSquares):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers, y not one finite number a row.
+        In `fit`, before anything is charged: a parameter out of its range, X not a table of finite
+        numbers, y not one finite number a row.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -365,8 +373,8 @@ class DPLinearRegression(_LeastSquares):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers, y not one finite number a row.
+        In `fit`, before anything is charged: a parameter out of its range, X not a table of finite
+        numbers, y not one finite number a row.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 

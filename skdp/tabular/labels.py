@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from skdp.core.isolation import no_restart, run_isolated
 from skdp.tabular.canonical import plain
@@ -37,6 +38,7 @@ from skdp.tabular.rows import (
     check_rows,
     check_table,
 )
+from skdp.tabular.sparse_rows import SparseRows, check_sparse
 from skdp.tabular.values import object_rows
 
 __all__ = [
@@ -82,6 +84,10 @@ class TargetRows(LabelledRows):
         # A target that changed after the check: as in `Rows.chunk`.
         target = np.where(np.isfinite(target), target, 0.0)
         return np.column_stack([super().chunk(start, stop), target])
+
+
+class SparseTargetRows(TargetRows, SparseRows):
+    """The same of sparse rows, of which a chunk at a time is dense."""
 
 
 def _flat(y: Any) -> tuple[NDArray, str]:
@@ -466,12 +472,22 @@ def check_labelled_table(
 
 
 def check_with_target(
-    X: Any, y: Any, *, estimator: str, allow_empty: bool = False, one_place: str = ONE_PLACE
+    X: Any,
+    y: Any,
+    *,
+    estimator: str,
+    allow_empty: bool = False,
+    one_place: str = ONE_PLACE,
+    takes_sparse: bool = False,
 ) -> Any:
     """Validate private rows with a private number each, which becomes their last column.
 
-    Guarantee: as `check_labelled`.
+    With `takes_sparse`, rows may be sparse. Guarantee: as `check_labelled`.
     """
+    if takes_sparse and sparse.issparse(X) and not is_parts(y):
+        cells = check_sparse(X, estimator=estimator, allow_empty=allow_empty)
+        numbers, _ = check_labels(y, cells._n, estimator=estimator)
+        return SparseTargetRows(cells._X, numbers)
     if is_parts(X) or is_parts(y):
         options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": None}
         return _labelled_parts(X, y, estimator=estimator, **options)

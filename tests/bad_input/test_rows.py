@@ -120,7 +120,10 @@ def bad_rows():
 BAD_ROWS = [pytest.param(*case[1:], id=case[0]) for case in bad_rows()]
 
 
-TAKES_SPARSE = {"pca": ("fit", "transform", "score_samples", "score")}
+TAKES_SPARSE = {
+    "pca": ("fit", "transform", "score_samples", "score"),
+    "ridge": ("fit", "predict", "score"),
+}
 
 
 def takes(kind, method, X):

@@ -37,7 +37,7 @@ REASONS = [
     (
         "",
         r"not support sparse input|only support sparse",
-        "dense ones only but in PCA, or no solver",
+        "dense ones only but in PCA and linear regression, or no solver",
     ),
     ("", r"argument 'sample_weight'", "a row's weight would scale what it may move: not there"),
     ("", r"n_components='mle'", "Minka's choice needs eigenvalues without noise"),
