@@ -1,9 +1,17 @@
 """Why a private estimator is without something that scikit-learn's own has, and what to use.
 
+Weights of rows, too: a fit that has no `sample_weight` says so, instead of Python, whose text
+would not say why. It is not in the signatures, by which scikit-learn tells who takes weights.
+
 Nothing is released here: the texts are public and the same for all rows.
 """
 
 from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
 
 _ROWS = "it says of each private row where it lies"
 _PARTIAL_FIT = (
@@ -46,3 +54,31 @@ def why_absent(kind: type, name: str) -> str:
         if reason:
             return f"{kind.__name__} has no {name}: {reason}."
     return ""
+
+
+_WEIGHTS = (
+    "{name} takes no sample_weight: a row would move the result as far as its weight, which is "
+    "private, and noise would have to cover the largest one. Leave weights out; or draw rows by "
+    "their weights before the fit: keep each row with probability min(weight / w, 1), whatever "
+    "the others do, for a w from public knowledge, and fit those kept with a budget of "
+    "adjacency='add_or_remove_one'. Nothing was charged."
+)
+_FITS = ("fit", "fit_predict", "fit_transform")
+
+
+def refuse_weights(kind: type) -> None:
+    """Have the fits that a class defines refuse `sample_weight` by name, if they do not take it."""
+    for name in _FITS:
+        fit = vars(kind).get(name)
+        if inspect.isfunction(fit) and "sample_weight" not in inspect.signature(fit).parameters:
+            setattr(kind, name, _without_weights(fit))
+
+
+def _without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fit)
+    def unweighted(self: Any, *args: Any, sample_weight: Any = None, **options: Any) -> Any:
+        if sample_weight is not None:
+            raise TypeError(_WEIGHTS.format(name=type(self).__name__))
+        return fit(self, *args, **options)
+
+    return unweighted

@@ -19,6 +19,7 @@ from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsa
 from skdp._transforming import Floats, Transformer, codes_of, indicators, input_names
 from skdp.base import names_of
 from skdp.budget import PrivacyBudget
+from skdp.budget.ambient import outside_level
 from skdp.core import Box
 from skdp.planning import bounds_in
 from skdp.quantile import DPQuantile
@@ -270,7 +271,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             warnings.warn(
                 f"{type(self).__name__}: columns {shown} have fewer than n_bins = {self.n_bins} "
                 "bins: quantiles coincide, as where many rows have one value",
-                stacklevel=3,
+                stacklevel=outside_level(),
             )
 
     def transform(self, X: ArrayLike) -> Any:

@@ -27,7 +27,7 @@ from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
 from skdp._transforming import Codes, Transformer, input_names
 from skdp.base import check_integer, refuse_units
 from skdp.budget import Cost, gdp_mu
-from skdp.budget.ambient import ambient_budget
+from skdp.budget.ambient import ambient_budget, outside_level
 from skdp.tabular import (
     MISSING,
     array_of_cells,
@@ -158,7 +158,7 @@ class Encoder(Transformer):
             warnings.warn(
                 f"{name}: no category of columns {shown} had enough rows to be named; state "
                 "categories, or take a larger epsilon or delta",
-                stacklevel=2,
+                stacklevel=outside_level(),
             )
         return self
 

@@ -23,6 +23,7 @@ from skdp._parameters import check_classes
 from skdp._rehearsal import NOISELESS, mean_error, rehearsal, repeated, unanswered
 from skdp.base import PrivateMixin, check_integer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget.ambient import outside_level
 from skdp.budget.amounts import check_delta
 from skdp.core import Mean, Moments, ScaledBox, Session
 from skdp.planning import Allowance, bounds_in
@@ -82,7 +83,7 @@ def warn_of_column(y: Any) -> None:
             "A column-vector y was passed when a 1d array was expected. Please change the shape of "
             "y to (n_samples, ), for example using ravel().",
             DataConversionWarning,
-            stacklevel=4,  # who called fit
+            stacklevel=outside_level(),
         )
 
 
@@ -372,7 +373,10 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
                     self._forget()
                 self.privacy_ = session.certificate()
             if len(classes) < 2:  # released: whoever sees the fit sees it
-                warnings.warn(_FEW_CLASSES.format(type(self).__name__, len(classes)), stacklevel=2)
+                warnings.warn(
+                    _FEW_CLASSES.format(type(self).__name__, len(classes)),
+                    stacklevel=outside_level(),
+                )
         return self
 
     def _forget(self) -> None:

@@ -29,7 +29,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._absent import why_absent
+from skdp._absent import refuse_weights, why_absent
 from skdp._bounds import (
     PRIVATE,
     check_bounds,
@@ -303,6 +303,10 @@ class PrivateMixin(AmbientBudgetMixin):
 
     # What each parameter of its own may be; those of every estimator are checked without it.
     _parameter_table: ClassVar[Table] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_weights(cls)
 
     def __sklearn_clone__(self) -> Any:
         unit = _unit_of(ambient_budget() if self.budget is None else self.budget)

@@ -26,6 +26,7 @@ from skdp._supervised import (
 from skdp._transforming import Floats, Transformer
 from skdp.base import check_bounds, in_precision_of
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget.ambient import outside_level
 from skdp.core import ScaledBox, SecondMoment, Session
 from skdp.planning import bounds_in
 from skdp.queries import LabelMoments, SelectClasses
@@ -295,13 +296,13 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
                 f"{name}: {len(self.classes_)} class(es) had enough rows to be named: there are no "
                 "scores, and the first columns were kept. State classes, or take a larger epsilon "
                 "or delta",
-                stacklevel=2,
+                stacklevel=outside_level(),
             )
         if isinstance(self.k, int) and self.k > self.n_features_in_:
             warnings.warn(
                 f"{name}: k={self.k} is greater than n_features={self.n_features_in_}. All the "
                 "features will be returned, and a fit with k='all' costs nothing.",
-                stacklevel=2,
+                stacklevel=outside_level(),
             )
         return self
 

@@ -24,7 +24,7 @@ from skdp._rehearsal import mean_error, rehearsal, repeated, unanswered
 from skdp._transforming import Floats, Transformer, input_names
 from skdp.base import check_bounds, check_integer, refuse_units
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.budget.ambient import ambient_budget
+from skdp.budget.ambient import ambient_budget, outside_level
 from skdp.core import Mean, Session
 from skdp.queries import LearnDomain, Marginal, Quantiles
 from skdp.tabular import (
@@ -305,7 +305,7 @@ class DPSimpleImputer(Transformer):
             warnings.warn(
                 f"{name}: no category of columns {found} had enough rows to be named: their "
                 "missing cells stay missing. State categories, or take a larger epsilon or delta",
-                stacklevel=2,
+                stacklevel=outside_level(),
             )
         return self
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.budget.ambient import outside_level
 from skdp.budget.amounts import round_up
 from skdp.density_ratio._base import check_candidates
 from skdp.density_ratio._solve import median_distance
@@ -53,7 +54,7 @@ def warn_published() -> None:
         f"centers={PUBLISHED!r} publishes raw private rows: each private row ends "
         "up in centers_ with the probability charged as delta.",
         PublishedRowsWarning,
-        stacklevel=3,
+        stacklevel=outside_level(),
     )
 
 

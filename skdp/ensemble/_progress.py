@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["CALLER", "BlockProgress", "CallbackSupportMixin", "with_callbacks"]
+__all__ = ["BlockProgress", "CallbackSupportMixin", "with_callbacks"]
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
-
-    CALLER = 3  # stacklevel of a warning for who calls a decorated method
 except ImportError:  # scikit-learn before 1.9
-    CALLER = 2
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stands in for that of scikit-learn; there is no ``set_callbacks`` then."""

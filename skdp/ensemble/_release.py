@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp._parameters import Integers, Table
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
+from skdp.budget.ambient import outside_level
 from skdp.core import PrivacyCertificate, suppress_warnings
 from skdp.ensemble._tasks import COLUMN, Floats, check_model, seeded
 from skdp.planning import row_count
@@ -334,7 +335,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 "columns as the domain without the target"
             )
         if getattr(y, "shape", ())[1:] == (1,):
-            warnings.warn(COLUMN, DataConversionWarning, stacklevel=3)  # who called fit
+            warnings.warn(COLUMN, DataConversionWarning, stacklevel=outside_level())
         rows = self._coded(X, y, column)
         if y is None:
             X, schema = without_column(X, schema, self.target_)
@@ -440,7 +441,9 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 constant = DummyClassifier() if is_classifier(self.estimator) else DummyRegressor()
                 constant.fit(X, y)
         if self._plans is not None:  # what was learned may have surprised it
-            warnings.warn(_CONSTANT.format(type(self).__name__, problem), stacklevel=3)
+            warnings.warn(
+                _CONSTANT.format(type(self).__name__, problem), stacklevel=outside_level()
+            )
         return constant
 
     # --- what was released ----------------------------------------------------------------------

@@ -25,9 +25,10 @@ from skdp._parameters import Integers, Table, check_classes, check_parameter
 from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
+from skdp.budget.ambient import outside_level
 from skdp.core import Ball, Box, Mean, Session, UserFunction, suppress_warnings
 from skdp.ensemble._plan import COUNT_SHARE, SCORES, SMOOTH, Noise, Plan, check_noise, planned
-from skdp.ensemble._progress import CALLER, BlockProgress, CallbackSupportMixin, with_callbacks
+from skdp.ensemble._progress import BlockProgress, CallbackSupportMixin, with_callbacks
 from skdp.ensemble._scores import directions, radius, restored
 from skdp.ensemble._tasks import (
     AUTO,
@@ -393,7 +394,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
             how = self._how
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
             if getattr(y, "shape", ())[1:] == (1,):
-                warnings.warn(COLUMN, DataConversionWarning, stacklevel=CALLER)
+                warnings.warn(COLUMN, DataConversionWarning, stacklevel=outside_level())
             rows = check_labelled(
                 X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty
             )

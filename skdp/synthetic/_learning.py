@@ -14,6 +14,7 @@ import numpy as np
 
 from skdp.base import PrivateMixin
 from skdp.budget import Cost, gdp_mu
+from skdp.budget.ambient import outside_level
 from skdp.core import Session
 from skdp.planning import Allowance
 from skdp.queries import LearnDomain
@@ -183,7 +184,8 @@ class LearningMixin(PrivateMixin):
         if none:
             rest = next(iter(none.values()))
             warnings.warn(
-                _NONE_FOUND.format(name=name, columns=list(none), rest=rest), stacklevel=4
+                _NONE_FOUND.format(name=name, columns=list(none), rest=rest),
+                stacklevel=outside_level(),
             )
         if few and (numbers := [plan.label for plan in plans if plan.source == NUMBERS]):
-            warnings.warn(_FEW.format(name=name, columns=numbers), stacklevel=4)
+            warnings.warn(_FEW.format(name=name, columns=numbers), stacklevel=outside_level())

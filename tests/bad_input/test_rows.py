@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 from subjects import (
     ESTIMATORS,
     GOOD,
@@ -237,6 +238,25 @@ def test_arguments_that_fit_does_not_take(kind, name):
                     name,
                 )
         refused(estimator, lambda e: e.fit(GOOD, None, weights), TypeError, "positional argument")
+
+
+@every_estimator
+def test_weights_of_rows_are_refused_with_the_reason(kind):
+    """And scikit-learn, which reads signatures, sees that there are none."""
+    estimator = prepared(kind, fitted=False)
+    assert not has_fit_parameter(estimator, "sample_weight")
+    texts = refused(
+        estimator,
+        lambda e: e.fit(GOOD, sample_weight=np.full(len(GOOD), NUMBER)),
+        TypeError,
+        f"{type(estimator).__name__} takes no sample_weight: a row would move",
+    )
+    assert "Nothing was charged" in texts
+
+
+def test_no_weights_are_none():
+    labels = prepared("kmeans", fitted=False).fit_predict(GOOD, sample_weight=None)
+    assert len(labels) == len(GOOD)
 
 
 def test_more_columns_than_the_kernel_takes():

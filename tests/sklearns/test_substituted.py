@@ -39,7 +39,11 @@ REASONS = [
         r"not support sparse input|only support sparse",
         "dense ones only but in PCA and linear regression, or no solver",
     ),
-    ("", r"argument 'sample_weight'", "a row's weight would scale what it may move: not there"),
+    (
+        "",
+        r"argument 'sample_weight'|takes no sample_weight",
+        "a row's weight would scale what it may move: not there",
+    ),
     ("", r"n_components='mle'", "Minka's choice needs eigenvalues without noise"),
     ("", r"has no (labels_|inertia_|partial_fit|n_samples_seen_)", "private, and it says so"),
     ("", r"no attribute '_\w+'", "a private method of scikit-learn's own class"),
