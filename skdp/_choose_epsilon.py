@@ -5,6 +5,7 @@ Nothing is released here, nothing private is read, and nothing charged.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,12 @@ def _answers(estimator: Any, n_samples: int, options: dict[str, Any]) -> Callabl
             f"{type(estimator).__name__} cannot say how large its error will be: choose_epsilon "
             "takes an estimator with a parameter epsilon and a method expected_error (of a "
             "pipeline, one of its steps), or the name of a function of skdp.statistics."
+        )
+    taken = list(inspect.signature(estimator.expected_error).parameters)[1:]
+    if other := sorted(set(options) - set(taken)):
+        raise TypeError(
+            f"{type(estimator).__name__}.expected_error does not take {', '.join(other)}; it takes "
+            f"n_samples and {', '.join(taken)}."
         )
 
     def answer(epsilon: float) -> Any:
@@ -81,7 +88,7 @@ def choose_epsilon(
     Raises
     ------
     TypeError
-        If the estimator has no ``expected_error``.
+        If the estimator has no ``expected_error``, or one that does not take these options.
     ValueError
         If `high` is not enough, if an error is not above 0, or if ``expected_error`` has no answer
         without more arguments.

@@ -314,12 +314,14 @@ FOURTH_MOMENT = 5.0
 def root_error(value: Floats, error: Floats) -> Floats:
     """Return the standard error of the square root of a released number that is at least 0.
 
-    A third of how far the root moves when the number moves by three standard errors, so both hold
-    as often. Far from 0 that is the slope times the error; at 0 the root has none.
+    Where the number moves down by k standard errors, the root moves by k of these at most, for any
+    k from 1 to 3, so both hold as often: the move per k is largest at the k that ends at 0. Upwards
+    it is largest at k = 1. Far from 0 all that is the slope times the error; at 0 there is none.
     """
-    down = np.sqrt(value) - np.sqrt(np.maximum(value - 3.0 * error, 0.0))
-    up = np.sqrt(value + 3.0 * error) - np.sqrt(value)
-    return np.maximum(down, up) / 3.0
+    reach = np.clip(value / np.where(error > 0, error, 1.0), 1.0, 3.0)
+    down = (np.sqrt(value) - np.sqrt(np.maximum(value - reach * error, 0.0))) / reach
+    up = np.sqrt(value + error) - np.sqrt(value)
+    return np.maximum(down, up)
 
 
 def auto_q(n: float, epsilon: float) -> float:

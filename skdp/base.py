@@ -86,6 +86,11 @@ _NO_UNIT = (
     "would mean nothing for a user. Make a budget of that unit, PrivacyBudget(..., unit={unit!r}), "
     "or leave groups out. Nothing was charged."
 )
+_NO_BUDGET_OF_UNIT = (
+    "{name}: it protects all rows of one {unit!r}, and the budget protects one row: a total would "
+    "mean nothing. Make a budget of that unit, PrivacyBudget(..., unit={unit!r}); where each row "
+    "is a unit, a column of row numbers is one. Nothing was charged."
+)
 _OTHER_UNIT = (
     "{name}: groups are named {other!r}, and the budget protects one {unit!r}: pass the ids of "
     "that name, or a budget of another unit. Nothing was charged."
@@ -185,7 +190,7 @@ class CallContext:
         self._check_name(name)
         promised = _unit_of(self.budget)
         if self.budget is not None and promised is None:
-            raise ValueError(_NO_UNIT.format(name=self.name, unit=name).replace("groups=", "unit="))
+            raise ValueError(_NO_BUDGET_OF_UNIT.format(name=self.name, unit=name))
         if promised is not None and name != promised:
             raise ValueError(
                 f"{self.name}: unit is {name!r}, and the budget protects one {promised!r}: a total "

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from skdp import DPStandardScaler, PrivacyBudget
 from skdp import statistics as dp
@@ -262,3 +263,14 @@ def matrix_misses(column, n, level, replace_one):
         off = np.abs(coefficients - correlation) > 3 * stated + 1e-9
         missed[1].append(off[np.triu_indices(d, 1)])
     return [float(np.mean(m)) for m in missed]
+
+
+@pytest.mark.parametrize("n_errors", [1.0, 1.96, 2.5, 3.0])
+def test_a_root_is_covered_as_often_as_its_square(n_errors):
+    """An age within bounds of a million: its variance is drowned, and so is its deviation."""
+    noise_of_square = norm.ppf((np.arange(20_000) + 0.5) / 20_000)
+    for exact in (0.0, 1e-4, 0.1, 0.5, 1.0, 2.0, 4.0, 10.0):
+        square = np.maximum(exact + noise_of_square, 0.0)
+        off = np.abs(np.sqrt(square) - np.sqrt(exact))
+        missed = np.mean(off > n_errors * root_error(square, np.ones_like(square)) + 1e-9)
+        assert missed <= 2 * norm.sf(n_errors) + 1e-4, (exact, missed)

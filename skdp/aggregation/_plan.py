@@ -97,7 +97,10 @@ def check_aggregates(aggregates: Mapping[str, Any], bounds: Any) -> list[Aggrega
 def _aggregate(name: str, spec: Any, stated: Mapping[str, tuple[float, float]]) -> Aggregate:
     parts = [spec] if isinstance(spec, str) else spec
     if not isinstance(parts, Sequence) or not parts or parts[0] not in KINDS:
-        raise ValueError(f"{name}: an aggregate must be one of {', '.join(KINDS)}")
+        raise ValueError(
+            f"{name}: an aggregate must be one of {', '.join(KINDS)}, with its column: "
+            "('quantile', 'amount', 0.5), say, is the median"
+        )
     kind, *rest = parts
     if kind not in WITH_VALUES:
         if rest:

@@ -256,6 +256,11 @@ class Account:
             if math.isinf(price):
                 return "All of its plans are taken, or its deltas do not fit into one."
             return f"As a plan it comes to epsilon={price:.6g} there: plan less."
+        if not left.epsilon:
+            return (
+                "Its epsilon is spent: what was released may be used as often as you like; more "
+                "about this table needs a second budget, and the two add up."
+            )
         if self.terms.accountant != "basic":
             return "State a smaller epsilon, or a larger budget."
         by_delta = cost.delta > left.delta

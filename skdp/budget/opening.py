@@ -78,7 +78,10 @@ def _completed(
         if stored[name] not in (None, value)
     ]
     if wrong:
-        raise ValueError(f"The ledger {path} was made with " + "; ".join(wrong) + ".")
+        raise ValueError(
+            f"The ledger {path} was made with " + "; ".join(wrong) + ". Open it with what it "
+            "was made with; another promise is another ledger, and both add up."
+        )
     new: dict[str, Any] = {name: value for name, value in facts.items() if stored[name] is None}
     if isinstance(ledger, Ledger):
         original = stored["backup_of"]

@@ -58,6 +58,11 @@ def _named(path: str, part: Any) -> str:
     return f"step {path} ({type(part).__name__})" if path else type(part).__name__
 
 
+def _at(where: str, part: Any, error: TypeError | ValueError) -> TypeError | ValueError:
+    """Return the error of a step with its place before it, and the name of its class once."""
+    return type(error)(f"{where}: {str(error).removeprefix(type(part).__name__ + ': ')}")
+
+
 def check_candidate(candidate: Any, base: BaseRun) -> None:
     """Raise for what no run of a candidate may be; its steps have their parts of a run.
 
@@ -70,13 +75,14 @@ def check_candidate(candidate: Any, base: BaseRun) -> None:
     if not parts:
         raise TypeError(
             f"estimator must be private, or a pipeline with private steps, got "
-            f"{type(candidate).__name__}"
+            f"{type(candidate).__name__}: take its private counterpart, which skdp.make_private "
+            "names, or DPTrainOnRelease, on whose released_xy() any search is free"
         )
     for path, part in parts:
         try:
             check_without_rows(part)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{_named(path, part)}: {error}") from None
+            raise _at(_named(path, part), part, error) from None
     for finding in look_into(candidate):
         if finding.severity == HIGH:
             raise TypeError(f"{finding.where}: {finding.what}. Instead: {finding.way_out}")
@@ -92,14 +98,14 @@ def check_candidate(candidate: Any, base: BaseRun) -> None:
         try:
             cost = part.privacy_cost()
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{where}: {error}") from None
+            raise _at(where, part, error) from None
         if cost is None:
             continue
         if not base.covers([cost]):
             raise ValueError(
                 f"{where} loses more than pure or Gaussian noise of its epsilon and delta does "
-                f"(price {cost}), which a private search has no bound for: with delta=0 in the "
-                "search every step has pure noise"
+                f"(price {cost}), which a private search has no bound for. State what it would "
+                "learn (categories, classes); or, where pure noise will do, search with delta=0"
             )
         costs.append(cost)
     if not base.covers(costs):

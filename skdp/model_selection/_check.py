@@ -367,7 +367,7 @@ class _Walk:
         for severity, what, way_out in found:
             self.add(severity, where, what, way_out)
         if all(severity != HIGH for severity, *_ in found) and (refusal := _refusal(estimator)):
-            self.add(HIGH, where, refusal, "a value that it may take")
+            self.add(HIGH, where, refusal, "other parameters, as the message says")
 
     def compare_budgets(self) -> None:
         """Look for steps that charge another ledger than the others, or none."""

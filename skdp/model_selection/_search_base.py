@@ -13,7 +13,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import (
+    BaseEstimator,
+    MetaEstimatorMixin,
+    clone,
+    is_classifier,
+    is_clusterer,
+    is_regressor,
+)
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -124,10 +131,11 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         scoring = self.scoring
         if scoring is None:
             if not is_classifier(self.estimator):
+                metric = "inertia" if is_clusterer(self.estimator) else "mean_squared_error"
                 raise ValueError(
                     "scoring must be stated unless estimator is a classifier: "
-                    "private_scorer('neg_mean_squared_error', epsilon=1, bounds=...), say; its "
-                    "epsilon is not used"
+                    f"private_scorer('neg_{metric}', epsilon=1, bounds=...), say; its epsilon is "
+                    "not used"
                 )
             scoring = "accuracy"
         scorer = PrivateScorer(scoring) if isinstance(scoring, str) else scoring

@@ -179,15 +179,17 @@ def _check_bounds(function: str, options: dict[str, Any]) -> None:
 
 def _check_needs(function: str, options: dict[str, Any]) -> None:
     """Refuse what cannot be answered without rows."""
+    other = ""
     if _learns(options):
         reason = "learned bounds depend on the rows: state them, or"
     elif function in _BY_ROWS:
         reason = f"the error of {function!r} depends on the rows:"
     elif function == "mean" and options["n_rows"] == "private":
         reason = "with a private number of rows the error of a mean depends on where it lies:"
+        other = ", or n_rows='public' where X is the whole table and anyone may know its length"
     else:
         return
-    raise ValueError(f"{reason} pass like=, public rows or an earlier release")
+    raise ValueError(f"{reason} pass like=, public rows or an earlier release{other}")
 
 
 def _made_up(bounds: Any, n_features: int | None) -> NDArray[np.float64]:

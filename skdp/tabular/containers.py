@@ -27,6 +27,7 @@ __all__ = [
     "is_frame",
     "is_listed",
     "is_sliced_table",
+    "listed",
     "reading",
     "refused_type",
     "table_of",
@@ -38,6 +39,7 @@ Floats = NDArray[np.float64]
 
 NUMBER, OBJECTS = "number", "objects"
 _MOST_NAMED = 5  # columns in a message
+_MOST_LISTED = 12  # where one of them is looked for
 _REFUSED = {"c": "complex", "M": "dates", "m": "durations", "U": "text", "S": "text", "T": "text"}
 
 
@@ -66,6 +68,11 @@ def is_listed(X: Any) -> bool:
     if hasattr(X, "__array__") or isinstance(X, str | bytes | bytearray | memoryview):
         return False
     return isinstance(X, Sequence) and not hasattr(X, "typecode")  # of array.array
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Return names of columns for a message: they are public, and may be many."""
+    return f"{', '.join(map(repr, names[:_MOST_LISTED]))}" + ", ..." * (len(names) > _MOST_LISTED)
 
 
 def column_names(X: Any) -> tuple[Any, ...]:

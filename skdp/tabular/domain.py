@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from skdp.core.isolation import no_restart, run_isolated
 from skdp.tabular.bins import MAX_CODES, NUMBER, Bins, finite
 from skdp.tabular.canonical import as_list, plain
+from skdp.tabular.containers import listed
 
 __all__ = [
     "Bins",
@@ -369,7 +370,8 @@ class Domain:
         integral = isinstance(column, numbers.Integral) and not isinstance(column, bool)
         if integral and 0 <= column < self.n_columns:
             return int(column)
-        raise ValueError(f"the domain has no column {column!r}; it has {self.n_columns} columns")
+        has = f"{self.n_columns} columns" if self.names is None else listed(self.names)
+        raise ValueError(f"the domain has no column {column!r}; it has {has}")
 
     def column(self, position: int) -> Bins | list[Any]:
         """Return what a column's values are.

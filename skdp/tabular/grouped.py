@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from skdp._config import noise_is_seeded
 from skdp.core import noise as samplers
 from skdp.core.query import reviewed
+from skdp.tabular.containers import listed
 from skdp.tabular.grouped_keys import (
     check_listed,
     family_of_key,
@@ -423,7 +424,7 @@ def check_names(
         raise ValueError("by must name at least one column")
     for name in (*by, unit, *columns):
         if name not in names:
-            raise ValueError(f"table has no column {name!r}")
+            raise ValueError(f"table has no column {name!r}; it has {listed(names)}")
     if unit in by:
         raise ValueError(
             f"column {unit!r} is the unit; a key of its own for every unit would name it: "

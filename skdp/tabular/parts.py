@@ -25,7 +25,7 @@ from skdp.core.table import _chunk_rows
 from skdp.engines import Source
 from skdp.engines._source import Part
 from skdp.exceptions import PrivacyLeakError, SourceError
-from skdp.tabular.containers import column_names, cut, is_frame, is_sliced_table
+from skdp.tabular.containers import column_names, cut, is_frame, is_sliced_table, listed
 from skdp.tabular.part_tasks import (
     AT_A_TIME,
     CheckTask,
@@ -123,14 +123,18 @@ def heads_of(source: Source, without: Any = None) -> tuple[tuple[Any, ...] | Non
         columns = known[0] if columns is None else columns
         assert columns is not None
         if without not in columns:
-            raise ValueError(f"y must be the name of a column of X, got {without!r}")
+            raise ValueError(
+                f"y must be the name of a column of X, got {without!r}; X has {listed(columns)}. "
+                "Where columns= were chosen, the target is one of them"
+            )
         columns = tuple(name for name in columns if name != without)
     wanted = set(columns or ()) | ({without} - {None})
     for names in known:
         if missing := wanted - set(names or ()) if wanted else None:
             name = min(map(repr, missing))
             raise ValueError(
-                f"X must have the same columns in every part; {name} is missing in one"
+                f"X must have the same columns in every part; {name} is missing in one, which has "
+                f"{listed(names or ())}"
             )
     heads = [chosen(head, columns) for head in heads]
     if len({head.shape[1:] for head in heads}) > 1:

@@ -184,7 +184,7 @@ BAD = [
     (changed(user=[[SECRET]] * 200), {}, "unit column 'user' must hold"),
     (changed(page=[("a", SECRET)] * 200), {}, "column 'page' must be text"),
     (changed(seconds=[SECRET] * 200), {}, "column 'seconds' must hold numbers"),
-    (visits(rows=200).drop(columns="seconds"), {}, "no column 'seconds'"),
+    (visits(rows=200).drop(columns="seconds"), {}, "no column 'seconds'; it has 'user"),
     (visits(rows=200).drop(columns="user"), {}, "no column 'user'"),
     (visits(rows=200), {"by": "user"}, "'user' is the unit"),
     (visits(rows=200), {"bounds": {"seconds": (60, 0)}}, "'seconds' must be finite, the lower"),

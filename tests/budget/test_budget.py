@@ -492,6 +492,10 @@ def test_a_refusal_names_who_what_is_short_and_the_way_out(cost, words):
     assert str(caught.value).startswith("DPPCA: the price is")
     with pytest.raises(BudgetExceededError, match="The delta does not fit: state a smaller delta"):
         PrivacyBudget(1.0, 1e-6).charge(Cost(0.5, 1e-5), estimator="DPPCA")
+    spent = PrivacyBudget(1.0)
+    spent.charge(Cost(1.0), estimator="DPPCA")
+    with pytest.raises(BudgetExceededError, match="may be used as often as you like"):
+        spent.charge(Cost(0.1), estimator="DPPCA")
 
 
 def test_what_is_no_cost_is_told_what_one_is():

@@ -169,11 +169,11 @@ def refused(model, *text, y=Y, kind=(TypeError, ValueError)):
         (search(epsilon=0.0), "epsilon"),
         (search(scoring="roc_auc"), "metric must be one of"),
         (search(scoring=lambda m, X, y: 1.0), "private_scorer"),
-        (clusters(scoring=None), "scoring must be stated"),
+        (clusters(scoring=None), "neg_inertia"),
         (DPGridSearchCV(DPNearestCentroid(), {"classes": [[0, 1], None]}), "classes"),
         (DPGridSearchCV(DPNearestCentroid(classes=[0, 1]), {"bounds": [(1, 0)]}), "bounds"),
         (DPGridSearchCV(DPNearestCentroid(classes=[0, 1]), {"nonsense": [0]}), "nonsense"),
-        (DPGridSearchCV(LogisticRegression(), {"C": [1]}), "private"),
+        (DPGridSearchCV(LogisticRegression(), {"C": [1]}), "make_private"),
         (DPGridSearchCV(KMeans(), {"n_clusters": [1]}, scoring=INERTIA), "private"),
         (
             DPGridSearchCV(
