@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import Session, pure_epsilon_from_mu
-from skdp.queries import LearnedBounds, LearnedBox, cells_noise
+
+if TYPE_CHECKING:  # what learns bounds is imported when they are learned
+    from skdp.queries import LearnedBox
 
 __all__ = ["LEARNING_SHARE", "Allowance", "bounds_in", "row_count"]
 
@@ -102,6 +104,8 @@ class Allowance:
     @property
     def cells_noise(self) -> tuple[float, float]:
         """That of a count of one of many disjoint bins, and its mean absolute noise."""
+        from skdp.queries import cells_noise
+
         return cells_noise(self.level, self.adjacency, pure=self.pure)
 
     def sum_std(self, radius: float, size: int) -> float:
@@ -181,5 +185,7 @@ def bounds_in(
     """
     if stated is not None:
         return stated, None
+    from skdp.queries import LearnedBounds
+
     learned = session.answer(LearnedBounds(audit=errors, **options), None if errors else share)
     return (learned.low, learned.high), learned

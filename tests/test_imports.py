@@ -7,6 +7,7 @@ also shown a snippet that breaks it.
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ LAYERS = {
     "_clients": 0,
     "_config": 0,
     "_absent": 0,
+    "_lazy": 0,
     "_public_key": 0,
     "_bounds": 0,
     "_parameters": 0,
@@ -362,3 +364,31 @@ def test_every_public_name_is_imported_when_it_is_used():
     }
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         skdp.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("package", ["queries", "tabular"])
+def test_pages_of_trusted_names_show_what_type_checkers_are_told(package):
+    """`page_of` imports a name from where the block for type checkers has it."""
+    page = importlib.import_module(f"skdp.{package}")
+    tree = ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8"))
+    (told,) = (node for node in tree.body if isinstance(node, ast.If))
+    names = {
+        alias.name: node.module
+        for node in told.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }  # fmt: skip
+    assert sorted(names) == sorted(page.__all__)
+    assert set(names) <= set(dir(page))
+    for name, module in names.items():
+        assert getattr(page, name) is getattr(importlib.import_module(module), name)
+        assert f"skdp.{package}.{name}" not in MODULES  # which would hide the name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        page.nothing  # noqa: B018
+
+
+def test_an_estimator_imports_what_it_uses_alone():
+    """Import time: those of other estimators' queries are read when they are first asked for."""
+    code = "import sys; from skdp import DPKMeans; print([m for m in sys.modules if 'skdp' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for module in ("queries.small_databases", "queries.samples", "tabular.domain", "budget.pld"):
+        assert f"skdp.{module}" in MODULES
+        assert f"'skdp.{module}'" not in done.stdout

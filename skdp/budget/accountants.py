@@ -56,6 +56,7 @@ import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from skdp.budget.amounts import Amount, exact, round_down, round_up
 from skdp.budget.charge import Cost, PrivacyLoss
@@ -69,8 +70,10 @@ from skdp.budget.conversions import (
     up,
     zcdp_delta,
 )
-from skdp.budget.pld import PlanLoss, plan_loss
 from skdp.budget.residue import pure_price
+
+if TYPE_CHECKING:
+    from skdp.budget.pld import PlanLoss
 
 __all__ = [
     "ACCOUNTANTS",
@@ -350,6 +353,8 @@ _INFINITE = Fraction(10) ** 400  # more than any budget
 
 @lru_cache(maxsize=16)
 def _plan_loss(cost: Cost) -> PlanLoss:
+    from skdp.budget.pld import plan_loss  # imported where a plan is made
+
     return plan_loss(cost)
 
 

@@ -11,10 +11,10 @@ import numbers
 import os
 from collections.abc import Mapping, Sequence
 
-from skdp.budget import postgres
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.amounts import check_delta, check_positive, exact
 from skdp.budget.charge import Cost, total
+from skdp.budget.files import is_url
 from skdp.budget.schema import Terms
 from skdp.exceptions import LedgerError
 
@@ -46,7 +46,9 @@ def path_of(ledger: object) -> str:
 
 def ledger_path(ledger: object, must_exist: bool) -> str:
     """Return the absolute path (or the URL) of the ledger that the user named, or raise."""
-    if postgres.is_url(ledger):
+    if is_url(ledger):
+        from skdp.budget import postgres  # imported where there is one
+
         return postgres.normal_url(str(ledger))
     path = path_of(ledger)
     if os.path.exists(path) and not os.path.isfile(path):

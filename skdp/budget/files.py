@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from skdp.budget import locks, schema
 from skdp.exceptions import LedgerError, SealedBudgetError
 
-__all__ = ["errors", "may_be_ledger", "other_file", "publish", "remove"]
+__all__ = ["errors", "is_url", "may_be_ledger", "other_file", "publish", "remove"]
 
 
 def remove(path: str) -> None:
@@ -22,6 +22,11 @@ def remove(path: str) -> None:
     for name in (path, path + "-journal", locks.sidecar(path)):
         with contextlib.suppress(OSError):
             os.unlink(name)
+
+
+def is_url(ledger: object) -> bool:
+    """Whether a user means a database: the prefix of its URL says so."""
+    return isinstance(ledger, str) and ledger.startswith(("postgresql://", "postgres://"))
 
 
 def may_be_ledger(path: str) -> bool:

@@ -12,7 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from skdp.budget import locks, postgres
+from skdp.budget import locks
+from skdp.budget.files import is_url
 from skdp.budget.ledger import Ledger, Terms
 from skdp.budget.operations import LedgerOperations
 from skdp.exceptions import LedgerError
@@ -35,21 +36,25 @@ def differences(stored: Mapping[str, str | None], terms: Terms) -> list[str]:
 
 def ledger_at(path: str, ledger_id: str, *, temporary: bool = False) -> LedgerOperations:
     """Return the ledger at a path or URL, which need not be there."""
-    if postgres.is_url(path):
+    if is_url(path):
+        from skdp.budget import postgres  # imported where there is one
+
         return postgres.PostgresLedger(path, ledger_id)
     return Ledger(path, ledger_id, temporary=temporary)
 
 
 def opened(path: str) -> LedgerOperations:
     """Return the ledger that is at a path or URL."""
-    return ledger_at(path, "") if postgres.is_url(path) else Ledger.open(path)[0]
+    return ledger_at(path, "") if is_url(path) else Ledger.open(path)[0]
 
 
 def open_or_create(
     path: str, terms: Terms, facts: dict[str, str], *, must_exist: bool = False
 ) -> tuple[LedgerOperations, dict[str, Any]]:
     """Return the ledger at `path`, made if it is not there, and what it says of itself."""
-    if postgres.is_url(path):
+    if is_url(path):
+        from skdp.budget import postgres
+
         return _completed(
             *postgres.PostgresLedger.open_or_create(path, terms, facts, must_exist=must_exist),
             terms,

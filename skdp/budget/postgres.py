@@ -43,7 +43,7 @@ from skdp.exceptions import LedgerError, SealedBudgetError
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresLedger", "grants", "is_url", "normal_url", "snapshot"]
+__all__ = ["PostgresLedger", "grants", "normal_url", "snapshot"]
 
 _CONNECT = 10  # seconds to reach the server
 _LOCK = 30  # seconds to wait for another process's transaction
@@ -62,11 +62,6 @@ _OPEN: dict[str, tuple[int, Any]] = {}
 _FORKED: list[Any] = []
 # The ledgers whose totals this process has checked.
 _CHECKED: set[tuple[str, str]] = set()
-
-
-def is_url(ledger: object) -> bool:
-    """Whether a user means a database: the prefix of its URL says so."""
-    return isinstance(ledger, str) and ledger.startswith(("postgresql://", "postgres://"))
 
 
 def normal_url(ledger: str) -> str:

@@ -5,107 +5,167 @@ Each file stands beside its proof. Estimators import from this page only.
 
 from __future__ import annotations
 
-from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
-from skdp.queries.blocks import BlockVotes, OfBlocks
-from skdp.queries.cells import (
-    CellCounts,
-    CellGradient,
-    ColumnCells,
-    LeafCounts,
-    SplitTrees,
-    additive,
-)
-from skdp.queries.column_sums import sum_view
-from skdp.queries.columns import OfColumn
-from skdp.queries.grouped_sums import (
-    AssignedSums,
-    ColumnBox,
-    NormsBelow,
-    SquaredOffsets,
-    column_box,
-    column_units,
-)
-from skdp.queries.histograms import MAX_CELLS, CellQuantile, EdgeHistogram, LabelSums, NormBound
-from skdp.queries.kernel_maps import KernelMap
-from skdp.queries.kernel_means import BasisMean, FeatureMeans, KernelMean, LinearImage
-from skdp.queries.key_selection import (
-    KEY_METHODS,
-    MAX_KEYS_PER_UNIT,
-    SelectCategories,
-    SelectClasses,
-    SelectKeys,
-)
-from skdp.queries.key_totals import MAX_ROWS_PER_UNIT, KeyTotals, LeftOut, UnitShapes, UnitSpread
-from skdp.queries.learned_bounds.decoding import LearnedBox
-from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
-from skdp.queries.learned_domain import LearnDomain
-from skdp.queries.linear import (
-    LabelCategories,
-    LabelCounts,
-    LabelMoments,
-    LabelVectors,
-    LogisticGradient,
-    StandardBall,
-    softmax,
-)
-from skdp.queries.logistic import LogisticMinimiser, UnitBall
-from skdp.queries.quantiles import (
-    Lattice,
-    NoisyQuantiles,
-    Quantiles,
-    allowances,
-    check_levels,
-    multiples,
-    rank_scale,
-    rates,
-    recursion,
-)
-from skdp.queries.ranked_columns import SPREAD_BITS, spread
-from skdp.queries.samples import NoisySample, PublishedRows
-from skdp.queries.small_databases import (
-    MAX_SMALL_TABLES,
-    SmallTable,
-    ThresholdTable,
-    check_small_tables,
-    check_threshold_tables,
-    largest_threshold_size,
-    n_multisets,
-    public_tables,
-    table_rate,
-)
-from skdp.queries.smooth_sensitivity.ladders import (
-    cauchy_kappa,
-    choose_noise,
-    laplace_kappa,
-    student_kappa,
-)
-from skdp.queries.smooth_sensitivity.medians import SmoothMedian
-from skdp.queries.smooth_sensitivity.order_statistics import smooth_sensitivity
-from skdp.queries.smooth_sensitivity.spanning_trees import SpanningCost, check_graph
-from skdp.queries.sparse_vector import (
-    AboveThreshold,
-    SparseVector,
-    comparison_margin,
-    threshold_scales,
-)
-from skdp.queries.trees import BoxTree, Tree, tree_box
-from skdp.queries.user_functions import FunctionMean, ScoreMean
-from skdp.queries.workloads import (
-    MAX_TABLE,
-    QUERY_UNIT,
-    Cells,
-    Group,
-    Intervals,
-    Marginal,
-    Prefixes,
-    Weighted,
-    Workload,
-    WorkloadAnswer,
-    WorstMarginal,
-    WorstQuery,
-    cells_noise,
-    marginals,
-)
+from typing import TYPE_CHECKING
+
+from skdp._lazy import page_of
+
+if TYPE_CHECKING:
+    from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
+    from skdp.queries.blocks import BlockVotes, OfBlocks
+    from skdp.queries.cells import (
+        CellCounts,
+        CellGradient,
+        ColumnCells,
+        LeafCounts,
+        SplitTrees,
+        additive,
+    )
+    from skdp.queries.column_sums import sum_view
+    from skdp.queries.columns import OfColumn
+    from skdp.queries.grouped_sums import (
+        AssignedSums,
+        ColumnBox,
+        NormsBelow,
+        SquaredOffsets,
+        column_box,
+        column_units,
+    )
+    from skdp.queries.histograms import MAX_CELLS, CellQuantile, EdgeHistogram, LabelSums, NormBound
+    from skdp.queries.kernel_maps import KernelMap
+    from skdp.queries.kernel_means import BasisMean, FeatureMeans, KernelMean, LinearImage
+    from skdp.queries.key_selection import (
+        KEY_METHODS,
+        MAX_KEYS_PER_UNIT,
+        SelectCategories,
+        SelectClasses,
+        SelectKeys,
+    )
+    from skdp.queries.key_totals import (
+        MAX_ROWS_PER_UNIT,
+        KeyTotals,
+        LeftOut,
+        UnitShapes,
+        UnitSpread,
+    )
+    from skdp.queries.learned_bounds.decoding import LearnedBox
+    from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
+    from skdp.queries.learned_domain import LearnDomain
+    from skdp.queries.linear import (
+        LabelCategories,
+        LabelCounts,
+        LabelMoments,
+        LabelVectors,
+        LogisticGradient,
+        StandardBall,
+        softmax,
+    )
+    from skdp.queries.logistic import LogisticMinimiser, UnitBall
+    from skdp.queries.quantiles import (
+        Lattice,
+        NoisyQuantiles,
+        Quantiles,
+        allowances,
+        check_levels,
+        multiples,
+        rank_scale,
+        rates,
+        recursion,
+    )
+    from skdp.queries.ranked_columns import SPREAD_BITS, spread
+    from skdp.queries.samples import NoisySample, PublishedRows
+    from skdp.queries.small_databases import (
+        MAX_SMALL_TABLES,
+        SmallTable,
+        ThresholdTable,
+        check_small_tables,
+        check_threshold_tables,
+        largest_threshold_size,
+        n_multisets,
+        public_tables,
+        table_rate,
+    )
+    from skdp.queries.smooth_sensitivity.ladders import (
+        cauchy_kappa,
+        choose_noise,
+        laplace_kappa,
+        student_kappa,
+    )
+    from skdp.queries.smooth_sensitivity.medians import SmoothMedian
+    from skdp.queries.smooth_sensitivity.spanning_trees import SpanningCost, check_graph
+    from skdp.queries.sparse_vector import (
+        AboveThreshold,
+        SparseVector,
+        comparison_margin,
+        threshold_scales,
+    )
+    from skdp.queries.trees import BoxTree, Tree, tree_box
+    from skdp.queries.user_functions import FunctionMean, ScoreMean
+    from skdp.queries.workloads import (
+        MAX_TABLE,
+        QUERY_UNIT,
+        Cells,
+        Group,
+        Intervals,
+        Marginal,
+        Prefixes,
+        Weighted,
+        Workload,
+        WorkloadAnswer,
+        WorstMarginal,
+        WorstQuery,
+        cells_noise,
+        marginals,
+    )
+else:
+    __getattr__, __dir__ = page_of(
+        __name__,
+        {
+            "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
+            "blocks": "BlockVotes OfBlocks",
+            "cells": "CellCounts CellGradient ColumnCells LeafCounts SplitTrees additive",
+            "column_sums": "sum_view",
+            "columns": "OfColumn",
+            "grouped_sums": (
+                "AssignedSums ColumnBox NormsBelow SquaredOffsets column_box column_units"
+            ),
+            "histograms": "MAX_CELLS CellQuantile EdgeHistogram LabelSums NormBound",
+            "kernel_maps": "KernelMap",
+            "kernel_means": "BasisMean FeatureMeans KernelMean LinearImage",
+            "key_selection": (
+                "KEY_METHODS MAX_KEYS_PER_UNIT SelectCategories SelectClasses SelectKeys"
+            ),
+            "key_totals": "MAX_ROWS_PER_UNIT KeyTotals LeftOut UnitShapes UnitSpread",
+            "learned_bounds.decoding": "LearnedBox",
+            "learned_bounds.learning": "LearnedBounds LearningPlan plan_learning",
+            "learned_domain": "LearnDomain",
+            "linear": (
+                "LabelCategories LabelCounts LabelMoments LabelVectors LogisticGradient "
+                "StandardBall softmax"
+            ),
+            "logistic": "LogisticMinimiser UnitBall",
+            "quantiles": (
+                "Lattice NoisyQuantiles Quantiles allowances check_levels multiples rank_scale "
+                "rates recursion"
+            ),
+            "ranked_columns": "SPREAD_BITS spread",
+            "samples": "NoisySample PublishedRows",
+            "small_databases": (
+                "MAX_SMALL_TABLES SmallTable ThresholdTable check_small_tables "
+                "check_threshold_tables largest_threshold_size n_multisets public_tables "
+                "table_rate"
+            ),
+            "smooth_sensitivity.ladders": "cauchy_kappa choose_noise laplace_kappa student_kappa",
+            "smooth_sensitivity.medians": "SmoothMedian",
+            "smooth_sensitivity.spanning_trees": "SpanningCost check_graph",
+            "sparse_vector": "AboveThreshold SparseVector comparison_margin threshold_scales",
+            "trees": "BoxTree Tree tree_box",
+            "user_functions": "FunctionMean ScoreMean",
+            "workloads": (
+                "MAX_TABLE QUERY_UNIT Cells Group Intervals Marginal Prefixes Weighted Workload "
+                "WorkloadAnswer WorstMarginal WorstQuery cells_noise marginals"
+            ),
+        },
+    )
 
 __all__ = [
     "KEY_METHODS",
@@ -208,7 +268,6 @@ __all__ = [
     "rank_scale",
     "rates",
     "recursion",
-    "smooth_sensitivity",
     "softmax",
     "spread",
     "student_kappa",

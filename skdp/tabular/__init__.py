@@ -2,64 +2,105 @@
 
 from __future__ import annotations
 
-from skdp.tabular.coding import (
-    CodedRows,
-    check_coded,
-    check_coded_target,
-    public_codes,
-    target_column,
-)
-from skdp.tabular.containers import as_table, is_listed, table_of
-from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
-from skdp.tabular.domain import Bins, Domain, about
-from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
-from skdp.tabular.grouped import KeyTerm
-from skdp.tabular.grouped_keys import key_order
-from skdp.tabular.grouping import check_grouped
-from skdp.tabular.keyed import (
-    MISSING,
-    array_of_cells,
-    cell_codes,
-    cell_key,
-    check_categorical,
-    check_keyed,
-    column_cells,
-)
-from skdp.tabular.keys import split_by_key
-from skdp.tabular.labels import (
-    check_labelled,
-    check_labelled_table,
-    check_labels,
-    check_with_target,
-    label_codes,
-)
-from skdp.tabular.outcomes import check_errors, check_outcomes, check_scores
-from skdp.tabular.parts import ONE_PLACE, is_parts
-from skdp.tabular.rows import (
-    Rows,
-    check_marks,
-    check_public_array,
-    check_rows,
-    check_samples,
-    check_table,
-    opaque_rows,
-)
-from skdp.tabular.sparse_rows import check_sparse, dense_blocks
-from skdp.tabular.units import Units, check_units, name_of_ids
-from skdp.tabular.unselected import check_unselected
-from skdp.tabular.unstated import (
-    CATEGORIES,
-    KEYS,
-    NUMBERS,
-    ColumnPlan,
-    UncodedRows,
-    check_columns,
-    check_uncoded,
-    column_plans,
-    stand_in,
-    stated_columns,
-)
-from skdp.tabular.values import array_of_rows, is_missing
+from typing import TYPE_CHECKING
+
+from skdp._lazy import page_of
+
+if TYPE_CHECKING:
+    from skdp.tabular.coding import (
+        CodedRows,
+        check_coded,
+        check_coded_target,
+        public_codes,
+        target_column,
+    )
+    from skdp.tabular.containers import as_table, is_listed, table_of
+    from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
+    from skdp.tabular.domain import Bins, Domain, about
+    from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
+    from skdp.tabular.grouped import KeyTerm
+    from skdp.tabular.grouped_keys import key_order
+    from skdp.tabular.grouping import check_grouped
+    from skdp.tabular.keyed import (
+        MISSING,
+        array_of_cells,
+        cell_codes,
+        cell_key,
+        check_categorical,
+        check_keyed,
+        column_cells,
+    )
+    from skdp.tabular.keys import split_by_key
+    from skdp.tabular.labels import (
+        check_labelled,
+        check_labelled_table,
+        check_labels,
+        check_with_target,
+        label_codes,
+    )
+    from skdp.tabular.outcomes import check_errors, check_outcomes, check_scores
+    from skdp.tabular.parts import ONE_PLACE, is_parts
+    from skdp.tabular.rows import (
+        Rows,
+        check_marks,
+        check_public_array,
+        check_rows,
+        check_samples,
+        check_table,
+        opaque_rows,
+    )
+    from skdp.tabular.sparse_rows import check_sparse, dense_blocks
+    from skdp.tabular.units import Units, check_units, name_of_ids
+    from skdp.tabular.unselected import check_unselected
+    from skdp.tabular.unstated import (
+        CATEGORIES,
+        KEYS,
+        NUMBERS,
+        ColumnPlan,
+        UncodedRows,
+        check_columns,
+        check_uncoded,
+        column_plans,
+        stand_in,
+        stated_columns,
+    )
+    from skdp.tabular.values import array_of_rows, is_missing
+else:
+    __getattr__, __dir__ = page_of(
+        __name__,
+        {
+            "coding": "CodedRows check_coded check_coded_target public_codes target_column",
+            "containers": "as_table is_listed table_of",
+            "dealt": "WholeUnits dealt_rows whole_units",
+            "domain": "Bins Domain about",
+            "encoding": "Schema decoded table_schema without_column",
+            "grouped": "KeyTerm",
+            "grouped_keys": "key_order",
+            "grouping": "check_grouped",
+            "keyed": (
+                "MISSING array_of_cells cell_codes cell_key check_categorical check_keyed "
+                "column_cells"
+            ),
+            "keys": "split_by_key",
+            "labels": (
+                "check_labelled check_labelled_table check_labels check_with_target label_codes"
+            ),
+            "outcomes": "check_errors check_outcomes check_scores",
+            "parts": "ONE_PLACE is_parts",
+            "rows": (
+                "Rows check_marks check_public_array check_rows check_samples check_table "
+                "opaque_rows"
+            ),
+            "sparse_rows": "check_sparse dense_blocks",
+            "units": "Units check_units name_of_ids",
+            "unselected": "check_unselected",
+            "unstated": (
+                "CATEGORIES KEYS NUMBERS ColumnPlan UncodedRows check_columns check_uncoded "
+                "column_plans stand_in stated_columns"
+            ),
+            "values": "array_of_rows is_missing",
+        },
+    )
 
 __all__ = [
     "CATEGORIES",
