@@ -44,6 +44,10 @@ _WEIGHT = 1.1  # of what clipping does, in a standard error
 _FARTHEST = 3.0  # doublings that a bound may lie beyond the last bin with rows
 _FARTHEST_OF_FEW = 2.0
 _SLOPES = (1.3, 20.0)  # of a tail at the bound, least and greatest
+_MINORITY = 0.25  # of the rows: amounts that few rows have need not have one tail
+_HIDDEN = 1.5  # standard deviations of a count: rows that may lie as far again, unseen
+_BEFORE = 16  # bins, of half a doubling, that the rows of such a side lie in
+_SHOWN = 50.0  # standard deviations that the rows of such a side must be for an error
 
 
 def prior(binade: Floats, center: float) -> Floats:
@@ -178,6 +182,7 @@ def end_of_side(
     zero: float = 0.0,
     few: bool = False,
     chance: float = 1.0,
+    rows: float = 0.0,
 ) -> End:
     """Return where a side ends, by noisy counts of distances from the middle.
 
@@ -203,6 +208,8 @@ def end_of_side(
         Whether there are few rows: bounds stay nearer to those that were seen.
     chance : float, default=1.0
         What `FIRST` and `FURTHER` are multiplied by: many columns share them.
+    rows : float, default=0.0
+        Of the column; where few of them are on this side, more may be hidden beyond it.
     """
     j = _last_bin(counts, np.log2(edges), middle, std, chance, gaussian=gaussian)
     if j < 0:
@@ -219,7 +226,25 @@ def end_of_side(
         slope = 1.0 + found.rows * 2.0**found.doublings / found.excess
     slope = min(max(slope, _SLOPES[0]), _SLOPES[1])
     risk = max(found.risk * last, reach / (slope - 1.0))
-    return End(reach, risk, slope, found.rows, found.doubt)
+    hidden = _hidden(counts[: j + 1], std, rows)
+    return End(reach, math.hypot(risk, hidden * reach), slope, found.rows, found.doubt)
+
+
+def _hidden(counts: Floats, std: float, rows: float) -> float:
+    """Return how many rows may lie beyond the bound, as far again, unseen; NaN: nobody knows.
+
+    Amounts that few rows have (wages of the few who are paid by the hour, gains) are no tail of the
+    others: within the noise of a count rows may lie far beyond, and weigh as much as all the rest.
+    Rows in one place (zeros and ones, one amount) have no tail: none are seen before the last bins,
+    by more than the noise.
+    """
+    outer, inner = float(counts[-2:].sum()), counts[-2 - _BEFORE : -2]
+    before = float(inner.sum())
+    on_side = outer + before
+    alone = before <= outer / 10.0 + std * math.sqrt(inner.size)
+    if on_side >= _MINORITY * rows or alone:
+        return 0.0
+    return _HIDDEN * std if on_side >= _SHOWN * std else math.nan
 
 
 # --- the box ------------------------------------------------------------------------------------

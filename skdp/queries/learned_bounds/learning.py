@@ -465,7 +465,7 @@ def _shaped(
                 end_of_side(
                     part, edges[j][side][1:], m, float(stds[j]), gaussian=not meter.pure,
                     balance=max(1.0 / each, spare * n), zero=abs(m) if towards_zero else 0.0,
-                    few=plan.few, chance=min(1.0, 10.0 / d),
+                    few=plan.few, chance=min(1.0, 10.0 / d), rows=n,
                 )
             )  # fmt: skip
         return found
