@@ -106,7 +106,7 @@ def test_heavier_tails_have_wider_bounds_and_larger_errors():
     for slope in (1.2, 2.0, 4.0):
         above = 50_000 * np.maximum(edges / 4, 1.0) ** -slope
         counts = np.where(edges > 4, -np.diff(np.append(50_000.0, above)), 0.0)
-        end = bounds.bounds.end_of_side(counts, edges, 0.0, 20.0, gaussian=False, balance=2.0)
+        end = bounds.end_of_side(counts, edges, 0.0, 20.0, gaussian=False, balance=2.0)
         beyond = 50_000 * (end.reach / 4) ** -slope
         exceeding = beyond * end.reach / (slope - 1)
         assert (2 if slope >= 2 else 3.5) * end.risk > exceeding
