@@ -14,6 +14,7 @@ _HOMES = {
     "BudgetExceededError": "exceptions",
     "DPEmpiricalCDF": "synthetic",
     "DPExplainableBoostingClassifier": "ensemble",
+    "DPExplainableBoostingRegressor": "ensemble",
     "DPGridSearchCV": "model_selection",
     "DPHistogramDensity": "neighbors",
     "DPKBinsDiscretizer": "preprocessing",

@@ -11,6 +11,7 @@ from skdp.decomposition import DPPCA as DPPCA
 from skdp.density_ratio import DPLogisticRatio as DPLogisticRatio
 from skdp.density_ratio import DPuLSIF as DPuLSIF
 from skdp.ensemble import DPExplainableBoostingClassifier as DPExplainableBoostingClassifier
+from skdp.ensemble import DPExplainableBoostingRegressor as DPExplainableBoostingRegressor
 from skdp.ensemble import DPRandomForestClassifier as DPRandomForestClassifier
 from skdp.ensemble import DPSubsampleAggregate as DPSubsampleAggregate
 from skdp.ensemble import DPTrainOnRelease as DPTrainOnRelease

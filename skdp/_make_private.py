@@ -121,6 +121,8 @@ _INSTEAD = {
     "LogisticRegressionCV": "take LogisticRegression, which becomes DPLogisticRegression",
     "RidgeCV": "take Ridge, or put it into GridSearchCV",
     "TruncatedSVD": "take PCA, which becomes DPPCA, or DPPCA(center=0)",
+    "HistGradientBoostingClassifier": "put DPExplainableBoostingClassifier there",
+    "HistGradientBoostingRegressor": "put DPExplainableBoostingRegressor there",
     "HalvingGridSearchCV": "take GridSearchCV, which becomes DPGridSearchCV",
     "HalvingRandomSearchCV": "take RandomizedSearchCV, which becomes DPRandomizedSearchCV",
 }

@@ -2,17 +2,19 @@
 
 `DPSubsampleAggregate` fits clones of an estimator on disjoint blocks of the private rows and
 releases what they agree on. `DPTrainOnRelease` trains one on a synthetic table made for its target.
-`DPExplainableBoostingClassifier` learns a curve of each column from noisy residuals,
-`DPRandomForestClassifier` counts classes in the leaves of random trees.
+`DPExplainableBoostingClassifier` and `DPExplainableBoostingRegressor` learn a curve of each column
+from noisy residuals, `DPRandomForestClassifier` counts classes in the leaves of random trees.
 """
 
 from skdp.ensemble._boosting import DPExplainableBoostingClassifier
+from skdp.ensemble._boosting_regressor import DPExplainableBoostingRegressor
 from skdp.ensemble._forest import DPRandomForestClassifier
 from skdp.ensemble._release import DPTrainOnRelease
 from skdp.ensemble._subsample import DPSubsampleAggregate
 
 __all__ = [
     "DPExplainableBoostingClassifier",
+    "DPExplainableBoostingRegressor",
     "DPRandomForestClassifier",
     "DPSubsampleAggregate",
     "DPTrainOnRelease",

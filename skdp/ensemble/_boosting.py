@@ -31,6 +31,15 @@ _SHORTER = 0.7
 _LARGEST = 1e300
 
 
+def check_cells(n_features: int, n_bins: int) -> None:
+    """Raise where columns have too many cells together."""
+    if n_features * n_bins > MAX_CELLS:
+        raise ValueError(
+            f"n_bins times the number of columns must be at most {MAX_CELLS}, got "
+            f"{n_bins} * {n_features}"
+        )
+
+
 def even_cuts(low: Floats, high: Floats, n_cells: int) -> tuple[Floats, ...]:
     """Return the cuts of columns into equal cells; none where a column's bounds are equal."""
     part = np.arange(1, n_cells) / n_cells
@@ -195,11 +204,7 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
         self.random_state = random_state
 
     def _public(self, n_features: int) -> Any:
-        if n_features * int(self.n_bins) > MAX_CELLS:
-            raise ValueError(
-                f"n_bins times the number of columns must be at most {MAX_CELLS}, got "
-                f"{self.n_bins} * {n_features}"
-            )
+        check_cells(n_features, int(self.n_bins))
         return super()._public(n_features)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
@@ -210,24 +215,18 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
         two = n_classes == 2
         offset = logs[1:] - logs[:1] if two else logs
         self.class_count_ = counts
-        cells, weights = _bins(session, *self.bounds_, int(self.n_bins))
+        cells, weights = released_bins(session, *self.bounds_, int(self.n_bins))
         scores, self.n_iter_ = _boosted(session, cells, weights, offset, counts / counts.sum())
         self._cells, self._weights = cells, weights
         self._set_terms(scores, offset)
 
     def _set_terms(self, scores: Floats, offset: Floats) -> None:
         """Set the fitted terms, of mean 0 over rows, and the intercept that takes their means."""
-        starts = self._cells.starts
-        split = starts[1:-1]
+        split = self._cells.starts[1:-1]
         self.bin_cuts_ = list(self._cells.cuts)
         self.bin_weights_ = np.split(np.maximum(self._weights, 0.0), split)
-        terms = np.split(scores, split, axis=1)
-        means = [
-            term @ weights / max(float(weights.sum()), 1.0)
-            for term, weights in zip(terms, self.bin_weights_, strict=True)
-        ]
-        terms = [term - mean[:, None] for term, mean in zip(terms, means, strict=True)]
-        self.intercept_ = offset + np.sum(means, axis=0)
+        terms, means = centred_terms(scores, self._cells, self.bin_weights_)
+        self.intercept_ = offset + means
         self._scores_of_cells = np.concatenate(terms, axis=1)
         shown = [term[0] if len(term) == 1 else term.T for term in terms]
         self.term_scores_ = [np.array(term) for term in shown]
@@ -253,10 +252,24 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
         return logits[:, 0] if logits.shape[1] == 1 else logits
 
 
-def _bins(session: Session, low: Floats, high: Floats, n_cells: int) -> tuple[ColumnCells, Floats]:
+def centred_terms(
+    scores: Floats, cells: ColumnCells, weights: list[Floats]
+) -> tuple[list[Floats], Floats]:
+    """Return the scores of each column less their mean over rows, and the sum of these means."""
+    terms = np.split(scores, cells.starts[1:-1], axis=1)
+    means = [
+        term @ one / max(float(one.sum()), 1.0) for term, one in zip(terms, weights, strict=True)
+    ]
+    terms = [term - mean[:, None] for term, mean in zip(terms, means, strict=True)]
+    return terms, np.sum(means, axis=0)
+
+
+def released_bins(
+    session: Session, low: Floats, high: Floats, n_cells: int, *, labelled: bool = True
+) -> tuple[ColumnCells, Floats]:
     """Release the counts of equal cells; return bins with enough rows, and their counts."""
     fine = ColumnCells(even_cuts(low, high, n_cells))
-    counted = session.answer(CellCounts(fine), _CELLS_SHARE)
+    counted = session.answer(CellCounts(fine, labelled), _CELLS_SHARE)
     least = max(_CELL_NOISE * float(np.mean(counted.std)), _LEAST_ROWS)
     columns = np.split(counted.value, fine.starts[1:-1])
     cuts = tuple(merged(*one, least) for one in zip(fine.cuts, columns, strict=True))

@@ -59,6 +59,7 @@ _INSTEAD = {
     "KMeans": "DPKMeans",
     "KernelDensity": "DPKernelDensity",
     "HistGradientBoostingClassifier": "DPExplainableBoostingClassifier",
+    "HistGradientBoostingRegressor": "DPExplainableBoostingRegressor",
     "LinearDiscriminantAnalysis": "DPLinearDiscriminantAnalysis",
     "LinearRegression": "DPLinearRegression",
     "LogisticRegression": "DPLogisticRegression",

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from skdp.queries.blocks import BlockVotes, OfBlocks
     from skdp.queries.cells import (
         CellCounts,
+        CellErrors,
         CellGradient,
         ColumnCells,
         LeafCounts,
         SplitTrees,
+        TargetMoments,
         additive,
     )
     from skdp.queries.column_sums import sum_view
@@ -185,6 +187,7 @@ __all__ = [
     "BlockVotes",
     "BoxTree",
     "CellCounts",
+    "CellErrors",
     "CellGradient",
     "CellQuantile",
     "Cells",
@@ -235,6 +238,7 @@ __all__ = [
     "SplitTrees",
     "SquaredOffsets",
     "StandardBall",
+    "TargetMoments",
     "ThresholdTable",
     "Tree",
     "UnitBall",

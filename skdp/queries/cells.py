@@ -1,14 +1,15 @@
 """Cells of columns and leaves of trees: how many rows each has, and gradients of additive models.
 
-Released: noisy counts of the cells of every column, noisy sums of residuals in them, and noisy
-counts of each label in the leaves of trees, of rows with private labels.
+Released: noisy counts of the cells of every column and noisy sums of residuals in them, of rows
+with private labels or targets; and noisy counts of each label in the leaves of trees.
 
 **Cells** (`ColumnCells`). Public or released cuts divide each column: a value is in cell i of its
 column if i cuts are at most the value. So a row is in one cell of each of the d columns, decided by
 comparisons of its own values alone.
 
-**Counts** (`CellCounts`). A row with a label adds one to d cells, another row to none. L1 d,
-squared L2 d (A); 2 d and 2 d (R), where the two rows share no cell.
+**Counts** (`CellCounts`). A row adds one to d cells; where rows have labels, one whose label is
+none of the classes to none. L1 d, squared L2 d (A); 2 d and 2 d (R), where the two rows share no
+cell.
 
 **Gradients** (`CellGradient`). The logits of a row are the offset and, column by column in their
 order, the scores of its cells: sums of d + 1 floats of that row alone, to the last bit. Its
@@ -20,6 +21,15 @@ in the same cells: twice the norms, four times the square. *Attained* (A) by a r
 certainly wrong; under R up to the last column, since rows that share all cells have one p, and
 their residuals differ by 1. |r| <= 2**17, so sums over 2**16 rows are below 2**33 and exact.
 
+**Targets** (`TargetMoments`). One number of each row, mapped as by `ScaledBox`: the proof is that
+of `Moments` (PROOFS.md) for d = 1.
+
+**Errors** (`CellErrors`). The prediction of a row with a target is the offset and the scores of its
+cells, added as above; its error is that less the target, clipped to public bounds, over a public
+unit, rounded and clipped to an integer |r| <= R = 2**16. The row adds r to d cells: L1 d R, squared
+L2 d R**2 (A); twice and four times (R). *Attained* by targets a unit away, and under R by two rows
+in the same cells whose targets are on either side.
+
 **Leaves** (`LeafCounts`). The splits of T trees are public or released. A row goes down each tree
 by comparisons of its own values, and adds one to one leaf of each for its label, or to none: L1 T,
 squared L2 T (A); 2 T and 2 T (R), where the two rows share no leaf or no label.
@@ -29,19 +39,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import Floats, check_width, clip_to_norm, isqrt_up
+from skdp.core.clipping import Floats, ScaledBox, check_width, clip_to_norm, isqrt_up
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Independent, Noisy, Query, reviewed
-from skdp.core.sums import histogram_sensitivity
+from skdp.core.sums import Moments, histogram_sensitivity
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
 from skdp.queries.linear import softmax
 
-__all__ = ["CellCounts", "CellGradient", "ColumnCells", "LeafCounts", "SplitTrees", "additive"]
+__all__ = [
+    "CellCounts",
+    "CellErrors",
+    "CellGradient",
+    "ColumnCells",
+    "LeafCounts",
+    "SplitTrees",
+    "TargetMoments",
+    "additive",
+]
 
 _RESIDUAL_BITS = 16
 
@@ -86,28 +105,48 @@ def additive(scores: Floats, codes: NDArray[np.int64]) -> Floats:
     return total
 
 
+def _add_in_cells(
+    cells: ColumnCells, codes: NDArray[np.int64], r: Floats, total: NDArray, dtype: type
+) -> None:
+    """Add the integers (n, K) of each row to the cells that it is in, in place."""
+    starts = cells.starts
+    for j in range(len(cells.cuts)):
+        own, size = codes[:, j] - starts[j], int(starts[j + 1] - starts[j])
+        for k in range(r.shape[1]):
+            part = np.bincount(own, weights=r[:, k], minlength=size)
+            total[k, starts[j] : starts[j + 1]] += as_total(part, dtype)
+
+
 @reviewed
 @dataclass(frozen=True, eq=False)
 class CellCounts(Query):
-    """The number of labelled rows in each cell of each column, from `check_labelled`.
+    """The number of rows in each cell of each column.
 
     Guarantee: L1 d, squared L2 d (A); 2 d and 2 d (R).
+
+    Attributes
+    ----------
+    cells : ColumnCells
+    labelled : bool
+        Whether the rows are of `check_labelled`; else they have their target in the last column.
     """
 
     name: ClassVar[str] = "counts of cells"
     cells: ColumnCells
+    labelled: bool = True
 
     def exact(self, table: PrivateTable) -> NDArray:
         size = int(self.cells.starts[-1])
 
-        def add(block: tuple[Floats, NDArray[np.int64]], totals: list[NDArray]) -> None:
-            codes = self.cells.codes(block[0][block[1] >= 0])
-            totals[0] += np.bincount(codes.ravel(), minlength=size)
+        def add(block: Any, totals: list[NDArray]) -> None:
+            rows = block[0][block[1] >= 0] if self.labelled else block[:, :-1]
+            totals[0] += np.bincount(self.cells.codes(rows).ravel(), minlength=size)
 
         def fresh() -> list[NDArray]:
             return [np.zeros(size, dtype=np.int64)]
 
-        (total,) = table.fold(add, fresh, width=len(self.cells.cuts), read="labelled")
+        read = "labelled" if self.labelled else "chunk"
+        (total,) = table.fold(add, fresh, width=len(self.cells.cuts), read=read)
         return total
 
     def sensitivity(self, relation: str) -> Independent:
@@ -157,7 +196,6 @@ class CellGradient(Query):
 
     def exact(self, table: PrivateTable) -> NDArray:
         cells, n_logits = self.cells, len(self.scores)
-        d, starts = len(cells.cuts), cells.starts
         dtype = total_dtype(table.rows, 2**18)
 
         def add(block: tuple[Floats, NDArray[np.int64]], totals: list[NDArray]) -> None:
@@ -168,17 +206,15 @@ class CellGradient(Query):
             else:
                 residual -= labels[:, None] == np.arange(n_logits)
             residual[labels < 0] = 0.0
-            r = clip_to_norm(residual, self.unit, self._bound)
-            for j in range(d):
-                own, size = codes[:, j] - starts[j], int(starts[j + 1] - starts[j])
-                for k in range(n_logits):
-                    part = np.bincount(own, weights=r[:, k], minlength=size)
-                    totals[0][k, starts[j] : starts[j + 1]] += as_total(part, dtype)
+            _add_in_cells(
+                cells, codes, clip_to_norm(residual, self.unit, self._bound), totals[0], dtype
+            )
 
         def fresh() -> list[NDArray]:
             return [np.zeros(self.scores.shape, dtype=dtype)]
 
-        (total,) = table.fold(add, fresh, width=max(d, n_logits), read="labelled")
+        width = max(len(cells.cuts), n_logits)
+        (total,) = table.fold(add, fresh, width=width, read="labelled")
         return total
 
     def sensitivity(self, relation: str) -> Independent:
@@ -189,6 +225,99 @@ class CellGradient(Query):
     def decoded(self, noisy: Noisy) -> Release:
         values = noisy.values.astype(np.float64).reshape(self.scores.shape)
         return released(values * self.unit, noisy.std * self.unit)
+
+
+@reviewed
+class TargetBox(ScaledBox):
+    """The last column of rows, clipped to bounds and scaled to half width 1, as `ScaledBox`."""
+
+    def at(self, bits: int) -> TargetBox:
+        """Return the same view with another number of steps."""
+        return TargetBox(self.low, self.high, bits)
+
+    def map(self, block: Floats) -> Floats:
+        """Map the last number of each row to one integer with |q| <= steps."""
+        return super().map(block[:, -1:])
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class TargetMoments(Moments):
+    """Mean and mean square of the target, the last column, relative to its bounds, and the count.
+
+    Guarantee: of one number a row, that of `Moments`.
+    """
+
+    name: ClassVar[str] = "moments of the target"
+
+    @property
+    def _view(self) -> TargetBox:
+        return TargetBox(self.low, self.high)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class CellErrors(Query):
+    """The errors of an additive model, in each cell summed over rows with targets.
+
+    Guarantee: see the module. Rows are those of `check_with_target`.
+
+    Attributes
+    ----------
+    cells : ColumnCells
+        Of the columns but the target.
+    scores : ndarray of shape (number of cells,)
+        Where: what each cell adds to the prediction, in user units.
+    offset : float
+        Public or released, added to the prediction.
+    low, high : float
+        Bounds of the target.
+    largest : float
+        Bound on the absolute error of a row, in user units, above 0.
+
+    Returns
+    -------
+    errors : Release, of shape (number of cells,)
+        Predictions less targets, in units of `largest`.
+    """
+
+    name: ClassVar[str] = "errors of an additive model"
+    cells: ColumnCells
+    scores: Floats
+    offset: float
+    low: float
+    high: float
+    largest: float
+
+    @property
+    def unit(self) -> float:
+        return 2.0**-_RESIDUAL_BITS
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        d, scores = len(self.cells.cuts), self.scores[None, :]
+        dtype = total_dtype(table.rows, 2**18)
+
+        def add(block: Floats, totals: list[NDArray]) -> None:
+            check_width(block, d + 1)
+            codes = self.cells.codes(block[:, :d])
+            error = self.offset + additive(scores, codes)
+            error -= np.clip(block[:, d:], self.low, self.high)
+            error /= self.largest
+            r = clip_to_norm(error, self.unit, 2**_RESIDUAL_BITS)
+            _add_in_cells(self.cells, codes, r, totals[0], dtype)
+
+        def fresh() -> list[NDArray]:
+            return [np.zeros(scores.shape, dtype=dtype)]
+
+        (total,) = table.fold(add, fresh, width=d + 1)
+        return total[0]
+
+    def sensitivity(self, relation: str) -> Independent:
+        d, times = len(self.cells.cuts), 2 if relation == REPLACE_ONE else 1
+        return Independent(times * d * 2**_RESIDUAL_BITS, times**2 * d * 4**_RESIDUAL_BITS)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(noisy.values * self.unit, noisy.std * self.unit)
 
 
 @reviewed

@@ -26,6 +26,7 @@ from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import (
     DPExplainableBoostingClassifier,
+    DPExplainableBoostingRegressor,
     DPRandomForestClassifier,
     DPSubsampleAggregate,
 )
@@ -77,6 +78,7 @@ ESTIMATORS = {
     "discriminant_analysis": DPLinearDiscriminantAnalysis(classes=[0, 1]),
     "logistic_regression": DPLogisticRegression(classes=[0, 1]),
     "boosting": DPExplainableBoostingClassifier(classes=[0, 1]),
+    "boosting_regressor": DPExplainableBoostingRegressor(),  # of targets 0 and 1
     "forest": DPRandomForestClassifier(2, max_depth=2, classes=[0, 1]),
     "marginals": DPMarginalSynthesizer(domain=Bins.regular(-2, 2, 2)),
     "small_db": SmallDBReleaser(
@@ -94,6 +96,7 @@ APART = [
     "ridge",
     "logistic_regression",
     "boosting",
+    "boosting_regressor",
     "forest",
     "gaussian_nb",
     "nearest_centroid",

@@ -30,6 +30,7 @@ from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.ensemble import (
     DPExplainableBoostingClassifier,
+    DPExplainableBoostingRegressor,
     DPRandomForestClassifier,
     DPSubsampleAggregate,
     DPTrainOnRelease,
@@ -650,6 +651,18 @@ CASES = (
         "boosting_of_three",
         lambda **p: DPExplainableBoostingClassifier(8, classes=[0, 1, 2], **p),
         labels=_three,
+    ),
+    Case(
+        "boosting_regressor",
+        lambda **p: DPExplainableBoostingRegressor(4, bounds=(-1, 1), target_bounds=(-1, 1), **p),
+        labels=lambda X: X[:, 0],
+    ),
+    Case(
+        "boosting_regressor_private",
+        DPExplainableBoostingRegressor,
+        sklearn=True,
+        marked=lambda **p: DPExplainableBoostingRegressor(epsilon=1e5, **p),
+        labels=lambda X: X[:, 0],
     ),
     Case(
         "forest",

@@ -76,7 +76,8 @@ def aligned(*samples):
 
 
 MODELS = {
-    "bins", "bins_uniform", "boosting", "boosting_of_three", "categorical_nb",
+    "bins", "bins_uniform", "boosting", "boosting_of_three", "boosting_regressor",
+    "boosting_regressor_private", "categorical_nb",
     "discriminant_analysis", "forest", "forest_of_three", "gaussian_nb", "imputer",
     "imputer_frequent", "imputer_median", "imputer_stated", "linear_regression",
     "logistic_regression", "logistic_regression_of_three", "nearest_centroid", "one_hot",

@@ -29,6 +29,7 @@ from skdp.queries import (
     BlockVotes,
     BoxTree,
     CellCounts,
+    CellErrors,
     CellGradient,
     CellQuantile,
     Cells,
@@ -56,6 +57,7 @@ from skdp.queries import (
     SplitTrees,
     SquaredOffsets,
     StandardBall,
+    TargetMoments,
     ThresholdTable,
     Workload,
     WorkloadAnswer,
@@ -384,6 +386,16 @@ def cell_gradient(score, clip=1.0, n_logits=1):
     return ask
 
 
+def cell_errors(s):
+    """Return the errors of rows that share all cells: those of targets are -1 to 1."""
+    one = ColumnCells((np.array([5.0]),) * D)
+    return s.answer(CellErrors(one, np.zeros(2 * D), 0.0, -1.0, 1.0, 1.0)).value
+
+
+def target_moments(s):
+    return s.answer(TargetMoments(np.array([-1.0]), np.array([1.0])))[2]
+
+
 def of_classes(kind, *arguments):
     return lambda s: s.answer(kind(*arguments, 2))
 
@@ -470,6 +482,10 @@ QUERIES = [
     ("label leaf counts", of_classes(LeafCounts, STUMPS), BOTH, R + A, CORNERS, 0.99),
     ("label categories", of_classes(LabelCategories, SIGNS), BOTH, R + A, CORNERS, 0.99),
     ("gram with a target", standard_gram, BOTH, A, (np.array([1.0, 0.0, 0.0]), None), 0.99),
+    ("target moments", target_moments, BOTH, R + A, CORNERS, 0.99),
+    ("target cell counts", lambda s: s.answer(CellCounts(HALVES, labelled=False)), BOTH, R + A,
+     CORNERS, 0.99),
+    ("target cell errors", cell_errors, BOTH, R + A, CORNERS, 0.99),
     ("threshold table", lambda s: s.answer(
         ThresholdTable(np.array([-1.0, 0.0, 1.0]), 2)), BOTH, R + A, CORNERS, 0.99),
     ("coded, an answer", of_queries(WorkloadAnswer, ABOVE), BOTH, R + A, CORNERS, 0.99),
