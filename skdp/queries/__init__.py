@@ -124,7 +124,10 @@ else:
         {
             "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
             "blocks": "BlockVotes OfBlocks",
-            "cells": "CellCounts CellGradient ColumnCells LeafCounts SplitTrees additive",
+            "cells": (
+                "CellCounts CellErrors CellGradient ColumnCells LeafCounts SplitTrees "
+                "TargetMoments additive"
+            ),
             "column_sums": "sum_view",
             "columns": "OfColumn",
             "grouped_sums": (
