@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import TURNS, has_its_turn
+
 TESTS = Path(__file__).resolve().parent
 GENERATORS = {"default_rng", "RandomState", "Random", "Generator"}
 
@@ -44,3 +46,9 @@ def test_a_shared_generator_is_found():
     assert shared_generators(ast.parse("RNG = np.random.default_rng(0)\ndef f():\n  RNG.normal()"))
     own = "def f():\n  RNG = np.random.default_rng(0)\n  RNG.normal()"
     assert shared_generators(ast.parse(own)) == []
+
+
+def test_a_test_in_turn_runs_one_day_in_three():
+    for name in ("a.py::test[one]", "a.py::test[two]", "b.py::test"):
+        for first in (0, 739_000):
+            assert [has_its_turn(name, first + day) for day in range(TURNS)].count(True) == 1

@@ -57,13 +57,13 @@ def _m(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
     return Mutant(name, f"skdp.{module}", ((old, new),), tests)
 
 
+ATTAINED = "test_neighbour.py::test_a_sensitivity_is_attained"
 CHARGES = "test_charges.py::test_sessions_charge_what_was_announced_and_is_shown"
 FAILS = "test_charges.py::test_a_fit_that_fails_after_its_charge_gets_nothing_back"
 REPLAY = "test_replay.py::test_fit_learns_from_releases_only"
 MANY = "test_replay.py::test_many_rows_and_little_noise_show_no_more"
 NOISY = "test_every_case_audited.py::test_many_rows_have_noise_like_few"
 EVERY = "test_every_case_audited.py::test_hardly_any_noise_is_caught"
-ATTAINED = "test_neighbour.py::test_a_sensitivity_is_attained"
 WHOLE = "test_neighbour.py::test_a_sensitivity_is_attained_by_whole_tables"
 WORST = "test_neighbour.py::test_adversarial_neighbours"
 SHOWN = "test_mechanisms.py::test_a_mechanism_holds_its_claim_and_shows_it"
@@ -433,6 +433,41 @@ MUTANTS = (
         "return self",
         "test_replay.py::test_what_a_filter_leaves_shows_no_number_of_rows[mean]",
     ),
+    _m(
+        "cells are counted as if a row were in one of all columns", "queries.cells",
+        "size = histogram_sensitivity(len(self.cells.cuts), relation)",
+        "size = histogram_sensitivity(1, relation)",
+        f"{ATTAINED}[label cell counts-0.0-replace_one]",
+        f"{ATTAINED}[target cell counts-1e-05-add_or_remove_one]",
+    ),
+    _m(
+        "leaves are counted as if there were one tree", "queries.cells",
+        "size = histogram_sensitivity(len(self.trees.columns), relation)",
+        "size = histogram_sensitivity(1, relation)",
+        f"{ATTAINED}[label leaf counts-0.0-replace_one]",
+        f"{ATTAINED}[label leaf counts-1e-05-add_or_remove_one]",
+    ),
+    _m(
+        "residuals in cells as if there were one column", "queries.cells",
+        "return Independent(times * l1, times**2 * d * self._bound**2)",
+        "return Independent(times * l1 // d, times**2 * self._bound**2)",
+        f"{ATTAINED}[label cell gradient-0.0-add_or_remove_one]",
+        f"{ATTAINED}[label cell gradient-1e-05-replace_one]",
+    ),
+    _m(
+        "errors in cells are not clipped", "queries.cells",
+        "r = clip_to_norm(error, self.unit, 2**_RESIDUAL_BITS)",
+        "r = np.rint(error / self.unit)",
+        f"{ATTAINED}[target cell errors-0.0-add_or_remove_one]",
+        f"{ATTAINED}[target cell errors-1e-05-replace_one]",
+    ),
+    _m(
+        "errors in cells move once where a row is replaced", "queries.cells",
+        "return Independent(times * d * 2**_RESIDUAL_BITS, times**2 * d * 4**_RESIDUAL_BITS)",
+        "return Independent(d * 2**_RESIDUAL_BITS, d * 4**_RESIDUAL_BITS)",
+        f"{ATTAINED}[target cell errors-0.0-replace_one]",
+        f"{ATTAINED}[target cell errors-1e-05-replace_one]",
+    ),
     # --- what is not there ------------------------------------------------------------------------
     _m(
         "a docstring is missing", "cluster",
@@ -530,6 +565,7 @@ def run_here(name: str | None, tests: Sequence[str]) -> int:
     import pytest
 
     os.chdir(ROOT)
+    os.environ["SKDP_EVERY_TURN"] = "1"
     if name is not None:
         plant(name)
     seen = _Failures()

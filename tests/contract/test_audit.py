@@ -438,7 +438,8 @@ def _with_marks(pair: Pair) -> Any:
     return pytest.param(pair, marks=mark, id=pair.name)
 
 
-@pytest.mark.parametrize("pair", map(_with_marks, PAIRS))
+@pytest.mark.in_turn
+@pytest.mark.parametrize("pair", [_with_marks(pair) for pair in PAIRS])
 def test_the_claim_holds_and_that_of_less_noise_would_not(pair):
     result = audited(pair)
     assert result.passed

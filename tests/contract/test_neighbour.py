@@ -387,9 +387,9 @@ def cell_gradient(score, clip=1.0, n_logits=1):
 
 
 def cell_errors(s):
-    """Return the errors of rows that share all cells: those of targets are -1 to 1."""
+    """Return the errors of rows that share all cells, clipped: targets are -1 to 1."""
     one = ColumnCells((np.array([5.0]),) * D)
-    return s.answer(CellErrors(one, np.zeros(2 * D), 0.0, -1.0, 1.0, 1.0)).value
+    return s.answer(CellErrors(one, np.zeros(2 * D), 0.0, -1.0, 1.0, 0.25)).value
 
 
 def target_moments(s):
