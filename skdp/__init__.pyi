@@ -10,6 +10,7 @@ from skdp.cluster import DPKMeans as DPKMeans
 from skdp.decomposition import DPPCA as DPPCA
 from skdp.density_ratio import DPLogisticRatio as DPLogisticRatio
 from skdp.density_ratio import DPuLSIF as DPuLSIF
+from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis as DPLinearDiscriminantAnalysis
 from skdp.ensemble import DPExplainableBoostingClassifier as DPExplainableBoostingClassifier
 from skdp.ensemble import DPExplainableBoostingRegressor as DPExplainableBoostingRegressor
 from skdp.ensemble import DPRandomForestClassifier as DPRandomForestClassifier
@@ -32,8 +33,11 @@ from skdp.model_selection import DPGridSearchCV as DPGridSearchCV
 from skdp.model_selection import DPRandomizedSearchCV as DPRandomizedSearchCV
 from skdp.model_selection import check_pipeline as check_pipeline
 from skdp.model_selection import plan as plan
+from skdp.naive_bayes import DPCategoricalNB as DPCategoricalNB
+from skdp.naive_bayes import DPGaussianNB as DPGaussianNB
 from skdp.neighbors import DPHistogramDensity as DPHistogramDensity
 from skdp.neighbors import DPKernelDensity as DPKernelDensity
+from skdp.neighbors import DPNearestCentroid as DPNearestCentroid
 from skdp.preprocessing import DPKBinsDiscretizer as DPKBinsDiscretizer
 from skdp.preprocessing import DPMinMaxScaler as DPMinMaxScaler
 from skdp.preprocessing import DPOneHotEncoder as DPOneHotEncoder
