@@ -73,15 +73,20 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
         self : TargetRegressor
         """
         with self._all_or_nothing(groups):
-            target = self._target_bounds()
-            rows = self._open_with_target(X, y)
-            columns = self._stated_bounds(rows.n_features - 1)
-            with self._session(rows) as session, np.errstate(all="ignore"):
-                self._fit(session, columns, target, rows.n_features)
-                self.privacy_ = session.certificate()
+            return self._fitted(X, y)
+
+    def _fitted(self, X: Any, y: Any, weights: Any = None, **options: Any) -> Self:
+        """Fit rows with targets, and weights if there are any; `options` are those of `_fit`."""
+        target = self._target_bounds()
+        rows = self._open_with_target(X, y, weights)
+        width = rows.n_features - (weights is not None)
+        columns = self._stated_bounds(width - 1)
+        with self._session(rows) as session, np.errstate(all="ignore"):
+            self._fit(session, columns, target, width, **options)
+            self.privacy_ = session.certificate()
         return self
 
-    def _open_with_target(self, X: Any, y: Any) -> Rows:
+    def _open_with_target(self, X: Any, y: Any, weights: Any = None) -> Rows:
         """Check privacy parameters, rows and targets; record the public schema. Charges nothing."""
         self._check_parameters()
         rows = check_with_target(
@@ -91,6 +96,7 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
             allow_empty=self._allow_empty,
             one_place=self._one_place(),
             takes_sparse=self._takes_sparse,
+            weights=weights,
         )
         validate_data(self, getattr(rows, "head", X), skip_check_array=True)
         warn_of_column(y)
@@ -110,13 +116,17 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
 
     @staticmethod
     def _boxed(
-        session: Session, columns: Any, target: Any, width: int
+        session: Session, columns: Any, target: Any, width: int, *more: tuple[Floats, Floats]
     ) -> tuple[Floats, Floats, LearnedBox | None, NDArray[np.bool_]]:
-        """Return bounds of columns and target, what was learned, and which were stated."""
+        """Return bounds of columns and target, what was learned, and which were stated.
+
+        `more` are stated ones of columns behind the target.
+        """
         d = width - 1
         known = np.append(np.full(d, columns is not None), target is not None)
-        sides = zip(columns or _unstated(d), target or _unstated(1), strict=True)
-        low, high = (np.append(*pair) for pair in sides)
+        known = np.append(known, np.full(len(more), True))
+        sides = zip(columns or _unstated(d), target or _unstated(1), *more, strict=True)
+        low, high = (np.concatenate(parts) for parts in sides)
         box, learned = bounds_in(session, (low, high) if known.all() else None, errors=True)
         if learned is not None:
             box = finite_squares(np.where(known, (low, high), box))

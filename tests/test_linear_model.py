@@ -46,6 +46,87 @@ def mixed(n, seed):
 # --- least squares ----------------------------------------------------------------------------
 
 
+WEIGHTED = {"bounds": (0, 1), "target_bounds": (-3, 6), "weight_bound": 5.0}
+
+
+def weighted(n, seed):
+    """Return rows, targets that are not linear in them, and weights up to 9."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 3))
+    y = X @ BETA + X[:, 2] ** 2 + rng.uniform(-1, 1, n)
+    return X, y, 9 * rng.random(n) ** 2
+
+
+@pytest.mark.parametrize("relation", [A, R])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_weighted_rows_are_scikit_learns_without_noise(delta, relation):
+    """Weights are clipped to their bound, which is below some of them."""
+    X, y, weights = weighted(3000, 0)
+    for ours, theirs in (
+        (DPLinearRegression(**WEIGHTED), LinearRegression()),
+        (DPRidge(500.0, **WEIGHTED), Ridge(500.0)),
+    ):
+        made = ours.set_params(delta=delta, budget=budget(relation), **NOISELESS)
+        made.fit(X, y, sample_weight=weights)
+        theirs.fit(X, y, sample_weight=np.minimum(weights, 5.0))
+        np.testing.assert_allclose(made.coef_, theirs.coef_, atol=2e-3)
+        assert made.intercept_ == pytest.approx(theirs.intercept_, abs=5e-3)
+        assert np.isfinite(made.coef_std_error_).all()
+        assert np.isnan(made.coef_population_std_error_).all()
+
+
+def test_weights_are_refused_before_the_charge():
+    ledger = PrivacyBudget(1.0)
+    X, y, weights = weighted(50, 0)
+    model = DPRidge(bounds=(0, 1), target_bounds=(-3, 6), budget=ledger)
+    with pytest.raises(ValueError, match=r"weight_bound=.*from public knowledge"):
+        model.fit(X, y, sample_weight=weights)
+    model.set_params(weight_bound=1.0)
+    for bad, text in (
+        (weights[:-1], "same number of rows"),
+        (np.full(50, np.nan), "sample_weight contains NaN"),
+        (np.ones((50, 2)), "one-dimensional"),
+        (["a"] * 50, "sample_weight must be real"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            model.fit(X, y, sample_weight=bad)
+    for bad in (0.0, -1.0, math.inf, math.nan, "1"):
+        with pytest.raises((TypeError, ValueError), match="weight_bound must be"):
+            model.set_params(weight_bound=bad).fit(X, y, sample_weight=weights)
+    assert ledger.spent.epsilon == 0
+
+
+def test_weights_of_nothing_leave_no_errors():
+    """Their sum is below its noise: coefficients are shrunk, and nothing is claimed of them."""
+    X, y, _ = weighted(300, 0)
+    model = DPRidge(**WEIGHTED, delta=1e-6, budget=budget(R))
+    model.fit(X, y, sample_weight=np.zeros(300))
+    assert np.isfinite([*model.coef_, model.intercept_]).all()
+    assert np.isnan([*model.coef_std_error_, model.intercept_std_error_]).all()
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("relation", [A, R])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_errors_of_weighted_rows_cover_the_weighted_coefficients(delta, relation):
+    """95% intervals of 80 fits: fewer than one run in a million has more than 18 of one outside.
+
+    Nor are they all inside of half an interval, as errors twice too large would leave them.
+    """
+    X, y, weights = weighted(20_000, 0)
+    model = DPLinearRegression(**WEIGHTED, delta=delta, epsilon=4.0, budget=budget(relation))
+    exact = LinearRegression().fit(X, y, sample_weight=np.minimum(weights, 5.0))
+    truth = [*exact.coef_, exact.intercept_]
+    far = []
+    for _ in range(80):
+        made = clone(model).fit(X, y, sample_weight=weights)
+        error = np.array([*made.coef_std_error_, made.intercept_std_error_])
+        assert np.isfinite(error).all()
+        far.append(np.abs(np.array([*made.coef_, made.intercept_]) - truth) / error)
+    assert ((np.array(far) > 1.96).sum(axis=0) <= 18).all()
+    assert ((np.array(far) > 0.98).sum(axis=0) >= 5).all()
+
+
 @pytest.mark.parametrize("relation", [A, R])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_without_noise_it_is_scikit_learns(delta, relation):

@@ -9,8 +9,8 @@ to a norm. Coefficients, standard errors and predictions are computed from these
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,7 @@ from skdp._targets import TargetRegressor
 from skdp.budget import PrivacyBudget
 from skdp.core import GramRelease, SecondMoment, Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
-from skdp.queries import StandardBall
+from skdp.queries import StandardBall, WeightedBall
 from skdp.tabular import dense_blocks
 
 __all__ = ["DPLinearRegression", "DPRidge"]
@@ -35,6 +35,14 @@ _TAU = 0.25  # the constant feature, as a part of the radius
 _RADII, _EDGE = (0.3, 4.0), 0.05
 _CLEAR = 4.0  # times the noise's edge: an eigenvalue above it is not shrunk
 _LARGEST = 1e300
+_NO_CONSTANT = 2.0**-30  # weighted rows bring their own
+_SEEN = 10.0  # standard errors of the sum of weights, above which coefficients have errors
+
+_NO_BOUND = (
+    "{name}: weights are private, so what a row may move needs a public bound of them. State "
+    "{name}(weight_bound=...), from public knowledge: larger weights are clipped to it. Nothing "
+    "was charged."
+)
 
 
 @dataclass(frozen=True)
@@ -104,28 +112,94 @@ def _solve(gram: GramRelease, penalty: Floats, n: float, radius: float) -> _Solu
     return _Solution(coef, intercept, full, inverse, max(residual, 0.0), edge)
 
 
+def _weighted(made: GramRelease, radius: float) -> tuple[GramRelease, bool]:
+    """Return the moments of weighted rows whose last column is the constant; whether they count.
+
+    Its sum of squares is that of the weights, in parts of the largest one.
+    """
+    t = _TAU * radius
+    moment = made.second_moment
+    total, error = float(moment[-1, -1]) / t**2, made.diagonal_std / t**2
+    gram = replace(
+        made, second_moment=moment[:-1, :-1], total=moment[:-1, -1] / t, n=max(total, 1.0)
+    )
+    return gram, total > _SEEN * error
+
+
 class _LeastSquares(TargetRegressor):
     """What the two estimators share: all but the penalty."""
 
     _takes_sparse = True
 
     alpha: float = 0.0
+    weight_bound: Any
 
     # --- fitting ------------------------------------------------------------------------------
 
-    def _fit(self, session: Session, columns: Any, target: Any, width: int) -> None:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
+        """Charge the budget and fit.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or table of shape (n_samples, n_features)
+            Private rows, finite numbers. Sparse ones are read in dense chunks; how long that takes
+            depends on how many cells they store.
+        y : array-like of shape (n_samples,)
+            Private targets, finite numbers.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Private weights of the squared errors of rows, finite numbers, clipped to
+            [0, `weight_bound`], which must be stated. A row and its weight are protected together.
+        groups : array-like of shape (n_samples,), default=None
+            Ids of whose each row is: all rows of one id are protected together. A budget with a
+            `unit` needs them, one without refuses them.
+
+        Returns
+        -------
+        self : object
+        """
+        with self._all_or_nothing(groups):
+            if sample_weight is None:
+                return self._fitted(X, y)
+            self._check_parameters()
+            if self.weight_bound is None:
+                raise ValueError(_NO_BOUND.format(name=type(self).__name__))
+            return self._fitted(X, y, sample_weight, most=float(self.weight_bound))
+
+    def _fit(
+        self,
+        session: Session,
+        columns: Any,
+        target: Any,
+        width: int,
+        most: float | None = None,  # that a weight may be
+    ) -> None:
         d = width - 1
-        low, high, learned, known = self._boxed(session, columns, target, width)
+        weights = () if most is None else ((np.zeros(1), np.array([most])),)
+        low, high, learned, known = self._boxed(session, columns, target, width, *weights)
         n = row_count(session, COUNT_SHARE, learned)
         share = _MOMENTS_SHARE * float(session.remaining)
         standard = standardised(session, Allowance.left(session, 1.0), low, high, n, share)
+        total = n  # of weights, in parts of the largest: for the plan
+        if most is not None:
+            total = max(n * min(float(standard.center[width]) / most, 1.0), 1.0)
+            standard = replace(
+                standard, center=standard.center[:width], scale=standard.scale[:width]
+            )
+            low, high, known = low[:width], high[:width], known[:width]
         reach = standard.reach(low, high)
-        radius = _radius(Allowance.left(session), n, width, reach)
+        radius = _radius(Allowance.left(session), total, width, reach)
         view = StandardBall(low, high, standard.center, standard.scale, radius)
-        gram = session.answer(SecondMoment(view, _TAU))
+        if most is None:
+            gram, seen = session.answer(SecondMoment(view, _TAU)), True
+        else:
+            weighted = WeightedBall(view, _TAU, most)
+            gram, seen = _weighted(session.answer(SecondMoment(weighted, _NO_CONSTANT)), radius)
+            total = gram.n
         scale, units = standard.scale[:d], standard.scale[d]
-        penalty = np.minimum(float(self.alpha) / scale**2, _LARGEST)
-        found = _solve(gram, penalty, n, radius)
+        penalty = np.minimum(float(self.alpha) / scale**2 / (most or 1.0), _LARGEST)
+        found = _solve(gram, penalty, total, radius)
         coef = found.coef * units / scale
         self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)
         intercept = standard.center[d] + units * found.intercept
@@ -135,14 +209,15 @@ class _LeastSquares(TargetRegressor):
         back = np.diag(np.append(units / scale, units))
         back[d, :d] = -standard.center[:d] * units / scale
         noisy = back @ found.noise @ back.T
-        if learned is not None:
+        if learned is not None and most is None:
             noisy = noisy + self._beyond(learned, standard, found, back, known)
-        if radius < reach:
+        if radius < reach or not seen or (learned is not None and most is not None):
             noisy = noisy + math.nan
         sampled = noisy + back @ found.inverse @ back.T * found.residual / n
         error, population = (np.sqrt(np.maximum(np.diag(m), 0.0)) for m in (noisy, sampled))
         # Rows of one unit are alike: what they say of a population is not told by their number.
-        if self.alpha or session.max_rows_per_unit not in (None, 1):
+        # Nor do weights tell of it whether errors are larger where they are small.
+        if self.alpha or most is not None or session.max_rows_per_unit not in (None, 1):
             population = population + math.nan
         self.coef_std_error_ = error[:d]
         self.intercept_std_error_ = float(error[d])
@@ -207,6 +282,8 @@ class DPRidge(_LeastSquares):
         them from the rows.
     target_bounds : "private" or tuple (low, high), default="private"
         The same for the target. Unless both are stated, learning counts every column.
+    weight_bound : float or None, default=None
+        The largest weight, from public knowledge: above 0. A fit with `sample_weight` needs it.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -285,6 +362,12 @@ class DPRidge(_LeastSquares):
     without the noise that shortening saves: their errors are NaN. More rows, a larger epsilon or
     narrower bounds give errors.
 
+    **Weights.** The matrix is then that of sqrt(v / b) z, with v the clipped weight of a row and b
+    `weight_bound`: rows of the same ball, so the sensitivity is the same. The matrix is that of
+    fewer rows, sum(v) / b of them: a bound far above most weights leaves few. `coef_` is that of
+    scikit-learn's ``fit(X, y, sample_weight=v)``. Errors are about the coefficients of all rows
+    with their clipped weights; NaN with learned bounds, and of a population.
+
     **Shrinkage.** In the eigenbasis of the noisy covariance, a direction of eigenvalue w well above
     the noise's edge e is divided by w, as in least squares; others are multiplied by w / (w**2 +
     e**2), or by 0. AdaSSP (Wang 2018) adds a multiple of e to all of them instead.
@@ -312,7 +395,10 @@ class DPRidge(_LeastSquares):
     array([10.])
     """
 
-    _parameter_table: ClassVar[Table] = {"alpha": Reals(0, math.inf, "[)")}
+    _parameter_table: ClassVar[Table] = {
+        "alpha": Reals(0, math.inf, "[)"),
+        "weight_bound": (None, Reals(0, math.inf, "()")),
+    }
 
     def __init__(
         self,
@@ -320,6 +406,7 @@ class DPRidge(_LeastSquares):
         *,
         bounds: Any = "private",
         target_bounds: Any = "private",
+        weight_bound: float | None = None,
         epsilon: float = 1.0,
         delta: float = 0.0,
         max_rows_per_unit: Any = "private",
@@ -329,6 +416,7 @@ class DPRidge(_LeastSquares):
         self.alpha = alpha
         self.bounds = bounds
         self.target_bounds = target_bounds
+        self.weight_bound = weight_bound
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit
@@ -349,6 +437,8 @@ class DPLinearRegression(_LeastSquares):
         name to (low, high); see `DPRidge`.
     target_bounds : "private" or tuple (low, high), default="private"
         The same for the target.
+    weight_bound : float or None, default=None
+        The largest weight, from public knowledge: above 0. A fit with `sample_weight` needs it.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -402,11 +492,14 @@ class DPLinearRegression(_LeastSquares):
     True
     """
 
+    _parameter_table: ClassVar[Table] = {"weight_bound": (None, Reals(0, math.inf, "()"))}
+
     def __init__(
         self,
         *,
         bounds: Any = "private",
         target_bounds: Any = "private",
+        weight_bound: float | None = None,
         epsilon: float = 1.0,
         delta: float = 0.0,
         max_rows_per_unit: Any = "private",
@@ -415,6 +508,7 @@ class DPLinearRegression(_LeastSquares):
     ) -> None:
         self.bounds = bounds
         self.target_bounds = target_bounds
+        self.weight_bound = weight_bound
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit

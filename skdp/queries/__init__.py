@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         LabelVectors,
         LogisticGradient,
         StandardBall,
+        WeightedBall,
         softmax,
     )
     from skdp.queries.logistic import LogisticMinimiser, UnitBall
@@ -145,7 +146,7 @@ else:
             "learned_domain": "LearnDomain",
             "linear": (
                 "LabelCategories LabelCounts LabelMoments LabelVectors LogisticGradient "
-                "StandardBall softmax"
+                "StandardBall WeightedBall softmax"
             ),
             "logistic": "LogisticMinimiser UnitBall",
             "quantiles": (
@@ -248,6 +249,7 @@ __all__ = [
     "UnitShapes",
     "UnitSpread",
     "Weighted",
+    "WeightedBall",
     "Workload",
     "WorkloadAnswer",
     "WorstMarginal",

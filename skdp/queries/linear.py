@@ -12,6 +12,15 @@ proofs.
 released c and s: one IEEE operation on one number at a time. z is clipped to a norm by
 `skdp.core.clipping.clip_to_norm`, which verifies sum q_j**2 <= norm**2 in integers.
 
+**Weighted rows** (`WeightedBall`). The last column of a row is its weight v, which is clipped to
+[0, b], b public. With q the integers of the others, of norm at most N, and a public constant t, the
+row becomes rint(sqrt(v / b) (q, t)): one division, one root, one product and one rounding of one
+number at a time. sqrt(v / b) <= 1, and rounding is monotone and leaves integers, so no coordinate
+is further from 0 than that of (q, t): the norm is at most sqrt(N**2 + t**2), whatever the weight.
+A sum of products of such rows is that of (q, t) weighted by v / b, up to rounding, and its
+sensitivity is that of any rows in a ball of this norm (PROOFS.md, "Gram matrix"). *Attained* by
+rows of weight b. The weight of a row changes with the row: it is private, b is not.
+
 **Gradients** (`LogisticGradient`). A row gives r x (q, t): q its integers, t a public constant for
 the intercept, r = p(theta) - onehot(label) rounded to steps of 2**-16. theta is rounded to integers
 k 2**-b such that ||k_c|| sqrt(norm**2 + t**2) <= 2**52. By Cauchy and Schwarz no partial sum of
@@ -78,6 +87,7 @@ __all__ = [
     "LabelVectors",
     "LogisticGradient",
     "StandardBall",
+    "WeightedBall",
     "softmax",
 ]
 
@@ -142,6 +152,53 @@ class StandardBall:
         z -= self.middle
         z /= self.scale
         return clip_to_norm(z, float(self.grid[0]), self.norm)
+
+
+@reviewed
+class WeightedBall:
+    """Rows of a ball with a constant behind them, times the root of a part of their own weight.
+
+    The last column of a row is its weight, clipped to [0, most] and divided by `most`. A second
+    moment of these is that of (row, constant), weighted; see the module.
+
+    Parameters
+    ----------
+    ball : StandardBall or Ball
+        Of the columns before the weight.
+    constant : float
+        As a part of the ball's radius, in [0, 1].
+    most : float
+        Public bound of weights; finite, above 0.
+    """
+
+    def __init__(self, ball: Any, constant: float, most: float) -> None:
+        if not (0.0 <= constant <= 1.0 and 0.0 < most < math.inf):
+            raise ValueError("constant must be in [0, 1], and most finite and positive")
+        self.ball = ball
+        self.constant, self.most = float(constant), float(most)
+        self.n_dims = ball.n_dims + 1
+        step = float(ball.grid[0])
+        self.last = min(max(round(self.constant * ball.norm), 0), ball.norm)
+        self.norm = isqrt_up(ball.norm**2 + self.last**2)
+        self.center = np.zeros(self.n_dims)
+        self.grid = np.full(self.n_dims, step)
+        self.half = np.append(ball.half, float(self.last))
+
+    def at(self, bits: int) -> WeightedBall:
+        """Return the same map with another number of steps."""
+        return WeightedBall(self.ball.at(min(bits, NORM_BITS - 1)), self.constant, self.most)
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with sum q_j**2 <= norm**2."""
+        check_width(block, self.n_dims)
+        root = np.clip(block[:, -1], 0.0, self.most)
+        root /= self.most
+        np.sqrt(root, out=root)
+        z = np.empty((len(block), self.n_dims))
+        z[:, :-1] = self.ball.map(block[:, :-1])
+        z[:, -1] = self.last
+        z *= root[:, None]
+        return clip_to_norm(z, 1.0, self.norm)
 
 
 # --- the gradient of a logistic loss ----------------------------------------------------------

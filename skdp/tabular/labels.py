@@ -52,6 +52,10 @@ _OTHER_LENGTH = "X and {y} must have the same number of rows."
 _NOT_FLAT = "{y} must be one-dimensional, of shape (n_samples,)."
 _NOT_FINITE = "Input {y} contains NaN or infinity, or is missing an entry; {y} must be finite."
 _NOT_REAL = "Input {y} must be real numbers."
+_PARTS_WEIGHTS = (
+    "{estimator}: sample_weight has no meaning for rows in parts. Leave weights out, or give all "
+    "rows in one table. Nothing was charged."
+)
 
 
 # --- rows with labels -------------------------------------------------------------------------
@@ -72,18 +76,22 @@ class LabelledRows(Rows):
 
 
 class TargetRows(LabelledRows):
-    """Rows with their targets as one more column, the last."""
+    """Rows with their targets as one more column, the last; behind it their weights, if any."""
 
-    def __init__(self, X: Any, y: NDArray) -> None:
+    def __init__(self, X: Any, y: NDArray, weights: NDArray | None = None) -> None:
         super().__init__(X, y)
-        self.n_features += 1
+        self._weights = weights
+        self.n_features += 1 if weights is None else 2
 
     def chunk(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start to stop, each with its target, shape (stop - start, n_features)."""
-        target = np.asarray(self._part(self._y, start, stop), dtype=np.float64)
-        # A target that changed after the check: as in `Rows.chunk`.
-        target = np.where(np.isfinite(target), target, 0.0)
-        return np.column_stack([super().chunk(start, stop), target])
+        more = []
+        for column in (self._y, self._weights):
+            if column is not None:
+                part = np.asarray(self._part(column, start, stop), dtype=np.float64)
+                # What changed after the check: as in `Rows.chunk`.
+                more.append(np.where(np.isfinite(part), part, 0.0))
+        return np.column_stack([super().chunk(start, stop), *more])
 
 
 class SparseTargetRows(TargetRows, SparseRows):
@@ -479,18 +487,23 @@ def check_with_target(
     allow_empty: bool = False,
     one_place: str = ONE_PLACE,
     takes_sparse: bool = False,
+    weights: Any = None,
 ) -> Any:
     """Validate private rows with a private number each, which becomes their last column.
 
-    With `takes_sparse`, rows may be sparse. Guarantee: as `check_labelled`.
+    With `takes_sparse`, rows may be sparse. With `weights`, a private weight each is behind it: any
+    finite number. Guarantee: as `check_labelled`.
     """
-    if takes_sparse and sparse.issparse(X) and not is_parts(y):
-        cells = check_sparse(X, estimator=estimator, allow_empty=allow_empty)
-        numbers, _ = check_labels(y, cells._n, estimator=estimator)
-        return SparseTargetRows(cells._X, numbers)
-    if is_parts(X) or is_parts(y):
-        options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": None}
-        return _labelled_parts(X, y, estimator=estimator, **options)
-    rows = check_rows(X, estimator=estimator, allow_empty=allow_empty)
-    numbers, _ = check_labels(y, rows._n, estimator=estimator)
-    return TargetRows(rows._X, numbers)
+    parts = is_parts(X) or is_parts(y)
+    if parts and weights is not None:
+        raise TypeError(_PARTS_WEIGHTS.format(estimator=estimator))
+    as_sparse = takes_sparse and sparse.issparse(X) and not parts
+    if not parts:
+        check = check_sparse if as_sparse else check_rows
+        rows = check(X, estimator=estimator, allow_empty=allow_empty)
+        numbers, _ = check_labels(y, rows._n, estimator=estimator)
+        if weights is not None:
+            weights, _ = check_labels(weights, rows._n, estimator=estimator, name="sample_weight")
+        return (SparseTargetRows if as_sparse else TargetRows)(rows._X, numbers, weights)
+    options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": None}
+    return _labelled_parts(X, y, estimator=estimator, **options)

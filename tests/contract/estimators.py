@@ -211,6 +211,13 @@ class CheckedAggregate(DPSubsampleAggregate):
             self.classes, self.public, self.bounds = stated
 
 
+class WeightedRidge(DPRidge):
+    """A row's weight is told by its second cell."""
+
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Any:
+        return super().fit(X, y, sample_weight=1.0 + np.asarray(X)[:, 1], groups=groups)
+
+
 class CheckedVote(CheckedAggregate):
     pass
 
@@ -620,7 +627,12 @@ CASES = (
         "ridge_private",
         DPRidge,
         sklearn=True,
-        marked=lambda **p: DPRidge(epsilon=1e5, **p),
+        marked=lambda **p: DPRidge(weight_bound=5.0, epsilon=1e5, **p),
+        labels=lambda X: X[:, 0],
+    ),
+    Case(
+        "ridge_weighted",
+        lambda **p: WeightedRidge(bounds=(-1, 1), target_bounds=(-1, 1), weight_bound=2.0, **p),
         labels=lambda X: X[:, 0],
     ),
     Case(
@@ -942,6 +954,11 @@ CALLS += (
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     "DPKMeans": {
         "check_clustering": "reads labels_, the exact assignment of private rows: never released",
+    },
+    "DPRidge": {
+        "check_all_zero_sample_weights_error": "an error would tell of private weights",
+        "check_sample_weight_equivalence_on_dense_data": "demands the accuracy of no noise",
+        "check_sample_weight_equivalence_on_sparse_data": "demands the accuracy of no noise",
     },
 }
 

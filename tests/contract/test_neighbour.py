@@ -59,6 +59,7 @@ from skdp.queries import (
     StandardBall,
     TargetMoments,
     ThresholdTable,
+    WeightedBall,
     Workload,
     WorkloadAnswer,
     WorstMarginal,
@@ -410,6 +411,13 @@ def standard_gram(s):
     return s.answer(SecondMoment(view, tau=TAU)).n
 
 
+def weighted_gram(s):
+    """Take the last column, that of the target, for weights of at most 1."""
+    d = s.n_features - 1
+    ball = StandardBall(-np.ones(d), np.ones(d), np.zeros(d), np.full(d, 0.5), 2.0)
+    return s.answer(SecondMoment(WeightedBall(ball, TAU, 1.0), tau=2.0**-30)).n
+
+
 CORNERS = np.ones(D), -np.ones(D)
 # Labels are "near" (1): certainly wrong below 0 in the second column, and "far" (0) above; the
 # first column is on the sphere or beyond.
@@ -481,6 +489,10 @@ QUERIES = [
     ("label cell gradient of three", cell_gradient(1e6, math.sqrt(2), 3), GAUSS, R, WRONG, 0.91),
     ("label leaf counts", of_classes(LeafCounts, STUMPS), BOTH, R + A, CORNERS, 0.99),
     ("label categories", of_classes(LabelCategories, SIGNS), BOTH, R + A, CORNERS, 0.99),
+    ("weighted gram with a target", weighted_gram, BOTH, A, (np.array([-1.0, 0.0, 0.0]), None),
+     0.99),
+    ("weighted gram with a target, of no weight", weighted_gram, BOTH, R, (
+        np.array([-1.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0])), 0.49),
     ("gram with a target", standard_gram, BOTH, A, (np.array([1.0, 0.0, 0.0]), None), 0.99),
     ("target moments", target_moments, BOTH, R + A, CORNERS, 0.99),
     ("target cell counts", lambda s: s.answer(CellCounts(HALVES, labelled=False)), BOTH, R + A,

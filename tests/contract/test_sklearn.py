@@ -28,13 +28,13 @@ def test_scikit_learn_check(estimator, check, monkeypatch):
 
 
 def test_expected_failures_are_few_and_have_reasons():
-    """Only checks that read labels_ or demand accuracy may fail, and each says why."""
+    """Only checks that read labels_, demand accuracy or an error that tells of rows may fail."""
     names = {type(case.checked()).__name__ for case in CASES if case.sklearn}
     assert set(EXPECTED_FAILURES) <= names
     for failures in EXPECTED_FAILURES.values():
         assert len(failures) <= 3
         for reason in failures.values():
-            assert "labels_" in reason or "accuracy" in reason
+            assert any(why in reason for why in ("labels_", "accuracy", "would tell of private"))
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.sklearn], ids=lambda c: c.name)

@@ -30,7 +30,7 @@ from skdp.core.query import check_query, owned, reviewed
 from skdp.core.table import stability_of
 from skdp.queries import AssignedSums, EdgeHistogram, LabelSums, SmoothMedian
 from skdp.queries.column_sums import sum_view
-from skdp.queries.linear import LogisticGradient, StandardBall
+from skdp.queries.linear import LogisticGradient, StandardBall, WeightedBall
 from skdp.tabular import check_labelled, check_rows
 from tests.views import box_of
 
@@ -230,6 +230,8 @@ def test_a_share_is_a_plain_number():
         lambda: Box([np.nan], [1.0]),
         lambda: ScaledBox([0.0], [np.inf]),
         lambda: StandardBall([0.0], [1.0], [np.nan], [1.0], 1.0),
+        lambda: WeightedBall(Ball([0.0], 1.0), 0.5, np.nan),
+        lambda: WeightedBall(Ball([0.0], 1.0), 0.5, np.inf),
         lambda: Box([0.0], [1.0], bits=50),
     ],
 )

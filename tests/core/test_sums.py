@@ -20,6 +20,7 @@ from skdp.core import table as table_module
 from skdp.queries import grouped_sums as groups
 from skdp.queries import histograms, trees
 from skdp.queries.learned_bounds import learning
+from skdp.queries.linear import WeightedBall
 from skdp.tabular import Rows, check_rows
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -40,11 +41,12 @@ def views(d: int) -> list:
         ball,
         Ball(np.full(d, -1e300), 1e-3),
         Projection(ball, directions, 1.2),
+        WeightedBall(Ball(np.full(d - 1, 0.3), 1.7), 0.25, 2.5),
     ]
 
 
 @settings(max_examples=200, deadline=None)
-@given(X=arrays(float, (7, 3), elements=ANY_FLOAT | MODERATE), which=st.integers(0, 5))
+@given(X=arrays(float, (7, 3), elements=ANY_FLOAT | MODERATE), which=st.integers(0, 6))
 def test_every_view_keeps_its_bound_and_maps_each_row_alone(X, which):
     view = views(3)[which]
     with np.errstate(all="ignore"):
