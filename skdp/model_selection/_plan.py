@@ -157,10 +157,11 @@ def _error(part: Any, n_samples: int | None, width: int | None) -> tuple[float, 
 def _widths(estimator: Any, n_features: int | None) -> dict[int, int | None]:
     """Return how many columns each step gets, as far as parameters tell."""
     if isinstance(estimator, ColumnTransformer):
-        return {
-            id(step): len(columns) if isinstance(columns, list | tuple) else None
-            for _, step, columns in estimator.transformers
-        }
+        inside: dict[int, int | None] = {}
+        for _, step, columns in estimator.transformers:
+            width = len(columns) if isinstance(columns, list | tuple) else None
+            inside |= {id(step): width, **_widths(step, width)}
+        return inside
     if not isinstance(estimator, Pipeline):
         return {id(estimator): n_features}
     found: dict[int, int | None] = {}

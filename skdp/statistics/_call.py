@@ -142,12 +142,13 @@ def result(
     keepdims: bool = False,
     bounds: Pair | None = None,
     asked: Any = None,
+    note: str = "",
 ) -> Released:
     """Return a result; the entry of a flat column, or of all cells, stands alone.
 
     With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
     is `flat`, as in numpy. `asked` is the argument ``bounds`` of a function whose errors are finite
-    with good bounds.
+    with good bounds; `note` says what else a reader of the answer has to know.
     """
     array = np.array(value, dtype=np.float64)
     error = np.broadcast_to(np.asarray(std, dtype=np.float64), array.shape).copy()
@@ -165,4 +166,4 @@ def result(
         high.setflags(write=False)
         bounds = low, high
     unknown = isinstance(asked, str) and bool(np.any(np.isnan(error) & np.isfinite(array)))
-    return Released(array, error, privacy, bounds, _NOT_LEARNED if unknown else "")
+    return Released(array, error, privacy, bounds, _NOT_LEARNED if unknown else note)

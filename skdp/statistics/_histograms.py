@@ -23,6 +23,7 @@ from skdp.statistics._call import Call, Floats, Released, result
 from skdp.tabular import check_labelled_table
 
 Bins = int | Floats
+_LEARNED_EDGES = "edges are learned: rows beyond them are in no cell; state edges, or bounds"
 _CLEAR = 10.0  # standard errors: below, a quotient by a sum of counts has no error of first order
 
 
@@ -96,7 +97,8 @@ def _counted(
         edges = _grid(each, low, high)
         release = session.answer(EdgeHistogram(tuple(edges)))
         privacy = session.certificate()
-    return result(release.value, release.std, privacy, flat=False), edges
+    note = _LEARNED_EDGES if stated is None else ""
+    return result(release.value, release.std, privacy, flat=False, note=note), edges
 
 
 def histogram(

@@ -18,6 +18,11 @@ from skdp.core import Box
 from skdp.queries import Quantiles, check_levels
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
 
+_NO_ERROR = (
+    "std is NaN because it depends on the rows; DPQuantile.error_bound says how many ranks a "
+    "quantile may be off, so that levels beside it make an interval"
+)
+
 
 def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any, keepdims: Any) -> Released:
     """Return quantiles, one row a level."""
@@ -32,7 +37,9 @@ def _quantiles(call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any, keepdim
         privacy = session.certificate()
     value: Floats = release.value.T
     value = value[0] if np.ndim(q) == 0 else value
-    return result(value, np.nan, privacy, flat=flat, keepdims=keepdims, bounds=(low, high))
+    return result(
+        value, np.nan, privacy, flat=flat, keepdims=keepdims, bounds=(low, high), note=_NO_ERROR
+    )
 
 
 def quantile(

@@ -79,7 +79,8 @@ class Released:
     bounds : tuple of two ndarrays, or None
         To which cells were clipped, stated or learned, (low, high); None where there are none.
     note : str
-        Why an error is NaN, where learned bounds are the reason; else empty.
+        Why an error is NaN, where learned bounds or the mechanism are the reason, or which rows may
+        be in no cell; else empty.
     """
 
     value: Floats

@@ -63,7 +63,7 @@ __all__ = [
 
 _NOT_FINITE = (
     "Input X contains NaN or infinity; X must be finite. Fill such cells from public knowledge "
-    "before the private step (SimpleImputer(strategy='constant'), with "
+    "before the private step (SimpleImputer(strategy='constant')), privately (DPSimpleImputer; "
     ".set_output(transform='pandas') where a later step goes by column names, as bounds may), or "
     "leave their rows out with nan_policy='omit' where a function has it. Do not drop the rows "
     "yourself: how many are left is private, and would be taken for public."
@@ -75,7 +75,7 @@ _INFINITE = (
 )
 _NOT_A_NUMBER = (
     "X must be numeric: the float() argument must be no string, date or other object but a real "
-    "number, in every cell. Convert other columns from public knowledge first."
+    "number, in every cell. Encode other columns first (DPOneHotEncoder in a ColumnTransformer)."
 )
 _COMPLEX = "Complex data not supported: X must be real."
 _RAGGED = (

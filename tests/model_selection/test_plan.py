@@ -105,6 +105,14 @@ def test_what_is_shown():
     assert np.isnan(frame["expected_error"].iloc[-1])
 
 
+def test_steps_inside_a_column_transformer_know_their_columns():
+    scaled = make_pipeline(DPMinMaxScaler(bounds=(0, 9)), DPStandardScaler(bounds=(0, 1)))
+    columns = ColumnTransformer([("some", scaled, ["a", "b", "c"])])
+    planned = {line.step: line for line in skdp.plan(columns, 300)}
+    line = planned["some__dpstandardscaler"]
+    assert line.error == DPStandardScaler(bounds=(0, 1)).expected_error(300, 3)
+
+
 def test_models_without_a_price_are_named():
     planned = skdp.plan(make_pipeline(DPStandardScaler(bounds=(0, 1)), LogisticRegression()))
     assert len(planned) == 1
