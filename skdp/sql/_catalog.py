@@ -105,6 +105,10 @@ class Catalog:
                 "integer_division = false",
                 "ieee_floating_point_ops = true",
                 "default_collation = ''",
+                "default_order = 'ASC'",
+                "default_null_order = 'NULLS_LAST'",
+                "max_execution_time = 0",  # how long a query takes is up to its rows
+                "preserve_identifier_case = 'preserve_case'",
                 "python_enable_replacements = false",
             ):
                 cursor.execute(f"SET {setting}")
@@ -181,12 +185,12 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
 
 def _shadows(cursor: Any) -> list[str]:
     """Return functions of the database with names of the engine's: their names alone are read."""
-    own = cursor.execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
-    ).fetchall()
+    # Its whole name: a macro of the database may be called like the list of functions itself.
+    listed = "SELECT DISTINCT function_name FROM system.main.duckdb_functions() WHERE"
+    own = cursor.execute(f"{listed} NOT internal").fetchall()
     if not own:
         return []
-    inner = cursor.execute("SELECT function_name FROM duckdb_functions() WHERE internal").fetchall()
+    inner = cursor.execute(f"{listed} internal").fetchall()
     return sorted({folded(name) for (name,) in own} & {folded(name) for (name,) in inner})
 
 

@@ -252,16 +252,18 @@ class GroupedRelation(GroupedRows):
     def _private(self) -> str:
         """Return the table of all pairs, of keys that nobody listed; `kh` is a hash of the key."""
         fields = ", ".join(self._fields)
+        # What is not said is up to settings of the connection: codes would name other keys.
+        ascending = ", ".join(f"{name} ASC NULLS LAST" for name in self._fields)
         cells = ", ".join(
             f"{cell} AS {name}" for cell, name in zip(self._k, self._fields, strict=True)
         )
         keys = self._table(
             "keys",
-            f"SELECT *, (row_number() OVER (ORDER BY {fields}) - 1)::BIGINT AS code, "
+            f"SELECT *, (row_number() OVER (ORDER BY {ascending}) - 1)::BIGINT AS code, "
             f"hash({fields}) AS kh FROM (SELECT DISTINCT {cells} FROM skdp_rows)",
         )
         if self._codes is None:
-            found = self._fetch(f"SELECT {fields} FROM {keys} ORDER BY code")
+            found = self._fetch(f"SELECT {fields} FROM {keys} ORDER BY code ASC")
             kinds = [(name, self._kinds[name]) for name in self._by]
             named = [
                 tuple(key_cell(cell, *kind) for cell, kind in zip(cells, kinds, strict=True))
@@ -314,7 +316,7 @@ class GroupedRelation(GroupedRows):
         return self._table(
             ("kept", tuple(keys), max_keys),
             f"SELECT * EXCLUDE (place) FROM (SELECT *, row_number() OVER (PARTITION BY u ORDER BY "
-            f"{_rank('code', self.salt(-2))}) AS place FROM {self._pairs(keys)}) "
+            f"{_rank('code', self.salt(-2))} ASC) AS place FROM {self._pairs(keys)}) "
             f"WHERE place <= {max_keys}",
         )
 
@@ -331,8 +333,8 @@ class GroupedRelation(GroupedRows):
         found = self._fetch(
             f"WITH units AS (SELECT list({rank}) AS ws FROM {pairs} AS own ANTI JOIN {gone} "
             "ON own.code = gone.code GROUP BY u), "
-            f"capped AS (SELECT CASE WHEN len(ws) > {most} THEN list_sort(ws)[:{most}] ELSE ws "
-            f"END AS ws, {weight} AS w FROM units), "
+            f"capped AS (SELECT CASE WHEN len(ws) > {most} THEN list_sort(ws, 'ASC')[:{most}] "
+            f"ELSE ws END AS ws, {weight} AS w FROM units), "
             "each AS (SELECT unnest(ws) AS word, w FROM capped) "
             f"SELECT ({_code_of('word')}) AS code, sum(w) FROM each GROUP BY 1"
         )
@@ -431,7 +433,7 @@ class GroupedRelation(GroupedRows):
                 f"WITH every AS (SELECT sum(n)::BIGINT AS n, list({word}) AS words "
                 f"FROM {self._pairs(keys)} GROUP BY u), "
                 "units AS MATERIALIZED (SELECT len(words) AS c, n, CASE WHEN len(words) > "
-                f"{max_keys} THEN list_sort(words)[:{max_keys}] ELSE words END AS words "
+                f"{max_keys} THEN list_sort(words, 'ASC')[:{max_keys}] ELSE words END AS words "
                 "FROM every), "
                 "words AS (SELECT unnest(words) AS w FROM units) "
                 "SELECT ((w >> 10) & 4194303)::BIGINT, sum(w & 1023)::BIGINT, count(*) FROM words "

@@ -42,6 +42,20 @@ def test_the_spelling_of_one_unit_names_no_key_of_others(engine, setting):
     assert opened(table)._n == 3
 
 
+@pytest.mark.parametrize(
+    "setting", ["default_order = 'DESC'", "default_null_order = 'NULLS_FIRST'"]
+)
+def test_the_order_that_the_connection_prefers_gives_no_key_the_name_of_another(engine, setting):
+    engine.execute("CREATE TABLE t AS SELECT range AS u, 'often' AS k FROM range(9)")
+    engine.execute("INSERT INTO t VALUES (100, 'rare')")
+    engine.execute(f"SET {setting}")
+    table = engine.table("t")
+    assert found(table) == {"often": 9, "rare": 1}
+    rows = opened(table)
+    rows.prepare(None, UNITS)
+    assert rows.totals(("often", "rare"), UNITS, 1, 1).ravel().tolist() == [9, 1]
+
+
 def test_zeros_are_one_key_and_one_id(engine):
     sql = "SELECT * FROM (VALUES (0.0::{0}, -0.0::{0}), (-0.0::{0}, 0.0::{0})) AS t(u, k)"
     for kind in ("DOUBLE", "FLOAT"):

@@ -287,6 +287,8 @@ def test_views_generated_columns_and_collations_are_no_tables():
         "CREATE MACRO SUM(x) AS 3",
         "CREATE MACRO least(a, b) AS 7",
         "CREATE SCHEMA other; CREATE MACRO other.count(x) AS 7",
+        # One that hides all others, and itself.
+        "CREATE MACRO duckdb_functions() AS TABLE SELECT 'f' AS function_name, true AS internal",
     ],
 )
 def test_macros_that_shadow_functions_are_found_before_anything_is_run(macro):
@@ -309,8 +311,22 @@ def test_settings_of_the_connection_change_nothing():
     before = db.sql(query, **parameters).to_dict()["m"][0]
     con.execute("SET integer_division = true")
     con.execute("SET default_collation = 'nocase'")
+    con.execute("SET default_order = 'DESC'")
+    con.execute("SET max_execution_time = 1")
+    con.execute("SET preserve_identifier_case = 'lowercase'")
     assert db.sql(query, **parameters).to_dict()["m"][0] == pytest.approx(before, abs=0.05)
     assert con.execute("SELECT current_setting('integer_division')").fetchone() == (True,)
+
+
+def test_a_rare_key_never_has_the_numbers_of_a_common_one():
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t AS SELECT range AS uid, 'often' AS k FROM range(4000)")
+    con.execute("INSERT INTO t VALUES (9999, 'secret of one')")
+    con.execute("SET default_order = 'DESC'")
+    budget = PrivacyBudget(20, 1e-4, adjacency="add_or_remove_one", unit="uid")
+    db = PrivateDatabase(con, tables={"t": {"unit": "uid"}}, budget=budget)
+    answer = db.sql("SELECT k, COUNT(*) AS n FROM t GROUP BY k", epsilon=5, delta=1e-6)
+    assert answer.to_dict()["k"] == ["often"]
 
 
 def test_a_closed_connection_is_told_and_nothing_is_charged():
