@@ -29,7 +29,12 @@ from skdp.core import noise as sampling
 from skdp.core.transcript import record, replay
 from skdp.decomposition import DPPCA
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
-from skdp.ensemble import DPTrainOnRelease
+from skdp.ensemble import (
+    DPExplainableBoostingClassifier,
+    DPExplainableBoostingRegressor,
+    DPRandomForestClassifier,
+    DPTrainOnRelease,
+)
 from skdp.neighbors import DPHistogramDensity, DPKernelDensity
 from skdp.preprocessing import DPMinMaxScaler, DPStandardScaler
 from skdp.quantile import DPMedian, DPQuantile
@@ -301,6 +306,14 @@ def difference(fitted):
     return float(np.diff(np.log(fitted.weights_))[0])
 
 
+# Models of labels and numbers: the row has the label, or the number, that the others have not.
+LABELS = {"classes": [0, 1], **BOX}
+TWO_LABELS = np.append(np.zeros(8, dtype=int), [1]), np.zeros(8, dtype=int)
+NUMBERS = np.append(np.zeros(8), [1.0]), np.append(np.zeros(8), [-1.0])
+BOOSTED = DPExplainableBoostingClassifier(2, **GAUSS, **LABELS, **A)
+BOOSTED_NUMBERS = DPExplainableBoostingRegressor(2, **GAUSS, **BOX, target_bounds=(-1, 1))
+FOREST = DPRandomForestClassifier(1, max_depth=1, **PURE, **LABELS, **A)
+
 # Audits of DPSubsampleAggregate are in tests/test_ensemble.py: their worst pair needs a model that
 # one row turns, and the variant another sensitivity.
 PAIRS = [
@@ -399,6 +412,11 @@ PAIRS = [
         lambda fitted: float(fitted.released_.value[0]),
         2000,
     ),
+    Pair("boosting A, delta", BOOSTED, UP, ZEROS, None, 3000, 2.0, labels=TWO_LABELS),
+    Pair(
+        "boosting of numbers R, delta", BOOSTED_NUMBERS, UP, DOWN, None, 1500, 2.0, labels=NUMBERS
+    ),
+    Pair("forest A", FOREST, UP, ZEROS, None, 3000, 2.0, labels=TWO_LABELS),
     Pair("logistic R, delta", LOGISTIC, *POLES, lines, 900, 4.0, public=np.vstack(POLES)),
 ]
 
@@ -426,7 +444,8 @@ def audited(pair: Pair, n_runs: int | None = None) -> AuditResult:
 LONG_ONES = {
     "min-max scaler R", "lloyd A", "one centre A", "tree R, delta", "pca A, delta", "toy A",
     "mwem R, delta", "ulsif A", "lloyd A, delta", "small table A", "pca A", "toy A, delta",
-    "median A", "kernel density R, delta",
+    "median A", "kernel density R, delta", "boosting A, delta", "boosting of numbers R, delta",
+    "forest A",
 }  # fmt: skip
 
 
