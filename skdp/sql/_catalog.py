@@ -17,7 +17,7 @@ from typing import Any
 
 from skdp.sql._typed import family_of, quoted, text_of
 
-__all__ = ["Catalog", "Column", "Owner", "Table", "folded", "open_catalog"]
+__all__ = ["Catalog", "Column", "Owner", "Table", "bounds_of", "folded", "open_catalog"]
 
 _KEYS = {"unit", "owner", "columns", "keys"}
 # Of other types two that differ are equal (a month and 30 days), or cells have any length.
@@ -300,7 +300,9 @@ def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any)
 
     for given, pair in dict(spec.get("columns") or {}).items():
         place = column(given)
-        known[place] = Column(known[place].name, known[place].kind, _pair(name, given, pair))
+        known[place] = Column(
+            known[place].name, known[place].kind, bounds_of(f"{name!r}.{given!r}", pair)
+        )
     for given, keys in dict(spec.get("keys") or {}).items():
         place = column(given)
         if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys:
@@ -322,13 +324,14 @@ def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any)
     return Table(name, source, known, owner=Owner(column(first), folded(table), folded(key)))
 
 
-def _pair(table: str, column: str, pair: Any) -> tuple[float, float]:
+def bounds_of(what: str, pair: Any) -> tuple[float, float]:
+    """Return bounds that are stated, or raise."""
     try:
         low, high = (float(one) for one in pair)
     except (TypeError, ValueError):
-        raise TypeError(f"bounds of {table!r}.{column!r} must be two numbers") from None
+        raise TypeError(f"bounds of {what} must be two numbers") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"bounds of {table!r}.{column!r} must be finite, the lower one first")
+        raise ValueError(f"bounds of {what} must be finite, the lower one first")
     return low, high
 
 

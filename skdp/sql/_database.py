@@ -14,13 +14,12 @@ from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._answer import Answer
-from skdp.sql._catalog import open_catalog
+from skdp.sql._catalog import bounds_of, open_catalog
 from skdp.sql._explain import explained
 from skdp.sql._parse import parsed
 from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan, planned
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
-from skdp.sql._typed import quoted
 
 __all__ = ["PrivateDatabase"]
 
@@ -148,7 +147,7 @@ class PrivateDatabase:
         try:
             self._catalog.check_unchanged(cursor, plan.tables)
             _compute(cursor, plan)
-            by.fit(cursor.table("temp.skdp_rows_of_query"))
+            by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
         finally:
             cursor.close()
         return answer_of(plan, by)
@@ -225,7 +224,8 @@ class PrivateDatabase:
         select, options = parsed(query)
         if reads_public_tables_alone(select, self._catalog):
             return None
-        plan = planned(query, select, self._catalog, unit, bounds or {}, anonymized=options.used)
+        boxes = {name: bounds_of(repr(name), pair) for name, pair in (bounds or {}).items()}
+        plan = planned(query, select, self._catalog, unit, boxes, anonymized=options.used)
         stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys}
         for name, value in options.values:
             if stated[name] not in (None, PRIVATE):
@@ -257,7 +257,7 @@ class PrivateDatabase:
 def _compute(cursor: Any, plan: Plan) -> None:
     """Compute the rows that are aggregated, before any charge."""
     try:
-        cursor.execute(f"CREATE TEMP TABLE {quoted('skdp_rows_of_query')} AS {plan.rows}")
+        cursor.execute(f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}")
     except Exception:  # noqa: BLE001  its text may quote a cell
         raise RuntimeError(
             "DuckDB could not compute the rows of the query; nothing was charged"

@@ -1,4 +1,4 @@
-"""Intervals of what is computed from one released number: post-processing.
+"""Intervals of what is computed from one released number, and their names: post-processing.
 
 An interval of the number becomes one of the result where every step follows its ends; else there
 is none. Results of several numbers have none: each of their intervals holds in 95% of releases,
@@ -7,16 +7,19 @@ and all of them together in less.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlglot import exp
 
+from skdp.sql._catalog import folded
 from skdp.sql._dialect import is_anonymized
 from skdp.sql._expressions import compiled
+from skdp.sql._refusals import refuse
 from skdp.sql._relations import AGGREGATES
 from skdp.sql._typed import quoted
 
-__all__ = ["interval_of"]
+__all__ = ["check_names", "interval_of"]
 
 Ends = tuple[str, str]
 
@@ -64,3 +67,21 @@ def _combined(node: exp.Expr, a: Ends, b: Ends) -> Ends:
         fine = f"{b0} > 0 OR {b1} < 0"
         low, high = (f"(CASE WHEN {fine} THEN {end} END)" for end in (low, high))
     return low, high
+
+
+def check_names(select: exp.Expr, outputs: Iterable[Any]) -> None:
+    """Refuse names that an answer cannot have: after the charge it would be lost."""
+    taken: list[str] = []
+    for one in outputs:
+        name = folded(one.name)
+        if not name or name.encode(errors="replace").decode() != name:
+            refuse(select, "a column has no name, or one that is no Unicode", "name it with AS")
+        ends = ["_low", "_high"] * one.measured
+        ends += ["_population_low", "_population_high"] * bool(one.population)
+        taken += [name, *(name + end for end in ends)]
+    if len(set(taken)) < len(taken):
+        refuse(
+            select,
+            "two columns have one name, or one has the name of another one's interval",
+            "name them with AS",
+        )

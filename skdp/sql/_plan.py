@@ -17,7 +17,7 @@ from skdp.sql._catalog import Catalog, Table, folded
 from skdp.sql._dialect import clamp_of, is_anonymized, plain_aggregate
 from skdp.sql._expressions import Expr, compiled, condition
 from skdp.sql._inner import InnerAggregates
-from skdp.sql._intervals import interval_of
+from skdp.sql._intervals import check_names, interval_of
 from skdp.sql._refusals import only, refusal, refuse, said
 from skdp.sql._relations import AGGREGATES, Body, is_aggregate, item_name
 from skdp.sql._sources import LEFT_OF_PRIVATE, Compiler
@@ -407,19 +407,14 @@ def _planned(
             "begin with the private table, or ask public tables by themselves",
         )
     items = list(_items(select))
-    names = [folded(name) for name, _ in items]
-    if len(set(names)) < len(names):
-        refuse(select, "two columns have one name", "name them with AS")
     keys = _keys(select, items, body)
-    stated = {folded(name): (float(low), float(high)) for name, (low, high) in bounds.items()}
+    stated = {folded(name): pair for name, pair in bounds.items()}
     scope = Released(body, unit, keys, stated)
     scope.per_unit = anonymized and any(
         _counts_or_adds(node) for node in select.walk(prune=lambda n: isinstance(n, exp.Subquery))
     )
     outputs = [_output(name, item, scope) for name, item in items]
-    extra = {f"{one.name}{end}" for one in outputs if one.measured for end in ("_low", "_high")}
-    if extra & {one.name for one in outputs}:
-        refuse(select, "a column has the name of another one's interval", "name it with AS")
+    check_names(select, outputs)
     scope.aliases = {folded(name): item for name, item in items}
     tail = _tail(select, scope, items)
     if not scope.aggregates and not keys:

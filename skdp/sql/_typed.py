@@ -53,6 +53,7 @@ __all__ = [
 LONGEST = 1_000
 _LONG = ("BLOB", "BIT")
 _SHORT = ("UUID", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIME")
+_FIRST_TIME = "TIMESTAMP '290309-12-22 (BC) 00:00:00'"
 _LONGEST_SQL = 50_000  # parts are repeated: few levels would make any length of it
 
 # What is answered, by exact type of syntax: filled by `skdp.sql._expressions`.
@@ -193,7 +194,7 @@ def canonical(sql: str, family: str) -> str:
 
 
 def bounded(sql: str, column: Any, *, named: bool) -> str:
-    """Return a cell as SQL, of a length that no row decides.
+    """Return a cell as SQL, of a length that no row decides; a time that is none as NULL.
 
     A join with public tables writes it up to a thousand times. Ids and keys of owners are not cut,
     which would take two for one: longer ones name nobody.
@@ -206,6 +207,8 @@ def bounded(sql: str, column: Any, *, named: bool) -> str:
         Whether it holds ids, or keys of owners.
     """
     kind = column.kind.upper()
+    if column.family == "time":  # Arrow has earlier ones; to write one as text ends the database
+        return f"(CASE WHEN {sql} >= {_FIRST_TIME} OR {sql} = TIMESTAMP '-infinity' THEN {sql} END)"
     if kind == "VARCHAR":
         short = f"strlen({sql}) <= {LONGEST}"  # bytes
         if named:

@@ -109,6 +109,10 @@ REFUSED = [
     ("WITH RECURSIVE a AS (SELECT 1) SELECT COUNT(*) FROM visits", "RECURSIVE"),
     ("SELECT COUNT(*) AS n, COUNT(*) AS N FROM visits", "two columns have one name"),
     ("SELECT COUNT(*) AS n, COUNT(*) + 1 AS n_low FROM visits", "another one's interval"),
+    ("SELECT COUNT(*) AS n, COUNT(*) + 1 AS N_LOW FROM visits", "another one's interval"),
+    ("SELECT AVG(pages) AS m, COUNT(*) AS m_population_low FROM visits", "another one's interval"),
+    ('SELECT COUNT(*) AS "" FROM visits', "no name"),
+    ('SELECT COUNT(*) AS "\ud800" FROM visits', "no Unicode"),
     ("SELECT COUNT(*) FROM visits UNION ALL SELECT COUNT(*) FROM visits", "UNION of answers"),
     ("SELECT COUNT(*) FROM visits a, visits b", "rows of different units together"),
     ("SELECT COUNT(*) FROM visits a JOIN visits b ON a.day = b.day", "different units together"),
@@ -327,6 +331,22 @@ def test_a_rare_key_never_has_the_numbers_of_a_common_one():
     db = PrivateDatabase(con, tables={"t": {"unit": "uid"}}, budget=budget)
     answer = db.sql("SELECT k, COUNT(*) AS n FROM t GROUP BY k", epsilon=5, delta=1e-6)
     assert answer.to_dict()["k"] == ["often"]
+
+
+@pytest.mark.parametrize("pair", [(240, 0), (5, 5), (0, float("inf")), (float("nan"), 1)])
+def test_stated_bounds_are_taken_or_refused_never_passed_over(pair):
+    db = database(shop(users=3))
+    with pytest.raises(ValueError, match="lower one first"):
+        db.sql("SELECT SUM(pages) FROM visits", bounds={"pages": pair})
+    with pytest.raises(TypeError, match="two numbers"):
+        db.sql("SELECT SUM(pages) FROM visits", bounds={"pages": 5})
+    assert db.budget.spent.epsilon == 0
+
+
+def test_a_schema_may_be_called_like_that_of_temporary_tables():
+    con = shop(users=3)
+    con.execute("CREATE SCHEMA temp; CREATE TABLE memory.temp.skdp_rows_of_query (uid BIGINT)")
+    assert len(database(con).sql("SELECT COUNT(*) FROM visits")) == 1
 
 
 def test_a_closed_connection_is_told_and_nothing_is_charged():

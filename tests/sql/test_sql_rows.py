@@ -6,6 +6,7 @@ import dataclasses
 import functools
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from skdp import PrivacyBudget
@@ -93,6 +94,22 @@ def test_no_cell_makes_an_expression_fail():
         ):  # fmt: skip
             plan = planned(query, parsed(query)[0], db._catalog, "who", {})
             con.execute(f"CREATE OR REPLACE TEMP TABLE found AS {plan.rows}")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_times_before_the_first_one_that_duckdb_writes_are_null(unit):
+    """To write one as text is an internal error, and no query of the database runs after it."""
+    first = -9_223_372_022_400_000_000 // {"s": 10**6, "ms": 1000, "us": 1}[unit]
+    cells = pa.array([first - 1, -(2**63), 0], pa.timestamp(unit))
+    table = pa.table({"who": [1, 2, 3], "ts": cells})
+    budget = PrivacyBudget(10, 0.1, adjacency="add_or_remove_one", unit="who")
+    db = PrivateDatabase({"t": table}, tables={"t": {"unit": "who"}}, budget=budget)
+    for one in ("ts", "CAST(ts AS DATE)", "CAST(ts AS VARCHAR)"):
+        query = f"SELECT {one} AS k, COUNT(*) FROM t GROUP BY 1"
+        plan = planned(query, parsed(query)[0], db._catalog, "who", {})
+        found = db._catalog.cursor().execute(plan.rows).fetchall()
+        assert len(found) == 3
+        assert "" in {key for _, key, *_ in found}
 
 
 def test_sums_inside_units_do_not_fail_either():
