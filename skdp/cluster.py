@@ -9,6 +9,7 @@ from these releases and from public parameters.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -20,6 +21,7 @@ from sklearn.base import (
     ClusterMixin,
     TransformerMixin,
 )
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin, pairwise_distances_argmin_min
 from sklearn.metrics.pairwise import euclidean_distances
 
@@ -28,6 +30,7 @@ from skdp._parameters import Integers, Table
 from skdp._rehearsal import ExpectedErrorMixin, rehearsal, repeated
 from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.budget import PrivacyBudget
+from skdp.budget.ambient import outside_level
 from skdp.core import Session, public_generator
 from skdp.planning import bounds_in
 from skdp.tabular import check_public_array
@@ -153,7 +156,8 @@ class DPKMeans(
     (epsilon, delta), once, by `fit`, before any noise is drawn.
 
     Whether there are fewer rows than clusters, or a feature is constant, is private: such fits
-    end in centres that coincide or sit in the middle of the bounds, never in an error.
+    end in centres that coincide or sit in the middle of the bounds, never in an error. Where all
+    coincide, which anyone may see, a warning says so.
 
     **Expected error.** How far centres end from the means of their rows, in half widths of a
     column's bounds: the root mean square, over columns and rows, of the centre nearest to a row
@@ -244,7 +248,19 @@ class DPKMeans(
                 self.n_iter_ = found.n_iter
                 self.n_distinct_ = len(np.unique(found.centers, axis=0))
                 self.privacy_ = session.certificate()
+        self._warn_of_one_place()
         return self
+
+    def _warn_of_one_place(self) -> None:
+        """Warn where noise drowned all structure: centres are released, so anyone may see it."""
+        if self.n_distinct_ == 1 < len(self.cluster_centers_):
+            warnings.warn(
+                f"{type(self).__name__}: all {len(self.cluster_centers_)} centres coincide: noise "
+                "hides how these rows lie. Take fewer clusters, tighter bounds, a smaller "
+                "max_rows_per_unit where there are groups=, or a larger epsilon",
+                ConvergenceWarning,
+                stacklevel=outside_level(),
+            )
 
     def _cluster(self, session: Session, low: Floats, high: Floats) -> Clustering:
         """Run the algorithm on the rest of the session's allowance."""

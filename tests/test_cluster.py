@@ -15,7 +15,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from skdp import BudgetExceededError, PrivacyBudget, _clustering
 from skdp._coreset import NodeCounts, shrinkage, sphere_packing
@@ -664,3 +664,8 @@ def test_counts_where_all_centres_coincide_are_equal_parts():
     assert kmeans.n_distinct_ == 1
     assert len(set(kmeans.cluster_counts_)) == 1
     assert set(kmeans.predict([[-9.0, 0.0], [9.0, 0.0]])) == {0}
+
+
+def test_centres_in_one_place_warn():
+    with pytest.warns(ConvergenceWarning, match="all 3 centres coincide"):
+        DPKMeans(3, bounds=(0, 1), epsilon=1e-4).fit(np.full((20, 2), 0.5))
