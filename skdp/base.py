@@ -45,7 +45,6 @@ from skdp._public_key import public_key
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import ambient_budget, warn_uncounted
 from skdp.budget.amounts import check_delta, check_positive
-from skdp.budget.html import fit_html
 from skdp.core import (
     PRIVATE_ROWS,
     PrivacyCertificate,
@@ -485,6 +484,8 @@ class PrivateMixin(AmbientBudgetMixin):
             cost = self.privacy_cost()
         except (TypeError, ValueError):  # of parameters that no fit takes
             return str(estimator_html_repr(self))
+        from skdp.budget.html import fit_html  # imported where it is shown
+
         budget = ambient_budget() if self.budget is None else self.budget
         released = getattr(self, "privacy_", None)
         return str(estimator_html_repr(self)) + fit_html(

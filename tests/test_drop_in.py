@@ -30,7 +30,8 @@ from skdp import (
     statistics,
 )
 from skdp._pca import Spectrum
-from skdp.linear_model import DPLinearRegression, DPRidge
+from skdp.ensemble import DPExplainableBoostingClassifier
+from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 
 DIGITS = load_digits().data
 X = np.random.default_rng(0).normal(size=(500, 2))
@@ -264,6 +265,54 @@ def test_bad_arguments_of_histograms_are_refused_before_the_charge(options, text
     with pytest.raises((TypeError, ValueError), match=text):
         statistics.histogram(np.array(["a", "b"]), budget=budget, **options)
     assert budget.spent.epsilon == 0
+
+
+# --- progress ------------------------------------------------------------------------------------
+
+
+class Log:
+    """Writes down which tasks begin and end."""
+
+    def __init__(self):
+        self.events, self.passed = [], []
+
+    def setup(self, estimator, context):
+        self.events.append("setup")
+
+    def teardown(self, estimator, context):
+        self.events.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context, **passed):
+        self.passed += passed.values()
+        self.events.append(("begin", context.task_name, context.max_subtasks))
+
+    def on_fit_task_end(self, estimator, context, **passed):
+        self.passed += passed.values()
+        self.events.append(("end", context.task_name, context.task_id))
+
+
+@pytest.mark.skipif(
+    not hasattr(DPLogisticRegression, "set_callbacks"), reason="scikit-learn before 1.9"
+)
+@pytest.mark.parametrize("kind", [DPLogisticRegression, DPExplainableBoostingClassifier])
+def test_callbacks_are_told_how_many_steps_are_done(kind):
+    """As many whatever the rows; nothing is passed on, and nothing of it is left behind."""
+    rows, labels = X[:200], X[:200, 0] > 0
+    told = []
+    for table in (rows, np.zeros_like(rows)):
+        model = kind(classes=[False, True], bounds=(-5, 5), budget=PrivacyBudget(1e3, 0.5))
+        model.set_callbacks(log := Log()).fit(table, labels)
+        n = log.events[2][2]
+        steps = [one for i in range(n) for one in (("begin", "step", 0), ("end", "step", i))]
+        assert log.events == [
+            "setup", ("begin", "fit", 1), ("begin", "steps", n), *steps,
+            ("end", "steps", 0), ("end", "fit", 0), "teardown",
+        ]  # fmt: skip
+        assert all(one is None for one in log.passed)
+        told.append(n)
+        model.set_callbacks().fit(table, labels)
+        assert not [name for name in vars(model) if "callback" in name]
+    assert told[0] == told[1] > 1
 
 
 # --- sparse tables -------------------------------------------------------------------------------

@@ -389,6 +389,6 @@ def test_an_estimator_imports_what_it_uses_alone():
     """Import time: those of other estimators' queries are read when they are first asked for."""
     code = "import sys; from skdp import DPKMeans; print([m for m in sys.modules if 'skdp' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for module in ("queries.small_databases", "queries.samples", "tabular.domain", "budget.pld"):
+    for module in ("queries.small_databases", "queries.samples", "tabular.domain", "budget.html"):
         assert f"skdp.{module}" in MODULES
         assert f"'skdp.{module}'" not in done.stdout

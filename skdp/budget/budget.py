@@ -29,7 +29,6 @@ from skdp.budget.arguments import (
 )
 from skdp.budget.charge import Charge, Cost
 from skdp.budget.handle import Handle
-from skdp.budget.html import budget_html
 from skdp.budget.ledger import Ledger
 from skdp.budget.opening import open_or_create
 from skdp.budget.parallel import parts_cost
@@ -280,6 +279,8 @@ class PrivacyBudget(BudgetReader):
         )
 
     def _repr_html_(self) -> str:
+        from skdp.budget.html import budget_html  # imported where it is shown
+
         try:
             found = self._statement()
         except (SealedBudgetError, LedgerError) as error:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp._parameters import Integers, Table
+from skdp._progress import told_steps
 from skdp._supervised import Floats, LabelledClassifier, class_counts
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
@@ -67,6 +68,8 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
     columns, and nearest to scikit-learn's ``HistGradientBoostingClassifier(max_leaf_nodes=2)``. It
     finds thresholds and curves that linear models miss, and the whole model can be read:
     `term_scores_` says what each bin of each column adds to the logits.
+
+    With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many steps are done.
 
     Parameters
     ----------
@@ -179,6 +182,8 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
     >>> model.score(X, y) > 0.9
     True
     """
+
+    _in_steps = True
 
     _parameter_table: ClassVar[Table] = {"n_bins": Integers(2, 1024)}
 
@@ -296,7 +301,7 @@ def _boosted(
     curvature = (chances * (1 - chances))[:, None]
     clip = _CLIPS[n_logits > 1]
     scores, before = (np.zeros((n_logits, weights.size)) for _ in range(2))
-    for step in range(rounds):
+    for step in told_steps(rounds):
         share = session.remaining / (rounds - step)
         query = CellGradient(cells, scores, offset, clip)
         release = session.answer(query, share, name=f"gradient {step + 1}")

@@ -22,13 +22,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._parameters import Integers, Table, check_classes, check_parameter
+from skdp._progress import CallbackSupportMixin, Progress, with_callbacks
 from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import Ball, Box, Mean, Session, UserFunction, suppress_warnings
 from skdp.ensemble._plan import COUNT_SHARE, SCORES, SMOOTH, Noise, Plan, check_noise, planned
-from skdp.ensemble._progress import BlockProgress, CallbackSupportMixin, with_callbacks
 from skdp.ensemble._scores import directions, radius, restored
 from skdp.ensemble._tasks import (
     AUTO,
@@ -388,7 +388,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         -------
         self : DPSubsampleAggregate
         """
-        progress = BlockProgress(self, self._init_callback_context(max_subtasks=1))
+        progress = Progress(self, self._init_callback_context(max_subtasks=1))
         with self._all_or_nothing(groups):
             self._check_parameters()
             how = self._how
@@ -415,7 +415,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
                 n = round(row_count(session, COUNT_SHARE)) if needed else 0
                 plan = self._planned(how, n_classes, n, len(public), n_numbers)
                 self.n_blocks_, n_numbers, how = plan.blocks, plan.queries, plan.noise.how
-                heard = progress.of_blocks
+                heard = progress.of_tasks
                 told = None if heard is None else UserFunction(heard)
                 on_blocks = partial(OnBlocks, n_jobs=self.n_jobs, progress=told)
                 if classes is not None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._progress import told_steps
 from skdp._supervised import Floats, LabelledClassifier
 from skdp.core import Session
 from skdp.planning import Allowance
@@ -98,6 +99,8 @@ class DPLogisticRegression(LabelledClassifier):
     The private counterpart of scikit-learn's ``LogisticRegression``. There is nothing to tune: the
     number of steps, their length and how rows are clipped follow from public numbers; stopping
     early takes the place of a penalty.
+
+    With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many steps are done.
 
     Parameters
     ----------
@@ -202,6 +205,8 @@ class DPLogisticRegression(LabelledClassifier):
     True
     """
 
+    _in_steps = True
+
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARES[n_classes > 2])
         d, standard = start.low.size, start.standard
@@ -259,7 +264,7 @@ def _descend(session: Session, plan: _Plan, view: StandardBall, offset: Floats) 
     steps = plan.n_steps
     unit = plan.n * view.radius**2
     rate = plan.rate
-    for step in range(steps):
+    for step in told_steps(steps):
         share = session.remaining / (steps - step)
         query = LogisticGradient(view, _CONSTANT, theta, offset, plan.clip)
         release = session.answer(query, share, name=f"gradient {step + 1}")
