@@ -112,6 +112,7 @@ class Catalog:
                 "python_enable_replacements = false",
             ):
                 cursor.execute(f"SET {setting}")
+            cursor.begin()  # what is checked of tables and functions holds until the last query
             shadows = _shadows(cursor)
         except Exception:  # noqa: BLE001
             raise RuntimeError(
@@ -245,11 +246,13 @@ def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, st
 def _base_tables(cursor: Any) -> list[tuple[str, str, str, bool]]:
     """Return all base tables: whole name, schema, name; whether it is in the current database.
 
-    Those with generated columns or collations are marked by an empty whole name.
+    Those with generated columns or collations are marked by an empty whole name. Those of another
+    engine (SQLite, PostgreSQL, CSV) are none: to read one may fail on a cell.
     """
     found = cursor.execute(
         "SELECT database_name, schema_name, table_name, sql, database_name = current_database() "
-        "FROM duckdb_tables() WHERE NOT internal AND NOT temporary"
+        "FROM duckdb_tables() WHERE NOT internal AND NOT temporary AND database_name IN "
+        "(SELECT database_name FROM duckdb_databases() WHERE type = 'duckdb')"
     ).fetchall()
     return [
         (

@@ -11,7 +11,7 @@ import pytest
 
 from skdp import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
-from skdp.sql import PrivateDatabase
+from skdp.sql import PrivateDatabase, _catalog, _database
 from tests.sql.shop import TABLES, database, shop
 
 REFUSED = [
@@ -331,6 +331,35 @@ def test_a_rare_key_never_has_the_numbers_of_a_common_one():
     db = PrivateDatabase(con, tables={"t": {"unit": "uid"}}, budget=budget)
     answer = db.sql("SELECT k, COUNT(*) AS n FROM t GROUP BY k", epsilon=5, delta=1e-6)
     assert answer.to_dict()["k"] == ["often"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE visits RENAME TO v; CREATE VIEW visits AS FROM v WHERE error('x')",
+        "CREATE MACRO least(a, b) AS error('x')",
+        "DROP TABLE visits",
+    ],
+)
+def test_what_another_connection_changes_after_the_checks_is_not_seen(change, monkeypatch):
+    con = shop(users=3)
+    db = database(con)
+    compute = _database._compute
+
+    def changed(cursor, plan):
+        con.execute(change)
+        return compute(cursor, plan)
+
+    monkeypatch.setattr(_database, "_compute", changed)
+    assert len(db.sql("SELECT COUNT(*), SUM(LEAST(pages, 2)) FROM visits WHERE ok")) == 1
+
+
+def test_tables_of_another_engine_are_none():
+    con = shop(users=3)
+    assert len(_catalog._base_tables(con)) == 6
+    other = "SELECT 'memory' AS database_name, 'sqlite' AS type"
+    con.execute(f"CREATE MACRO duckdb_databases() AS TABLE {other}")
+    assert _catalog._base_tables(con) == []
 
 
 @pytest.mark.parametrize("pair", [(240, 0), (5, 5), (0, float("inf")), (float("nan"), 1)])
