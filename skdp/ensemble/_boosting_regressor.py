@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp._parameters import Integers, Table
+from skdp._progress import told_steps
 from skdp._supervised import Floats
 from skdp._targets import TargetRegressor
 from skdp.budget import PrivacyBudget
@@ -156,6 +157,8 @@ class DPExplainableBoostingRegressor(TargetRegressor):
     True
     """
 
+    _in_steps = True
+
     _parameter_table: ClassVar[Table] = {"n_bins": Integers(2, 1024)}
 
     def __init__(
@@ -259,7 +262,7 @@ def _boosted(
     rounds = _PURE_ROUNDS if session.pure else rounds
     rate = min(_LENGTH / rounds, _LENGTH_OF_COLUMNS / d)
     scores, before = np.zeros(weights.size), np.zeros(weights.size)
-    for step in range(rounds):
+    for step in told_steps(rounds):
         share = session.remaining / (rounds - step)
         query = CellErrors(cells, scores, offset, *sides, largest)
         release = session.answer(query, share, name=f"errors {step + 1}")
