@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,30 @@ class Catalog:
 
     connection: Any
     tables: dict[str, Table] = field(default_factory=dict)
+    shared: bool = False  # one cursor for all that is read
+    opened: Any = None
+
+    @contextmanager
+    def one_state(self) -> Iterator[Catalog]:
+        """Yield the same tables in one state of the database, that of the first one to read."""
+        found = replace(self, shared=True, opened=None)
+        try:
+            yield found
+        finally:
+            if found.opened is not None:
+                found.opened.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[Any]:
+        """Yield a cursor, for one part of what is read."""
+        cursor = self.cursor() if self.opened is None else self.opened
+        if self.shared:
+            self.opened = cursor
+        try:
+            yield cursor
+        finally:
+            if not self.shared:
+                cursor.close()
 
     def cursor(self) -> Any:
         """Return a connection of its own to the same database, with settings that are known.

@@ -14,7 +14,7 @@ from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._answer import Answer
-from skdp.sql._catalog import bounds_of, open_catalog
+from skdp.sql._catalog import Catalog, bounds_of, open_catalog
 from skdp.sql._explain import explained
 from skdp.sql._parse import parsed
 from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan, planned
@@ -136,20 +136,19 @@ class PrivateDatabase:
         RuntimeError
             If DuckDB cannot compute the rows (memory, disk, a connection that is closed).
         """
-        made = self._made(
-            query, epsilon, delta, max_keys_per_unit, max_rows_per_unit, bounds, key_method
-        )
-        if made is None:
-            return public_answer(self._catalog, query)
-        plan, by = made
-        by.privacy_cost()  # bad parameters raise before a row is read
-        cursor = self._catalog.cursor()
-        try:
-            self._catalog.check_unchanged(cursor, plan.tables)
-            _compute(cursor, plan)
-            by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
-        finally:
-            cursor.close()
+        with self._catalog.one_state() as catalog:
+            made = self._made(
+                *(catalog, query, epsilon, delta),
+                *(max_keys_per_unit, max_rows_per_unit, bounds, key_method),
+            )
+            if made is None:
+                return public_answer(self._catalog, query)
+            plan, by = made
+            by.privacy_cost()  # bad parameters raise before a row is read
+            with catalog.reading() as cursor:
+                catalog.check_unchanged(cursor, plan.tables)
+                _compute(cursor, plan)
+                by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
         return answer_of(plan, by)
 
     def explain(
@@ -185,22 +184,22 @@ class PrivateDatabase:
         QueryRefusedError
             As `sql` does.
         """
-        made = self._made(
-            query, epsilon, delta, max_keys_per_unit, max_rows_per_unit, bounds, key_method
-        )
+        with self._catalog.one_state() as catalog:
+            made = self._made(
+                *(catalog, query, epsilon, delta),
+                *(max_keys_per_unit, max_rows_per_unit, bounds, key_method),
+            )
         if made is None:
             return "reads public tables alone: nothing is charged, no noise is added"
         return explained(*made, rows_per_key)
 
-    def _left_keys(self, plan: Plan) -> list[Any]:
+    def _left_keys(self, catalog: Catalog, plan: Plan) -> list[Any]:
         """Return the keys that public tables have."""
-        cursor = self._catalog.cursor()
         try:
-            found = cursor.execute(str(plan.left_keys)).fetchall()
+            with catalog.reading() as cursor:
+                found = cursor.execute(str(plan.left_keys)).fetchall()
         except Exception:  # noqa: BLE001
             raise RuntimeError("DuckDB could not read keys; nothing was charged") from None
-        finally:
-            cursor.close()
         if not 0 < len(found) <= MOST_KEYS:
             raise QueryRefusedError(
                 f"public tables state {len(found)} keys, and 1 to {MOST_KEYS} are answered. "
@@ -211,6 +210,7 @@ class PrivateDatabase:
 
     def _made(
         self,
+        catalog: Catalog,
         query: str,
         epsilon: float | None,
         delta: float | None,
@@ -222,10 +222,10 @@ class PrivateDatabase:
         """Return the plan of a query and its aggregation; None if only public tables are read."""
         unit = str(self.budget.unit)
         select, options = parsed(query)
-        if reads_public_tables_alone(select, self._catalog):
+        if reads_public_tables_alone(select, catalog):
             return None
         boxes = {name: bounds_of(repr(name), pair) for name, pair in (bounds or {}).items()}
-        plan = planned(query, select, self._catalog, unit, boxes, anonymized=options.used)
+        plan = planned(query, select, catalog, unit, boxes, anonymized=options.used)
         stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys}
         for name, value in options.values:
             if stated[name] not in (None, PRIVATE):
@@ -237,7 +237,7 @@ class PrivateDatabase:
                 plan.notes.append("kappa, max_keys_per_unit: without GROUP BY a unit has one key")
             keys, stated["max_keys_per_unit"] = [EVERYTHING], 1
         elif plan.left_keys is not None:
-            keys = self._left_keys(plan)
+            keys = self._left_keys(catalog, plan)
         elif plan.public_keys is not None:
             keys = encoded_keys(plan)
         by = DPGroupBy(

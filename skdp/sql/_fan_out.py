@@ -89,25 +89,23 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
         return math.prod(one.matches for _, one, _ in scope.tables)
     reached = {handle for _, one, handle in scope.tables if one.private}
     most = math.prod(one.matches for _, one, _ in scope.tables)  # of subqueries
-    cursor = catalog.cursor()
     try:
-        while waiting:
-            found = {
-                handle: _matches(cursor, one, [
-                    e.column for e in equated if e.handle == handle and e.others <= reached
-                ])
-                for handle, one in waiting.items()
-            }  # fmt: skip
-            least = min(found, key=found.__getitem__)
-            most *= max(found[least], 1)
-            reached.add(least)
-            del waiting[least]
+        with catalog.reading() as cursor:
+            while waiting:
+                found = {
+                    handle: _matches(cursor, one, [
+                        e.column for e in equated if e.handle == handle and e.others <= reached
+                    ])
+                    for handle, one in waiting.items()
+                }  # fmt: skip
+                least = min(found, key=found.__getitem__)
+                most *= max(found[least], 1)
+                reached.add(least)
+                del waiting[least]
     except ValueError:
         raise
     except Exception:  # noqa: BLE001
         raise refusal(node, "a public table cannot be read") from None
-    finally:
-        cursor.close()
     if most > MOST_MATCHES:
         refuse(
             node,

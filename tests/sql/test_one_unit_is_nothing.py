@@ -56,7 +56,7 @@ def visits(victim, tables=None):
 def test_one_unit_does_not_decide_whether_a_query_can_be_computed(victim, query):
     for there in ("nobody", victim):
         db = visits(there)
-        plan, _ = db._made(query, 1.0, 1e-6, "private", "private", None, "auto")
+        plan, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
         cursor = db._catalog.cursor()
         cursor.execute(f"CREATE TEMP TABLE made AS {plan.rows}")
         others = "SELECT count(*) FROM made WHERE uid <> 777"
@@ -162,7 +162,7 @@ def test_a_public_table_on_the_right_states_keys_as_on_the_left():
     db = shop.database()
     asked = "SELECT n_name, COUNT(*) AS n FROM {} GROUP BY n_name"
     made = [
-        db._made(asked.format(source), 1.0, 0.0, 1, 1, None, "auto")
+        db._made(db._catalog, asked.format(source), 1.0, 0.0, 1, 1, None, "auto")
         for source in (
             "customer RIGHT JOIN nation ON n_id = c_nation",
             "nation LEFT JOIN customer ON n_id = c_nation",

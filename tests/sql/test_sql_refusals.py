@@ -354,6 +354,23 @@ def test_what_another_connection_changes_after_the_checks_is_not_seen(change, mo
     assert len(db.sql("SELECT COUNT(*), SUM(LEAST(pages, 2)) FROM visits WHERE ok")) == 1
 
 
+def test_public_rows_that_come_after_planning_are_not_joined(monkeypatch):
+    """How many rows they make of one was counted before."""
+    con = shop(users=50)
+    query = "SELECT COUNT(*) AS n FROM customer JOIN nation ON c_nation = n_id"
+    true = con.execute(query).fetchone()[0]
+    planned = _database.planned
+
+    def changed(*args, **kwargs):
+        plan = planned(*args, **kwargs)
+        con.execute("INSERT INTO nation SELECT 1, 'more', 1 FROM range(5000)")
+        return plan
+
+    monkeypatch.setattr(_database, "planned", changed)
+    answer = database(con).sql(query, epsilon=500, max_rows_per_unit=16)
+    assert answer.to_dict()["n"][0] == pytest.approx(true, abs=5)
+
+
 def test_tables_of_another_engine_are_none():
     con = shop(users=3)
     assert len(_catalog._base_tables(con)) == 6
