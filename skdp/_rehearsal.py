@@ -109,7 +109,10 @@ def rehearsal(estimator: Any, adjacency: str) -> Iterator[Callable[..., Any]]:
     budget = _stand_in(adjacency)
 
     def made(number: int, **changes: Any) -> Any:
-        return clone(estimator).set_params(budget=budget, random_state=number, **changes)
+        copied = clone(estimator)
+        if hasattr(copied, "set_callbacks"):
+            copied.set_callbacks()  # they are told of fits, not of rehearsals
+        return copied.set_params(budget=budget, random_state=number, **changes)
 
     with config_context(noise="seeded"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

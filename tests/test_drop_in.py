@@ -291,6 +291,7 @@ class Log:
         self.events.append(("end", context.task_name, context.task_id))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not hasattr(DPLogisticRegression, "set_callbacks"), reason="scikit-learn before 1.9"
 )
@@ -316,6 +317,9 @@ def test_callbacks_are_told_how_many_steps_are_done(kind, stated):
         ]  # fmt: skip
         assert all(one is None for one in log.passed)
         assert n > 1
+        log.events.clear()
+        model.expected_error(5, like=(table[:9], labels[:9]))
+        assert log.events == []
         model.set_callbacks().fit(table, labels)
         assert not [name for name in vars(model) if "callback" in name]
 
