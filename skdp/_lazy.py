@@ -30,8 +30,8 @@ def page_of(
     Examples
     --------
     >>> get, names = page_of("skdp.budget", {"amounts": "check_delta"})
-    >>> get("check_delta").__module__, names()[-1]
-    ('skdp.budget.amounts', 'check_delta')
+    >>> get("check_delta").__module__, "check_delta" in names()
+    ('skdp.budget.amounts', True)
     """
     homes = {name: module for module, shown in names.items() for name in shown.split()}
 

