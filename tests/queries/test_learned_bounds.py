@@ -425,7 +425,7 @@ def test_the_repr_says_when_bounds_are_why_there_is_no_error():
     assert np.isnan(unknown.std)
     assert "could not be learned" in repr(unknown) and "bounds=" in repr(unknown)
     assert "note" not in repr(statistics.mean(x, bounds=(0, 100)))
-    # The error of a quantile is never known: bounds would not help, and the note says another thing.
+    # The error of a quantile is never known: bounds would not help, and its note does not say so.
     assert "could not be learned" not in repr(statistics.median(x))
 
 
