@@ -10,6 +10,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,15 +22,18 @@ from skdp.core.noise import SeededEntropy, entropy
 os.environ["MPLBACKEND"] = "Agg"
 
 # Of a test with more cases than FEW, the one-minute run has this many, or this part of them.
-FEW, PART = 6, 40
+FEW, PART = 2, 100
+LONGER = set((Path(__file__).parent / "tests" / "longer.txt").read_text("utf-8").split())
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark most cases of tests with very many of them as slow: together they are."""
+    """Mark long tests as slow, and most cases of tests with many of them: together they are."""
     cases = defaultdict(list)
     for item in items:
         name, bracket, _ = item.nodeid.partition("[")
+        if name in LONGER:
+            item.add_marker(pytest.mark.slow)
         if bracket:
             cases[name].append(item)
     for many in cases.values():
