@@ -432,6 +432,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.target_tags, tags.input_tags = inner.target_tags, inner.input_tags
         tags.transformer_tags = inner.transformer_tags
+        tags.input_tags.sparse = False  # rows are dealt out from dense tables alone
         return tags
 
 

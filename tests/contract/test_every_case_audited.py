@@ -81,7 +81,7 @@ MODELS = {
     "discriminant_analysis", "forest", "forest_of_three", "gaussian_nb", "imputer",
     "imputer_frequent", "imputer_median", "imputer_stated", "linear_regression",
     "logistic_regression", "logistic_regression_of_three", "nearest_centroid", "one_hot",
-    "ordinal", "ridge", "ridge_private", "select_classes", "select_numbers",
+    "ordinal", "ridge", "ridge_private", "ridge_weighted", "select_classes", "select_numbers",
 }  # fmt: skip
 
 

@@ -29,8 +29,8 @@ from skdp.engines import Source, from_arrays
 from skdp.engines._threads import Threads
 from skdp.tabular.parts import PartsRows
 
-# Their rows are scored by code of the user, mixed, or marked one by one: in one place.
-SPECIAL = {"pipeline", "toy", "toy_ratio"}
+# Their rows are scored by code of the user, mixed, marked or weighted one by one: in one place.
+SPECIAL = {"pipeline", "toy", "toy_ratio", "ridge_weighted"}
 
 
 def in_parts(case: registry.Case) -> bool:

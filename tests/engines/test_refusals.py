@@ -139,6 +139,8 @@ def test_targets():
         DPRidge().fit(X, from_arrays([X[:, 0]]))
     with pytest.raises(ValueError, match="requires y"):
         DPRidge().fit(PARTS, None)
+    with pytest.raises(TypeError, match="sample_weight has no meaning for rows in parts"):
+        DPRidge(weight_bound=1.0).fit(parts, "b", sample_weight=np.ones(len(X)))
     with pytest.raises(ValueError, match="as many parts"):
         DPRidge().fit(PARTS, from_arrays([X[:, 0]]))
     for y in (X[:8, 0], X[:10, 0]):
