@@ -468,6 +468,14 @@ MUTANTS = (
         f"{ATTAINED}[target cell errors-0.0-replace_one]",
         f"{ATTAINED}[target cell errors-1e-05-replace_one]",
     ),
+    Mutant(
+        "weights of rows are not clipped", "skdp.queries.linear",
+        (
+            ("root = np.clip(block[:, -1], 0.0, self.most)", "root = np.maximum(block[:, -1], 0.0)"),
+            ("return clip_to_norm(z, 1.0, self.norm)", "return np.rint(z)"),
+        ),
+        (f"{ATTAINED}[weighted gram with a target-0.0-add_or_remove_one]",),
+    ),
     # --- what is not there ------------------------------------------------------------------------
     _m(
         "a docstring is missing", "cluster",

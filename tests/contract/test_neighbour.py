@@ -412,10 +412,10 @@ def standard_gram(s):
 
 
 def weighted_gram(s):
-    """Take the last column, that of the target, for weights of at most 1."""
+    """Take the last column, that of the target, for weights: a weight of 1 is clipped to 1/4."""
     d = s.n_features - 1
     ball = StandardBall(-np.ones(d), np.ones(d), np.zeros(d), np.full(d, 0.5), 2.0)
-    return s.answer(SecondMoment(WeightedBall(ball, TAU, 1.0), tau=2.0**-30)).n
+    return s.answer(SecondMoment(WeightedBall(ball, TAU, 0.25), tau=2.0**-30)).n
 
 
 CORNERS = np.ones(D), -np.ones(D)
