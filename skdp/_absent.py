@@ -67,10 +67,17 @@ _FITS = ("fit", "fit_predict", "fit_transform")
 
 
 def refuse_weights(kind: type) -> None:
-    """Have the fits that a class defines refuse `sample_weight` by name, if they do not take it."""
+    """Have the fits that a class defines refuse `sample_weight` by name, if they do not take it.
+
+    What takes any name hands it on, to a fit that takes weights or refuses them.
+    """
     for name in _FITS:
         fit = vars(kind).get(name)
-        if inspect.isfunction(fit) and "sample_weight" not in inspect.signature(fit).parameters:
+        if not inspect.isfunction(fit):
+            continue
+        known = inspect.signature(fit).parameters
+        hands_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        if not hands_on and "sample_weight" not in known:
             setattr(kind, name, _without_weights(fit))
 
 

@@ -522,3 +522,20 @@ def test_categories_are_refused_before_the_charge(change, match):
     with pytest.raises(ValueError, match=match):
         model.fit(np.ones((9, 2)), np.arange(9) % 2)
     assert ledger.spent.epsilon == 0
+
+
+def test_a_subclass_that_hands_names_on_takes_weights_as_its_base_does():
+    class Ridge(DPRidge):
+        def fit(self, X, y, **options):
+            return super().fit(X, y, **options)
+
+    rows = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+    model = Ridge(bounds=(-1, 1), target_bounds=(-3, 3), weight_bound=1.0, delta=1e-6)
+    assert np.isfinite(model.fit(rows, rows[:, 0], sample_weight=np.ones(200)).coef_).all()
+
+
+def test_a_penalty_that_no_float_holds_leaves_no_error():
+    rows = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+    model = DPRidge(bounds=(-1, 1), target_bounds=(-3, 3), weight_bound=1e-308, epsilon=1e6)
+    model.fit(rows, rows[:, 0], sample_weight=np.ones(200))
+    assert np.isnan(model.coef_std_error_).all()

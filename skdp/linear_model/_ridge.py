@@ -213,7 +213,9 @@ class _LeastSquares(TargetRegressor):
         noisy = back @ found.noise @ back.T
         if learned is not None and most is None:
             noisy = noisy + self._beyond(learned, standard, found, back, known)
-        if radius < reach or not seen or (learned is not None and most is not None):
+        # Of a penalty that is cut, coefficients are not those of the one that was asked for.
+        cut = bool(np.any(penalty >= _LARGEST))
+        if radius < reach or not seen or cut or (learned is not None and most is not None):
             noisy = noisy + math.nan
         sampled = noisy + back @ found.inverse @ back.T * found.residual / n
         error, population = (np.sqrt(np.maximum(np.diag(m), 0.0)) for m in (noisy, sampled))
