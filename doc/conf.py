@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import joblib
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +52,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "download_all_examples": False,
     "show_signature": False,
+    "parallel": joblib.cpu_count() if joblib.cpu_count() > 1 else False,
 }
 
 # The tables that the scripts of doc/benchmarks/ printed when they were last run by hand.

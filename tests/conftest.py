@@ -25,11 +25,12 @@ def has_its_turn(name: str, day: int) -> bool:
 
 @pytest.fixture(autouse=True)
 def _in_turn(request: pytest.FixtureRequest) -> None:
-    """Skip tests that are marked `in_turn` on two days of three, but not where all are asked for.
+    """Skip `in_turn` and `statistical` tests on two days of three, but not where all are asked for.
 
     Here and not in the collection: processes that share the tests may start on different days.
     """
-    if request.node.get_closest_marker("in_turn") is None or "SKDP_EVERY_TURN" in os.environ:
+    shared = any(request.node.get_closest_marker(m) for m in ("in_turn", "statistical"))
+    if not shared or "SKDP_EVERY_TURN" in os.environ:
         return
     today = datetime.datetime.now(datetime.UTC).toordinal()
     if not has_its_turn(request.node.nodeid, today):

@@ -85,6 +85,7 @@ class _Interrupted(KeyboardInterrupt):
         self.reason = reason
 
 
+_SIGNALS = tuple(signal.valid_signals())
 _watching = False  # whether the main thread is in `interruptible`
 
 
@@ -114,7 +115,7 @@ def interruptible() -> Iterator[None]:
     if _watching or threading.current_thread() is not threading.main_thread():
         yield
         return
-    found: dict[int, Any] = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    found: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
     handlers = {number: handler for number, handler in found.items() if callable(handler)}
     reason: BaseException | None = None
     _watching = True

@@ -116,6 +116,7 @@ def check_neighbours(estimator, case, X, other):
 
 
 @pytest.mark.slow
+@pytest.mark.in_turn
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -162,6 +163,7 @@ def worst_pairs(d):
     }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
