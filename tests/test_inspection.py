@@ -11,10 +11,20 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn import config_context
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
-from skdp import DPPCA, DPKMeans, DPMinMaxScaler, PrivacyBudget, inspection, metrics, statistics
+from skdp import (
+    DPPCA,
+    DPKMeans,
+    DPMinMaxScaler,
+    DPStandardScaler,
+    PrivacyBudget,
+    inspection,
+    metrics,
+    statistics,
+)
 from skdp.budget import Cost
 from skdp.impute import DPSimpleImputer
 from skdp.inspection import (
@@ -22,6 +32,7 @@ from skdp.inspection import (
     CentersDisplay,
     ClusterDisplay,
     ComponentsDisplay,
+    ErrorExplorer,
     IntervalDisplay,
     PrivacyCurveDisplay,
     PrivacyUtilityDisplay,
@@ -414,3 +425,73 @@ def test_the_html_of_a_cost_says_what_it_means():
     text = Cost(1.0)._repr_html_()
     assert "epsilon=1.0, delta=0.0" in text
     assert "at most 73.2%" in text
+
+
+# --- the widget -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def explorer():
+    pytest.importorskip("ipywidgets", reason="the widget needs ipywidgets")
+    return ErrorExplorer(DPStandardScaler(bounds=(0, 100)), n_samples=5_000, n_features=3)
+
+
+def expected(epsilon, n, delta=0.0):
+    scaler = DPStandardScaler(bounds=(0, 100), epsilon=epsilon, delta=delta)
+    return float(np.max(scaler.expected_error(n, 3)))
+
+
+def test_the_error_follows_what_is_moved(explorer):
+    assert explorer.error.value == pytest.approx(expected(1.0, 5_000))
+    explorer.epsilon.value = 2.0
+    assert explorer.error.value == pytest.approx(expected(2.0, 5_000))
+    explorer.n_samples.value = 50_000
+    assert explorer.error.value == pytest.approx(expected(2.0, 50_000))
+    explorer.delta.value = 1e-6
+    assert explorer.error.value == pytest.approx(expected(2.0, 50_000, 1e-6))
+    assert explorer.epsilon.value == 2.0
+    assert "88.1%" in explorer.text.value
+
+
+def test_epsilon_follows_the_error(explorer):
+    explorer.error.value = 0.01
+    assert expected(explorer.epsilon.value, 5_000) <= 0.01
+    assert expected(0.98 * explorer.epsilon.value, 5_000) > 0.01
+    assert explorer.error.value == 0.01  # it stays where it was put
+    before = explorer.epsilon.value
+    explorer.error.value = 1e-6
+    assert explorer.epsilon.value == before
+    assert "No ε up to 10" in explorer.text.value
+
+
+def test_the_widget_of_a_function_and_of_too_much_noise():
+    pytest.importorskip("ipywidgets", reason="the widget needs ipywidgets")
+    explorer = ErrorExplorer("count", n_samples=10**12, n_rows="private")
+    assert explorer.n_samples.value == pytest.approx(1e12)
+    assert "vnd.jupyter.widget-view+json" in str(explorer._repr_mimebundle_())
+
+
+class Drowned(DPStandardScaler):
+    """Has no answer below an epsilon of 0.1."""
+
+    def expected_error(self, n_samples, n_features):
+        if self.epsilon < 0.1:
+            raise ValueError("too much noise")
+        return super().expected_error(n_samples, n_features)
+
+
+def test_the_widget_says_where_noise_leaves_no_answer():
+    pytest.importorskip("ipywidgets", reason="the widget needs ipywidgets")
+    explorer = ErrorExplorer(Drowned(bounds=(0, 100)), n_samples=5_000, n_features=3)
+    before = explorer.error.value
+    explorer.epsilon.value = 0.05
+    assert "Too much noise" in explorer.text.value
+    assert explorer.error.value == before
+
+
+def test_the_widget_refuses_what_cannot_tell_an_error():
+    pytest.importorskip("ipywidgets", reason="the widget needs ipywidgets")
+    with pytest.raises(TypeError, match="expected_error"):
+        ErrorExplorer(PCA(), n_samples=100)
+    with pytest.raises(ValueError, match="n_samples must be"):
+        ErrorExplorer("count", n_samples=0)

@@ -38,3 +38,21 @@ def test_the_pinned_versions_are_the_oldest():
     for line in PINNED.read_text(encoding="utf-8").split():
         name, _, version = line.partition("==")
         assert version.split(".")[: least[name].count(".") + 1] == least[name].split("."), line
+
+
+def test_the_conda_recipe_needs_what_pyproject_does():
+    recipe = ROOT / "conda" / "meta.yaml"
+    if not recipe.exists():
+        pytest.skip("no checkout: the recipe is not in the wheel")
+    text = recipe.read_text(encoding="utf-8")
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = whole["project"]
+    run = re.search(r"  run:\n((?:    - .*\n)+)", text)
+    host = re.search(r"  host:\n((?:    - .*\n)+)", text)
+    assert run is not None and host is not None
+    needed = [one.replace(" ", "") for one in re.findall(r"- (.*)", run[1])]
+    assert needed == [f"python{project['requires-python']}", *project["dependencies"]]
+    for built in whole["build-system"]["requires"]:
+        assert built in [one.replace(" ", "") for one in re.findall(r"- (.*)", host[1])]
+    assert f'version: "{project["version"]}"' in text
+    assert f"summary: {project['description']}" in text

@@ -277,9 +277,10 @@ T = TypeVar("T")
 # By identity, which no type can lie about as it could about being equal; all of them stay alive.
 _REVIEWED: dict[int, type] = {}
 _UNREVIEWED: dict[int, type] = {}
+_SCALARS: tuple[Any, ...] = tuple(np.sctypeDict.values())
 _PLAIN: dict[int, type] = {
     id(plain): plain
-    for plain in (int, float, bool, str, bytes, type(None), Fraction, *np.sctypeDict.values())
+    for plain in (int, float, bool, str, bytes, type(None), Fraction, *_SCALARS)
     if plain is not np.object_
 }
 

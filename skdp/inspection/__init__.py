@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from skdp.inspection._budget import BudgetDisplay, PrivacyCurveDisplay, SpentDisplay
 from skdp.inspection._clusters import CentersDisplay, ClusterDisplay
+from skdp.inspection._explorer import ErrorExplorer
 from skdp.inspection._metrics import (
     PrivateCalibrationDisplay,
     PrivateConfusionMatrixDisplay,
@@ -24,6 +25,7 @@ __all__ = [
     "CentersDisplay",
     "ClusterDisplay",
     "ComponentsDisplay",
+    "ErrorExplorer",
     "IntervalDisplay",
     "PrivacyCurveDisplay",
     "PrivacyUtilityDisplay",

@@ -29,7 +29,9 @@ __all__ = ["ComponentsDisplay", "IntervalDisplay", "PrivacyUtilityDisplay"]
 Floats = NDArray[np.float64]
 
 
-def _expected(estimator: Any, n_samples: int, epsilon: float, options: dict[str, Any]) -> float:
+def largest_expected(
+    estimator: Any, n_samples: int, epsilon: float, options: dict[str, Any]
+) -> float:
     """Return the largest expected error; NaN where there is too much noise for an answer."""
     try:
         if isinstance(estimator, str):
@@ -42,7 +44,7 @@ def _expected(estimator: Any, n_samples: int, epsilon: float, options: dict[str,
     return float(np.max(np.asarray(found, dtype=np.float64)))
 
 
-def _at_most(chance: float) -> str:
+def at_most(chance: float) -> str:
     """Return a probability in percent, rounded up."""
     return f"{math.ceil(1000 * chance - 1e-9) / 10:g}%"
 
@@ -144,7 +146,7 @@ class PrivacyUtilityDisplay:
         asked = np.atleast_1d(np.asarray(grid, dtype=np.float64))
         sizes = np.atleast_1d(np.asarray(n_samples))
         errors = np.array(
-            [[_expected(estimator, int(n), float(e), options) for e in asked] for n in sizes]
+            [[largest_expected(estimator, int(n), float(e), options) for e in asked] for n in sizes]
         )
         if np.isnan(errors).all():  # says what is wrong with the arguments
             n, e = int(sizes.max()), float(asked.max())
@@ -178,7 +180,7 @@ class PrivacyUtilityDisplay:
         self.ax_.set_xlabel("ε")
         self.ax_.set_ylabel(f"expected error of {self.name}" if self.name else "expected error")
         top = self.ax_.secondary_xaxis("top")
-        top.set_xticks(shown, [_at_most(guessing_chance(e)) for e in shown])
+        top.set_xticks(shown, [at_most(guessing_chance(e)) for e in shown])
         top.set_xlabel("an attacker's guess is right at most", fontsize=9)
         for axis in (self.ax_, top):
             axis.minorticks_off()
