@@ -29,6 +29,7 @@ from skdp._coreset import (
     sphere_packing,
     weighted_kmeans,
 )
+from skdp._progress import told_steps
 from skdp.core import Ball, Box, Mean, Projection, SecondMoment, Session
 from skdp.planning import Allowance
 from skdp.queries import AssignedSums, SquaredOffsets, column_box, column_units, tree_box
@@ -514,7 +515,7 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
     share = session.remaining / max_iter
     units = column_units(box.half)
     radius = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
-    for step in range(max_iter):
+    for step in told_steps(max_iter):
         counts, sums = session.answer(
             AssignedSums(
                 Box(box.low, box.high),

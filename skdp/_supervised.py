@@ -11,7 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,6 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import validate_data
 
 from skdp._parameters import check_classes
-from skdp._progress import CallbackSupportMixin, Progress, with_callbacks
 from skdp._rehearsal import NOISELESS, mean_error, rehearsal, repeated, unanswered
 from skdp.base import PrivateMixin, check_integer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
@@ -317,14 +316,13 @@ class Start:
         return mean, self.standard.center + mean * scale, np.where(unknown, math.nan, error * scale)
 
 
-class LabelledClassifier(CallbackSupportMixin, ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
+class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
     """What classifiers share: a fit of labelled rows, predictions from logits, rehearsals.
 
     With scikit-learn 1.9 or later callbacks are told of their fits, and of steps if there are any.
     """
 
     _in_parts = True
-    _in_steps: ClassVar[bool] = False  # of which callbacks are told
 
     def __init__(
         self,
@@ -345,7 +343,6 @@ class LabelledClassifier(CallbackSupportMixin, ClassifierMixin, PrivateMixin, Ba
         self.budget = budget
         self.random_state = random_state
 
-    @with_callbacks
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and fit.
 
@@ -363,8 +360,7 @@ class LabelledClassifier(CallbackSupportMixin, ClassifierMixin, PrivateMixin, Ba
         -------
         self : LabelledClassifier
         """
-        context = self._init_callback_context(max_subtasks=int(self._in_steps))
-        with Progress(self, context, "step"), self._all_or_nothing(groups):
+        with self._all_or_nothing(groups):
             classes = self._check_classes()
             rows = self._open_labelled(X, y, classes)
             public = self._public(rows.n_features)

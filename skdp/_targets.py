@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from skdp._progress import CallbackSupportMixin, Progress, with_callbacks
 from skdp._supervised import (
     Floats,
     check_targets_like,
@@ -33,12 +32,11 @@ def _unstated(size: int) -> tuple[Floats, Floats]:
     return np.zeros(size), np.ones(size)
 
 
-class TargetRegressor(CallbackSupportMixin, RegressorMixin, PrivateMixin, BaseEstimator, ABC):
+class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
     """What regressors share: a fit of rows with their targets, bounds of both, rehearsals."""
 
     _in_parts = True
     _takes_sparse: ClassVar[bool] = False
-    _in_steps: ClassVar[bool] = False  # of which callbacks are told
 
     bounds: Any
     target_bounds: Any
@@ -56,7 +54,6 @@ class TargetRegressor(CallbackSupportMixin, RegressorMixin, PrivateMixin, BaseEs
         super()._check_without_rows()
         self._target_bounds()
 
-    @with_callbacks
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
         """Charge the budget and fit.
 
@@ -75,13 +72,8 @@ class TargetRegressor(CallbackSupportMixin, RegressorMixin, PrivateMixin, BaseEs
         -------
         self : TargetRegressor
         """
-        with self._progress(), self._all_or_nothing(groups):
+        with self._all_or_nothing(groups):
             return self._fitted(X, y)
-
-    def _progress(self) -> Progress:
-        """Return what a fit tells callbacks."""
-        context = self._init_callback_context(max_subtasks=int(self._in_steps))
-        return Progress(self, context, "step")
 
     def _fitted(self, X: Any, y: Any, weights: Any = None, **options: Any) -> Self:
         """Fit rows with targets, and weights if there are any; `options` are those of `_fit`."""

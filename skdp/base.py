@@ -41,6 +41,7 @@ from skdp._bounds import (
 from skdp._clients import check_caller, check_folds_of_caller, rows_asked_for
 from skdp._config import noise_is_seeded
 from skdp._parameters import Integers, Table, check_integer, check_parameter, check_parameters
+from skdp._progress import CallbackSupportMixin, tell_callbacks
 from skdp._public_key import public_key
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import ambient_budget, warn_uncounted
@@ -291,7 +292,7 @@ class AmbientBudgetMixin:
         return state
 
 
-class PrivateMixin(AmbientBudgetMixin):
+class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
     """Parameter checks, session, price and certificate of a private estimator.
 
     Expects the parameters ``epsilon``, ``delta``, ``budget`` and ``random_state``.
@@ -305,12 +306,17 @@ class PrivateMixin(AmbientBudgetMixin):
     # Whether its queries read rows by `fold` and `gathered` only, so that they may be in parts.
     _in_parts: ClassVar[bool] = False
 
+    # What a fit is made of, as callbacks are told: at most one sequence of steps, or none.
+    _progress_task: ClassVar[str] = "step"
+    _n_progress_tasks: ClassVar[int] = 0
+
     # What each parameter of its own may be; those of every estimator are checked without it.
     _parameter_table: ClassVar[Table] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         refuse_weights(cls)
+        tell_callbacks(cls)
 
     def __sklearn_clone__(self) -> Any:
         unit = _unit_of(ambient_budget() if self.budget is None else self.budget)

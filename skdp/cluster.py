@@ -191,6 +191,7 @@ class DPKMeans(
     """
 
     _in_parts = True
+    _n_progress_tasks = 1  # of mechanism="lloyd"
 
     def __init__(
         self,

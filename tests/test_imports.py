@@ -29,6 +29,7 @@ LAYERS = {
     "_clients": 0,
     "_config": 0,
     "_absent": 0,
+    "_progress": 0,
     "_lazy": 0,
     "_public_key": 0,
     "_bounds": 0,

@@ -157,7 +157,7 @@ class DPExplainableBoostingRegressor(TargetRegressor):
     True
     """
 
-    _in_steps = True
+    _n_progress_tasks = 1
 
     _parameter_table: ClassVar[Table] = {"n_bins": Integers(2, 1024)}
 

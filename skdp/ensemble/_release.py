@@ -235,6 +235,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         self.budget = budget
         self.random_state = random_state
 
+    _n_progress_tasks = 1
+
     _parameter_table: ClassVar[Table] = {
         "estimator": check_model,
         "categories": CATEGORIES,

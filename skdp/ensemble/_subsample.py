@@ -22,7 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._parameters import Integers, Table, check_classes, check_parameter
-from skdp._progress import CallbackSupportMixin, Progress, with_callbacks
+from skdp._progress import listener
 from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
@@ -71,7 +71,7 @@ AGGREGATES: dict[str, tuple[str, Any]] = {
 }
 
 
-class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixin, BaseEstimator):
+class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     """Make any classifier or regressor private by fitting it on disjoint blocks of the rows.
 
     Clones of `estimator` are fitted on disjoint blocks and aggregated under noise; then they are
@@ -281,6 +281,8 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
             tags.regressor_tags = inner.regressor_tags
         return tags
 
+    _progress_task, _n_progress_tasks = "block", 1
+
     _parameter_table: ClassVar[Table] = {
         "estimator": check_model,
         "output": ("predictions", "parameters"),
@@ -371,7 +373,6 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         allowance = self._allowance().part(self._share())
         return planned(how, n_classes, allowance, n, blocks, queries, n_public, n_numbers)
 
-    @with_callbacks
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
         """Fit on disjoint blocks of private rows and release what their models agree on.
 
@@ -388,7 +389,6 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
         -------
         self : DPSubsampleAggregate
         """
-        progress = Progress(self, self._init_callback_context(max_subtasks=1))
         with self._all_or_nothing(groups):
             self._check_parameters()
             how = self._how
@@ -415,7 +415,7 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
                 n = round(row_count(session, COUNT_SHARE)) if needed else 0
                 plan = self._planned(how, n_classes, n, len(public), n_numbers)
                 self.n_blocks_, n_numbers, how = plan.blocks, plan.queries, plan.noise.how
-                heard = progress.of_tasks
+                heard = listener()
                 told = None if heard is None else UserFunction(heard)
                 on_blocks = partial(OnBlocks, n_jobs=self.n_jobs, progress=told)
                 if classes is not None:
@@ -435,7 +435,6 @@ class DPSubsampleAggregate(CallbackSupportMixin, ExpectedErrorMixin, PrivateMixi
                         self._release_answers(session, asked, how, bounds, on_blocks)
                     self._fit_student(asked, session)
                 self.privacy_ = session.certificate()
-        progress.end()
         return self
 
     def _ran(self, on_blocks: Any, task: Any) -> OnBlocks:

@@ -205,7 +205,7 @@ class DPLogisticRegression(LabelledClassifier):
     True
     """
 
-    _in_steps = True
+    _n_progress_tasks = 1
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         start = self._started(session, public, n_classes, _CENTER_SHARES[n_classes > 2])

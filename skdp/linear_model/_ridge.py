@@ -18,7 +18,6 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._parameters import Reals, Table
-from skdp._progress import with_callbacks
 from skdp._supervised import COUNT_SHARE, Floats, standardised
 from skdp._targets import TargetRegressor
 from skdp.budget import PrivacyBudget
@@ -137,7 +136,6 @@ class _LeastSquares(TargetRegressor):
 
     # --- fitting ------------------------------------------------------------------------------
 
-    @with_callbacks
     def fit(
         self, X: ArrayLike, y: ArrayLike, *, sample_weight: Any = None, groups: Any = None
     ) -> Self:
@@ -161,7 +159,7 @@ class _LeastSquares(TargetRegressor):
         -------
         self : object
         """
-        with self._progress(), self._all_or_nothing(groups):
+        with self._all_or_nothing(groups):
             if sample_weight is None:
                 return self._fitted(X, y)
             self._check_parameters()

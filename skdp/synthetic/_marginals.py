@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdp._parameters import Integers, Table
+from skdp._progress import told_steps
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
 from skdp.planning import Allowance, row_count
@@ -233,7 +234,9 @@ class Rounds:
         share = (1 - self.spent) / planned_rounds(
             cells, len(self.sizes), self.noise(1 - for_choice), self.total, pure=self.session.pure
         )
-        while self.spent < 1:
+        for _ in told_steps(None):
+            if self.spent >= 1:
+                break
             left = 1 - self.spent
             share = left if left < 2 * share else share
             noise = self.noise(share * (1 - for_choice))
@@ -458,6 +461,7 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     """
 
     _in_parts = True
+    _n_progress_tasks = 1
 
     database_: Any
     n_samples_: int

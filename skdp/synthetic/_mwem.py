@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skdp._parameters import Integers, Table
+from skdp._progress import told_steps
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
@@ -206,6 +207,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     """
 
     _in_parts = True
+    _n_progress_tasks = 1
 
     weights_: NDArray[np.float64]
     measured_: list[tuple[int, ...]]
@@ -365,7 +367,7 @@ class _Rounds:
     def run(self) -> list[tuple[int, ...]]:
         """Return the columns that were measured, in order."""
         measured = []
-        for t in range(self._plan.n_rounds):
+        for t in told_steps(self._plan.n_rounds):
             one = self._table if self._plan.tables else self._query
             measured.append(one(t))
             if self._plan.chooses:
