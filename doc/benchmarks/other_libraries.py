@@ -20,7 +20,7 @@ from pathlib import Path
 from skdp.audit import bound_from_outputs
 
 WORKER = Path(__file__).with_name("other_libraries_worker.py")
-RUNS = {"k-means": 200, "PCA": 200, "Bingham": 400, "linear": 100, "naive": 200}
+RUNS = {"k-means": 400, "PCA": 200, "Bingham": 400, "linear": 100, "naive": 200, "SQL": 400}
 DEFAULT_RUNS = 2000
 CONFIDENCE = 0.9999
 
@@ -32,6 +32,7 @@ KNOWN = {
     ("diffprivlib", "k-means, labels_"): "exact statistic kept",
     ("diffprivlib", "median, a missing cell"): "issue 80",
     ("diffprivlib", "mean, a missing cell"): "NaN in, NaN out",
+    ("pipelinedp", "sum, a missing cell"): "NaN in, NaN out",
     ("diffprivlib", "naive Bayes, classes read off y"): "domain inference",
     ("diffprivlib", "linear regression, sensitivity of squares"): "issues 104 and 105",
 }
@@ -39,7 +40,7 @@ KNOWN = {
 
 def ask(folder: Path, name: str, *arguments: str) -> str:
     command = [str(folder / name / "bin" / "python"), str(WORKER), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
     return done.stdout

@@ -48,7 +48,7 @@ def diffprivlib_cases():
 
     def kmeans(what):
         def run(X):
-            fitted = models.KMeans(2, epsilon=1.0, bounds=(0, 1)).fit(X)
+            fitted = models.KMeans(n_clusters=2, epsilon=1.0, bounds=(0, 1)).fit(X)
             return getattr(fitted, what)
 
         return run
@@ -148,6 +148,105 @@ def pydp_cases():
     }
 
 
+def smartnoise_cases():
+    import pandas as pd
+    import snsql
+
+    columns = {
+        "u": {"type": "int", "private_id": True},
+        "x": {"type": "float", "lower": 0.0, "upper": 1.0},
+        "k": {"type": "string"},
+    }
+    meta = {"": {"d": {"t": {"row_privacy": False, "max_ids": 1, "rows": 20, **columns}}}}
+
+    def asked(sql, delta=1e-6, first_row=1):
+        readers = {}  # of each table, since a reader takes a while to make
+
+        def run(rows):
+            if id(rows) not in readers:
+                frame = pd.DataFrame(rows, columns=["u", "x", "k"])
+                privacy = snsql.Privacy(epsilon=1.0, delta=delta)
+                readers[id(rows)] = snsql.from_df(frame, privacy=privacy, metadata=meta)
+            return [list(row) for row in readers[id(rows)].execute(sql)[first_row:]]
+
+        return run
+
+    half = [(i, float(i > 9), "a") for i in range(20)]
+    nan = [*half[:-1], (19, float("nan"), "a")]
+    rare = [*half, (20, 1.0, "b")]
+    keys = asked("SELECT k, COUNT(*) AS n FROM d.t GROUP BY k", delta=0.02)
+    return {
+        "SQL, COUNT(*)": (asked("SELECT COUNT(*) FROM d.t"), half, half[:-1], 1.0, 0.0),
+        "SQL, SUM": (asked("SELECT SUM(x) FROM d.t"), half, half[:-1], 1.0, 0.0),
+        "SQL, AVG": (asked("SELECT AVG(x) FROM d.t"), half, half[:-1], 1.0, 0.0),
+        "SQL, SUM, a missing cell": (asked("SELECT SUM(x) FROM d.t"), half, nan, 1.0, 0.0),
+        "SQL, a rare key": (lambda t: sorted(row[0] for row in keys(t)), half, rare, 1.0, 0.02),
+    }
+
+
+def tumult_cases():
+    import pandas as pd
+    from tmlt.core.domains.numpy_domains import NumpyFloatDomain
+    from tmlt.core.domains.pandas_domains import PandasSeriesDomain
+    from tmlt.core.measurements import noise_mechanisms as noise
+    from tmlt.core.measurements.pandas_measurements.series import NoisyQuantile
+    from tmlt.core.measures import PureDP
+
+    number = NumpyFloatDomain()
+    laplace = noise.AddLaplaceNoise(number, 1)
+    # Of sigma = 4.2247: epsilon = 1 at delta = 1e-6.
+    gaussian = noise.AddGaussianNoise(number, "17.8482")
+    geometric = noise.AddGeometricNoise(1)
+    middle = NoisyQuantile(PandasSeriesDomain(number), PureDP(), 0.5, 0, 1, 1)
+    half = [0.0] * 10 + [1.0] * 10
+    return {
+        "Laplace, last bits": (laplace, 0.0, 1.0, 1.0, 0.0),
+        "Gaussian, last bits": (gaussian, 0.0, 1.0, 1.0, 1e-6),
+        "geometric": (geometric, 0, 1, 1.0, 0.0),
+        "quantile": (lambda t: middle(pd.Series(t)), half, half[:-1], 1.0, 0.0),
+        "quantile, many ties": (
+            lambda t: middle(pd.Series(t)), [0.0] * 1491 + [1.0], [0.0] * 1492 + [1.0], 1.0, 0.0,
+        ),
+    }  # fmt: skip
+
+
+def pipelinedp_cases():
+    import pipeline_dp as p
+
+    def asked(metric, delta=0.0, public=("a",)):
+        def run(rows):
+            accountant = p.NaiveBudgetAccountant(total_epsilon=1.0, total_delta=delta)
+            engine = p.DPEngine(accountant, p.LocalBackend())
+            columns = p.DataExtractors(
+                privacy_id_extractor=lambda r: r[0],
+                partition_extractor=lambda r: r[1],
+                value_extractor=lambda r: r[2],
+            )
+            wanted = p.AggregateParams(
+                metrics=[metric], max_partitions_contributed=1, max_contributions_per_partition=1,
+                min_value=0, max_value=1, noise_kind=p.NoiseKind.LAPLACE,
+            )  # fmt: skip
+            answer = engine.aggregate(rows, wanted, columns, public_partitions=public)
+            accountant.compute_budgets()
+            found = sorted((key, list(values)) for key, values in answer)
+            return [key for key, _ in found] if public is None else found[0][1]
+
+        return run
+
+    half = [(i, "a", float(i > 9)) for i in range(20)]
+    nan = [*half[:-1], (19, "a", float("nan"))]
+    rare = [*half, (20, "b", 1.0)]
+    m = p.Metrics
+    return {
+        "count": (asked(m.COUNT), half, half[:-1], 1.0, 0.0),
+        "sum": (asked(m.SUM), half, half[:-1], 1.0, 0.0),
+        "mean": (asked(m.MEAN), half, half[:-1], 1.0, 0.0),
+        "median": (asked(m.PERCENTILE(50)), half, half[:-1], 1.0, 0.0),
+        "sum, a missing cell": (asked(m.SUM), half, nan, 1.0, 0.0),
+        "a rare key": (asked(m.PRIVACY_ID_COUNT, 0.02, None), half, rare, 1.0, 0.02),
+    }
+
+
 def plain(value):
     """Return an output in what JSON holds; floats keep all of their bits."""
     if isinstance(value, (list, tuple)):
@@ -161,7 +260,10 @@ def plain(value):
 
 def main():
     library, case, runs = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    cases = {"diffprivlib": diffprivlib_cases, "opendp": opendp_cases, "python-dp": pydp_cases}
+    cases = {
+        "diffprivlib": diffprivlib_cases, "opendp": opendp_cases, "pipelinedp": pipelinedp_cases,
+        "python-dp": pydp_cases, "smartnoise": smartnoise_cases, "tumult": tumult_cases,
+    }  # fmt: skip
     table = cases[library]()
     if case == "list":
         print(json.dumps(list(table)))

@@ -115,6 +115,7 @@ class Ledger(LedgerOperations):
         with ledger._errors():
             ledger._write_new(memory, terms, facts)
         ledger._memory, ledger._pid = memory, os.getpid()
+        weakref.finalize(ledger, memory.close).atexit = False  # what runs then may still charge
         _CHECKED.add((ledger.path, ledger.id))
         with locks.one_at_a_time():
             _IN_MEMORY.add(ledger)
