@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 from skdp._nystroem import Features, independent_features, nystroem_features
 from skdp._parameters import Integers, Reals, Table, check_parameter
 from skdp._rehearsal import NOISELESS, check_like, mean_error, rehearsal, resampled
-from skdp.base import check_integer
+from skdp.base import check_integer, refuse_units
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import Box, Release, Session, UserFunction
 from skdp.density_ratio._base import (
@@ -568,6 +568,7 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """
         n = check_integer(n_samples, "n_samples", low=1)
         self._check_parameters()
+        refuse_units(type(self).__name__, self._context().budget)
         public = check_public_array(X_public, estimator=type(self).__name__)
         if isinstance(self.centers, str) and self.centers != "public":
             raise ValueError(

@@ -172,6 +172,33 @@ def test_a_fit_of_another_unit_is_refused_before_the_charge(case):
         assert set(vars(estimator)) == set(before)
 
 
+@pytest.mark.parametrize("case", USERS, ids=lambda c: c.name)
+def test_no_expected_error_is_told_for_a_budget_of_users(case):
+    X, y = case.table(rows(40, case.n_features, 0))
+    budget = PrivacyBudget(1e6, 0.5, adjacency="add_or_remove_one", unit=UNIT)
+    estimator = case.make(epsilon=1.0, delta=1e-5, budget=budget, random_state=None)
+    if not hasattr(estimator, "expected_error"):
+        return
+    asked = inspect.signature(estimator.expected_error).parameters
+    given = {
+        "n_samples": 40,
+        "n_features": X.shape[1],
+        "like": X if y is None else (X, y),
+        "X_public": X,
+    }
+    with pytest.raises(ValueError, match="no expected error"):
+        estimator.expected_error(**{name: given[name] for name in given if name in asked})
+    assert budget.spent.epsilon == 0
+
+
+def test_no_expected_error_of_a_function_is_told_for_a_budget_of_users():
+    budget = PrivacyBudget(1.0, unit=UNIT)
+    for asked in ({"budget": budget}, {"groups": [1, 2]}):
+        with pytest.raises(ValueError, match=r"no expected error|that of single rows"):
+            statistics.expected_error("mean", 100, bounds=(0, 1), **asked)
+    assert budget.spent.epsilon == 0
+
+
 def test_mst_cost_protects_an_edge():
     budget = PrivacyBudget(1.0, unit=UNIT)
     with pytest.raises(ValueError, match="no unit for mst_cost"):
