@@ -3,7 +3,7 @@
     SKDP_EVERY_TURN=1 python -m pytest --durations=0 --durations-min=0.01 > log
     python tests/longer.py log
 
-They are those whose cases take more than .15 s on average; the root's
+They are those whose cases take more than .08 s on average; the root's
 ``conftest.py`` marks them as slow. Take the log on an idle machine. No test looks at times: it
 would fail on a machine that is busy.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 LIST = Path(__file__).with_name("longer.txt")
 LINE = re.compile(r"^\s*(\d+\.\d+)s (?:call|setup|teardown) +(\S.*?)\s*$")
-LONGER = 0.15
+LONGER = 0.08
 
 
 def seconds(log: str) -> dict[str, float]:
