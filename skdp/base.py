@@ -19,6 +19,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -101,8 +102,10 @@ _ROW = (
 )
 
 
-# What a fit with groups holds of them until it ends.
-_GROUPS, _ALLOWANCE = "_groups_of_fit", "_allowance_of_fit"
+# What a fit with groups holds until it ends. The ids are private: they are no attribute of the
+# estimator, which callbacks are given.
+_ALLOWANCE = "_allowance_of_fit"
+_GROUPS: ContextVar[tuple[Any, Any]] = ContextVar("groups of a fit", default=(None, None))
 
 
 @dataclass(frozen=True)
@@ -332,6 +335,11 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
                 raise AttributeError(reason, name=name, obj=self)
             return object.__getattribute__(self, name)  # raises again what it raised
 
+    def _groups(self) -> Any:
+        """Return the ids of whose each row is, within a fit with groups; else None."""
+        whose, groups = _GROUPS.get()
+        return groups if whose is self else None
+
     def _context(self) -> CallContext:
         """Return what a fit is, of this moment; raise for wrong privacy parameters."""
         name = type(self).__name__
@@ -341,7 +349,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
             self.delta,
             self.budget,
             self.random_state,
-            groups=vars(self).get(_GROUPS),
+            groups=self._groups(),
             # Estimators of others may be without it; then a fit with groups learns it.
             max_rows_per_unit=getattr(self, "max_rows_per_unit", PRIVATE_ROWS),
         )
@@ -396,7 +404,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
     def _adjacency(self) -> str:
         """The relation of the table of a fit: units of many rows leave it a private number."""
         budget = ambient_budget() if self.budget is None else self.budget
-        if vars(self).get(_GROUPS) is not None or _unit_of(budget) is not None:
+        if self._groups() is not None or _unit_of(budget) is not None:
             return "add_or_remove_one"
         return "replace_one" if budget is None else budget.adjacency
 
@@ -425,8 +433,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         check_caller(self)
         before = dict(vars(self))
         vars(self).pop("max_rows_per_unit_", None)  # of an earlier fit
-        if groups is not None:
-            setattr(self, _GROUPS, groups)
+        outer = _GROUPS.set((self, groups))
         try:
             unit = self._context().unit()
             if unit is not None:
@@ -438,8 +445,8 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
             vars(self).update(before)
             raise
         finally:
-            for name in (_GROUPS, _ALLOWANCE):
-                vars(self).pop(name, None)
+            _GROUPS.reset(outer)
+            vars(self).pop(_ALLOWANCE, None)
 
     def _open(self, X: Any, *, reset: bool = True) -> Rows:
         """Check parameters and rows; record the public schema. Charges nothing."""

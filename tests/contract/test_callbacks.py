@@ -87,3 +87,30 @@ def test_fits_within_a_fit_are_no_steps_of_it():
     case = next(one for one in CASES if one.name == "grid_search")
     seen = {tuple(told(case, table)[0].events) for table in (rows(40, 3, 1), np.zeros((40, 3)))}
     assert seen == {("setup", "begin fit", "end fit", "teardown")}
+
+
+class Looks(Log):
+    """Looks for ids and rows among the attributes of the estimator that it is given."""
+
+    def on_fit_task_begin(self, estimator, context, **passed):
+        super().on_fit_task_begin(estimator, context, **passed)
+        for name, value in vars(estimator).items():
+            if not name.startswith(("_skl", "_callback")):
+                assert "user-of-row" not in repr(value), name
+
+    on_fit_task_end = on_fit_task_begin
+
+
+@pytest.mark.parametrize("name", ["logistic_regression", "kmeans_lloyd", "marginals"])
+def test_whose_each_row_is_stays_with_the_fit(name):
+    case = next(one for one in CASES if one.name == name)
+    X, y = case.table(rows(40, case.n_features, 1))
+    estimator, log = make(case, 1e-6, unit="user"), Looks()
+    budget = PrivacyBudget(1e6, 0.9, adjacency="add_or_remove_one", unit="user")
+    estimator.set_params(budget=budget)
+    ids = np.array([f"user-of-row-{i // 2}" for i in range(40)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator.set_callbacks(log).fit(X, y, groups=ids)
+    assert "begin step" in log.events
+    assert estimator._groups() is None
