@@ -312,12 +312,17 @@ class GroupedRelation(GroupedRows):
         )
 
     def _kept(self, keys: Sequence[Any], max_keys: int) -> str:
-        """Return the pairs in which units have their keys of the smallest ranks only."""
+        """Return the pairs in which units have their keys of the smallest ranks only.
+
+        No two ranks of a unit are equal, so no more than max_keys are at or below the last of the
+        smallest. A unit that the join did not find would be left out, not let through.
+        """
+        pairs, salt = self._pairs(keys), self.salt(-2)
         return self._table(
             ("kept", tuple(keys), max_keys),
-            f"SELECT * EXCLUDE (place) FROM (SELECT *, row_number() OVER (PARTITION BY u ORDER BY "
-            f"{_rank('code', self.salt(-2))} ASC) AS place FROM {self._pairs(keys)}) "
-            f"WHERE place <= {max_keys}",
+            f"SELECT own.* FROM {pairs} AS own JOIN (SELECT u, min({_rank('code', salt)}, "
+            f"{max_keys})[-1] AS last FROM {pairs} GROUP BY u) AS most ON own.u = most.u "
+            f"WHERE ({_rank('own.code', salt, unit='own.u')}) <= most.last",
         )
 
     # --- what queries read: as `GroupedTable` has it ----------------------------------------------
@@ -430,11 +435,8 @@ class GroupedRelation(GroupedRows):
                 f"(code::UBIGINT << 10) | least(n, {max_rows})::UBIGINT"
             )
             found = self._fetch(
-                f"WITH every AS (SELECT sum(n)::BIGINT AS n, list({word}) AS words "
-                f"FROM {self._pairs(keys)} GROUP BY u), "
-                "units AS MATERIALIZED (SELECT len(words) AS c, n, CASE WHEN len(words) > "
-                f"{max_keys} THEN list_sort(words, 'ASC')[:{max_keys}] ELSE words END AS words "
-                "FROM every), "
+                "WITH units AS MATERIALIZED (SELECT count(*) AS c, sum(n)::BIGINT AS n, "
+                f"min({word}, {max_keys}) AS words FROM {self._pairs(keys)} GROUP BY u), "
                 "words AS (SELECT unnest(words) AS w FROM units) "
                 "SELECT ((w >> 10) & 4194303)::BIGINT, sum(w & 1023)::BIGINT, count(*) FROM words "
                 f"GROUP BY 1 UNION ALL SELECT -1, sum(least(greatest(c - {max_keys}, 0), "
@@ -496,12 +498,13 @@ def _by_key(pair: tuple[Any, int]) -> Any:
     return key_order(pair[0])
 
 
-def _rank(code: str, salt: int, key: str = "") -> str:
+def _rank(code: str, salt: int, key: str = "", unit: str = "u") -> str:
     """Return the secret rank of a key of a unit: no two of a unit are equal.
 
     A hash of the unit, the key (its place, where that is public) and the salt; then the place.
     """
-    return f"((hash(u, {key or f'{code}::BIGINT'}, {salt}::UBIGINT) >> 32) << 32) | {code}::UBIGINT"
+    word = f"hash({unit}, {key or f'{code}::BIGINT'}, {salt}::UBIGINT)"
+    return f"(({word} >> 32) << 32) | {code}::UBIGINT"
 
 
 def _code_of(rank: str) -> str:

@@ -142,3 +142,24 @@ def test_codes_of_other_units_keys_leave_the_ranks(engine):
         shape = rows.shapes(None, (1, 2), (1, 2))
         assert shape.sum() == 2 * (50 + (name == "more"))
     assert counts[1] == {**counts[0], 0: 1}
+
+
+@pytest.mark.parametrize(
+    "unit", ["u", "u::VARCHAR", "CASE WHEN u = 0 AND k < 5 THEN -0.0 ELSE u::DOUBLE END"]
+)
+def test_every_unit_has_its_keys_of_the_smallest_ranks_and_no_more(engine, unit):
+    from skdp.tabular.grouped_relation import _rank
+
+    engine.execute(
+        "CREATE TABLE raw AS SELECT range % 37 AS u, (range * 7) % 11 AS k FROM range(300)"
+    )
+    rows = opened(engine.sql(f"SELECT {unit} AS u, k FROM raw WHERE u > 4 OR k <= u"))
+    keys, cap = tuple(range(11)), 3
+    pairs, kept = rows._pairs(keys), rows._kept(keys, cap)
+    order = _rank("code", rows.salt(-2))
+    ranked = f"SELECT *, row_number() OVER (PARTITION BY u ORDER BY {order} ASC) AS i FROM {pairs}"
+    want = rows._fetch(f"SELECT u, code, n FROM ({ranked}) WHERE i <= {cap} ORDER BY 1, 2")
+    assert rows._fetch(f"SELECT u, code, n FROM {kept} ORDER BY 1, 2") == want
+    counted = rows._fetch(f"SELECT max(c), min(c) FROM (SELECT count(*) c FROM {kept} GROUP BY u)")
+    assert counted == [(3, 1)]
+    rows.close()
