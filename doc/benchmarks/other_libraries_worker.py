@@ -48,7 +48,10 @@ def diffprivlib_cases():
 
     def kmeans(what):
         def run(X):
-            fitted = models.KMeans(n_clusters=2, epsilon=1.0, bounds=(0, 1)).fit(X)
+            try:
+                fitted = models.KMeans(n_clusters=2, epsilon=1.0, bounds=(0, 1)).fit(X)
+            except TypeError:  # releases before 0.3 want a list
+                fitted = models.KMeans(n_clusters=2, epsilon=1.0, bounds=[(0, 1)]).fit(X)
             return getattr(fitted, what)
 
         return run
@@ -63,7 +66,10 @@ def diffprivlib_cases():
 
     def forest_classes(y):
         X = np.resize([0.0, 1.0], (len(y), 1))
-        fitted = models.GaussianNB(epsilon=1.0, bounds=(0, 1)).fit(X, np.array(y))
+        try:
+            fitted = models.GaussianNB(epsilon=1.0, bounds=(0, 1)).fit(X, np.array(y))
+        except TypeError:  # releases before 0.3
+            fitted = models.GaussianNB(1.0, [(0, 1)]).fit(X, np.array(y))
         return list(fitted.classes_)
 
     def linear(X):
@@ -73,8 +79,15 @@ def diffprivlib_cases():
         )
         return fitted.fit(np.array(X), y + 1).coef_
 
-    def of_tool(name, *args):
-        return lambda t: getattr(tools, name)(np.array(t), *args, epsilon=1.0, bounds=(0, 1))
+    def of_tool(name):
+        def run(t):
+            tool = getattr(tools, name)
+            try:
+                return tool(np.array(t), epsilon=1.0, bounds=(0, 1))
+            except TypeError:  # releases before 0.3
+                return tool(np.array(t), epsilon=1.0, range=1.0)
+
+        return run
 
     half = [0.0] * 10 + [1.0] * 10
     nan = float("nan")
@@ -89,6 +102,9 @@ def diffprivlib_cases():
         "PCA": (pca, FLAT, TURNED, 1.0, 0.0),
         "median": (of_tool("median"), half, [*half[:-1], 0.0], 1.0, 0.0),
         "median, a missing cell": (of_tool("median"), half, [*half[:-1], nan], 1.0, 0.0),
+        "median, nearly all the same": (
+            of_tool("median"), [0.0] * 2982 + [1.0, 1.0], [0.0] * 2983 + [1.0], 1.0, 0.0,
+        ),
         "mean": (of_tool("mean"), half, [*half[:-1], 0.0], 1.0, 0.0),
         "mean, a missing cell": (of_tool("mean"), half, [*half[:-1], nan], 1.0, 0.0),
         "naive Bayes, classes read off y": (
@@ -184,6 +200,42 @@ def smartnoise_cases():
     }
 
 
+def covariance_cases():
+    import importlib.util
+    from pathlib import Path
+
+    import pandas as pd
+
+    # The file alone: the package wants PyTorch, its model a scikit-learn of long ago.
+    package = Path(importlib.util.find_spec("snsynth").origin).parent
+    spec = importlib.util.spec_from_file_location("cov", package / "models/dp_covariance.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def covariance(*upper):
+        def run(rows):
+            bounds = pd.DataFrame([[0.0] * len(upper), list(upper)])
+            names = list(range(len(upper)))
+            made = module.DPcovariance(len(rows), names, bounds, 1.0)
+            return made.release(pd.DataFrame(rows, columns=names, dtype=float))
+
+        return run
+
+    few, wide = [[0.0, 0.0]] * 10, [[0.0, 0.0, 0.0]] * 10
+    return {
+        "covariance": (covariance(1, 1), few, [*few[1:], [1.0, 1.0]], 1.0, 0.0),
+        "covariance, a cell beyond its bounds": (
+            covariance(1, 1), few, [*few[1:], [100.0, 100.0]], 1.0, 0.0,
+        ),
+        "covariance, first entry": (
+            lambda rows: covariance(1, 1)(rows)[0], few, [*few[1:], [1.0, 0.0]], 1.0, 0.0,
+        ),
+        "covariance, three columns of unlike ranges": (
+            covariance(1, 100, 1), wide, [*wide[1:], [0.0, 100.0, 0.0]], 1.0, 0.0,
+        ),
+    }  # fmt: skip
+
+
 def tumult_cases():
     import pandas as pd
     from tmlt.core.domains.numpy_domains import NumpyFloatDomain
@@ -262,7 +314,8 @@ def main():
     library, case, runs = sys.argv[1], sys.argv[2], int(sys.argv[3])
     cases = {
         "diffprivlib": diffprivlib_cases, "opendp": opendp_cases, "pipelinedp": pipelinedp_cases,
-        "python-dp": pydp_cases, "smartnoise": smartnoise_cases, "tumult": tumult_cases,
+        "python-dp": pydp_cases, "smartnoise": smartnoise_cases,
+        "smartnoise-synth": covariance_cases, "tumult": tumult_cases,
     }  # fmt: skip
     table = cases[library]()
     if case == "list":
