@@ -18,7 +18,8 @@ __all__ = ["DPAuditor", "dp_auditor"]
 class DPAuditor:
     """Audits whose false alarms are counted together.
 
-    The k-th statistical audit of a session gets alpha / (k (k + 1)), which adds up to alpha.
+    The k-th statistical audit of a session gets alpha / (k (k + 1)), which adds up to alpha. The
+    workers of pytest-xdist cannot count together, and get an equal part of alpha each.
     """
 
     def __init__(self, alpha: float, n_runs: int) -> None:
@@ -178,9 +179,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and make the session's auditor."""
     config.addinivalue_line("markers", "dp_audit: audits privacy; runs with --dp-audit only")
-    config.stash[_AUDITOR] = DPAuditor(
-        config.getoption("--dp-audit-alpha"), config.getoption("--dp-audit-runs")
-    )
+    alpha, n_runs = config.getoption("--dp-audit-alpha"), config.getoption("--dp-audit-runs")
+    if not 0 < alpha < 1:
+        raise pytest.UsageError(f"--dp-audit-alpha must be in (0, 1); got {alpha:g}")
+    if n_runs < 100:
+        raise pytest.UsageError(f"--dp-audit-runs must be at least 100; got {n_runs}")
+    n_workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    config.stash[_AUDITOR] = DPAuditor(alpha / n_workers, n_runs)
 
 
 _AUDITOR: pytest.StashKey[DPAuditor] = pytest.StashKey()

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import os
+import sqlite3
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -42,7 +43,12 @@ def _read(path: str | os.PathLike[str]) -> tuple[Statement, list[Finding], int]:
     connection, found = snapshot(path)
     with contextlib.closing(connection):
         findings = verify(connection)
-        return Statement.of(Contents.read(connection)), findings, found
+        try:
+            return Statement.of(Contents.read(connection)), findings, found
+        except (ValueError, TypeError, KeyError, IndexError, sqlite3.Error) as error:
+            raise LedgerError(
+                f"The ledger {path} is damaged: a row of it cannot be read."
+            ) from error
 
 
 def _printable(cell: object) -> str:

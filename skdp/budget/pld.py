@@ -28,9 +28,10 @@ How it is computed. Losses of the pure prices lie on a grid. One that is between
 is split onto both, so that its mass under P and under Q stay: (1 - exp(x - loss))+ is a convex
 function of exp(-loss), so each delta only grows (Jensen's inequality). Everything is added and
 multiplied with numbers >= 0, so a rounding error is a small part of each mass; it is counted, and
-added. What is cut off above counts as infinite, what is cut off below is moved up. All Gaussian
-prices are one, exactly, and enter by the closed form of their delta. No Fourier transform is
-taken: its errors are absolute, and would be the larger part of a small delta.
+added. Prices that are small beside the grid count as Gaussian ones, which dominate them ([3]_,
+Proposition 3). What is cut off above counts as infinite, what is cut off below is moved up. All
+Gaussian prices are one, exactly, and enter by the closed form of their delta. No Fourier transform
+is taken: its errors are absolute, and would be the larger part of a small delta.
 
 References
 ----------
@@ -57,13 +58,14 @@ from scipy.special import erfcx, ndtr
 
 from skdp.budget.amounts import exact, round_up
 from skdp.budget.charge import Cost
-from skdp.budget.conversions import smallest
+from skdp.budget.conversions import pure_mu, smallest
 
 __all__ = ["Losses", "PlanLoss", "plan_loss"]
 
 _U = 2.0**-52  # twice the rounding error of one operation
 _POINTS = 2**15  # of the grid, about
 _TAIL = 1e-30  # mass that is cut off at each end, at most, each time
+_LARGEST = 10**50  # sums and numbers of prices; plans beyond count as telling all
 _SPARSE = 64  # so many points are added one by one
 
 
@@ -155,13 +157,22 @@ def _pure(epsilon: Fraction, step: Fraction) -> Losses:
 
 def _step(charges: Mapping[Fraction, int]) -> Fraction:
     """Return the width of the grid: one that all losses lie on, if it can be had."""
-    squares = sum(n * float(epsilon) ** 2 for epsilon, n in charges.items())
+    root = math.hypot(*(math.sqrt(n) * float(epsilon) for epsilon, n in charges.items()))
     # All losses but a mass of 1e-30 lie within 12 times the root of the sum of squares of their
     # mean (Hoeffding's inequality), and all of them within their sum.
-    reach = min(24 * math.sqrt(squares), 2 * float(sum(n * e for e, n in charges.items())))
+    reach = min(24 * root, 2 * float(sum(n * e for e, n in charges.items())))
     denominator = math.lcm(*(epsilon.denominator for epsilon in charges))
     common = Fraction(math.gcd(*(int(e * denominator) for e in charges)), denominator)
     return common if reach <= _POINTS * common else Fraction(reach / _POINTS)
+
+
+def _finer(charges: Mapping[Fraction, int], step: Fraction) -> dict[Fraction, int]:
+    """Return the charges that the grid is too wide for, which Gaussian ones stand for.
+
+    Split onto points that are `step` apart, a loss of epsilon has a square of epsilon * step. The
+    normal distributions that dominate it have 1.58 epsilon^2, which is less.
+    """
+    return {epsilon: n for epsilon, n in charges.items() if 2 * epsilon < step}
 
 
 def _compose(charges: Mapping[Fraction, int], step: Fraction) -> Losses:
@@ -252,6 +263,9 @@ class PlanLoss:
         return math.nextafter(smallest(lambda e: self.delta(e) <= delta, 1.0), math.inf)
 
 
+_ALL = PlanLoss(Losses(0, np.zeros(1), infinite=1.0), 1.0, 0.0, 0.0)  # what tells everything
+
+
 def plan_loss(cost: Cost) -> PlanLoss:
     """Return what a plan amounts to.
 
@@ -274,14 +288,20 @@ def plan_loss(cost: Cost) -> PlanLoss:
     charges: Counter[Fraction] = Counter()
     square, safe = Fraction(0), 0.0  # the log of the probability that no separate delta happens
     for single, n in cost.components:
+        if n > _LARGEST:
+            return _ALL
         if single.mu is None:
             charges[exact(single.epsilon)] += n
             safe += n * math.log1p(-single.delta)
         else:
             square += n * exact(single.mu) ** 2
             safe += n * math.log1p(-single.separate_delta)
+    if sum(n * epsilon for epsilon, n in charges.items()) > _LARGEST or square > _LARGEST:
+        return _ALL
     step = _step(charges) if charges else Fraction(1)
-    losses = _compose(charges, step)
+    fine = _finer(charges, step)
+    square += sum(n * exact(pure_mu(float(epsilon))) ** 2 for epsilon, n in fine.items())
+    losses = _compose({e: n for e, n in charges.items() if e not in fine}, step)
     mu = math.nextafter(math.sqrt(round_up(square)) * (1 + 4 * _U), math.inf) if square else 0.0
     separate = min(1.0, -math.expm1(safe) * (1 + 1e-12))  # upwards
     return PlanLoss(losses, float(step), mu, separate)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+import pytest_skdp
 from pytest_skdp import DPAuditor
 
 pytest_plugins = ["pytester"]
@@ -64,3 +66,30 @@ def test_errors_of_all_audits_add_up_to_alpha():
 def test_sessions_that_audit_nothing_do_not_import_skdp():
     code = "import sys, pytest_skdp; sys.exit('skdp' in sys.modules or 'sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("n_workers", "alpha"), [(None, 1e-3), (4, 2.5e-4)])
+def test_workers_share_alpha(n_workers, alpha):
+    config = SimpleNamespace(
+        getoption={"--dp-audit-alpha": 1e-3, "--dp-audit-runs": 100}.__getitem__,
+        addinivalue_line=lambda *line: None,
+        stash={},
+    )
+    if n_workers:
+        config.workerinput = {"workercount": n_workers}
+    pytest_skdp.pytest_configure(config)
+    (auditor,) = config.stash.values()
+    assert auditor.alpha == alpha
+
+
+@pytest.mark.parametrize(
+    ("alpha", "n_runs"), [(0.0, 100), (1.0, 100), (float("nan"), 100), (0.1, 99)]
+)
+def test_options_out_of_their_range_are_refused(alpha, n_runs):
+    config = SimpleNamespace(
+        getoption={"--dp-audit-alpha": alpha, "--dp-audit-runs": n_runs}.__getitem__,
+        addinivalue_line=lambda *line: None,
+        stash={},
+    )
+    with pytest.raises(pytest.UsageError, match="--dp-audit"):
+        pytest_skdp.pytest_configure(config)

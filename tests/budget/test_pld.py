@@ -161,6 +161,22 @@ def test_huge_and_tiny_prices_stay_finite():
     assert plan_loss(Cost(5.0, 1e-6, mu=1e-200)).delta(0.5) < 1e-200
 
 
+@pytest.mark.parametrize(
+    "cost", [Cost(1e300), 3 * Cost(1e308), Cost(1.0, 1e-6, mu=1e300), 10**400 * Cost(1e-300)]
+)
+def test_a_plan_that_no_float_can_hold_tells_all(cost):
+    assert plan_loss(cost).epsilon(1e-6) == math.inf
+    assert plan_loss(cost).delta(1e300) == 1.0
+
+
+def test_many_charges_far_below_the_grid_are_fast_and_tight():
+    # Randomized response that often at so small an epsilon is Gaussian, of mu = 1.
+    assert gdp_delta(5.0, 1.0) < plan_loss(10**18 * Cost(1e-9)).delta(5.0)
+    assert plan_loss(10**18 * Cost(1e-9)).epsilon(1e-6) < 6.34  # a normal one of 1.2534
+    without = plan_loss(50 * Cost(0.5)).epsilon(1e-6)
+    assert without < plan_loss(50 * Cost(0.5) + 10**9 * Cost(1e-8)).epsilon(1e-6) < without + 1e-3
+
+
 @pytest.mark.parametrize("mu", [0.0, 0.35])
 def test_a_second_opinion(mu):
     pure, times = common.DifferentialPrivacyParameters(0.25, 0), 20
