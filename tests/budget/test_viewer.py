@@ -227,3 +227,16 @@ def test_a_ledger_that_may_only_be_read_is_shown(tmp_path):
         assert "DPPCA" in ledger.show(folder / "a.budget")
     finally:
         os.chmod(folder, 0o755)
+
+
+@pytest.mark.parametrize(
+    "change_to",
+    ["components = '[[1, -5.0, 0.0, null, 0.0]]'", "at = 'yesterday'", "releases = 'x'"],
+)
+def test_a_row_that_cannot_be_read_is_an_error_of_the_ledger(tmp_path, change_to, capsys):
+    found = tmp_path / "a.budget"
+    make(found)
+    change(found, f"UPDATE charges SET {change_to} WHERE number = 1")
+    for command in ("show", "export"):
+        assert ledger.main([command, str(found)]) == 2
+    assert "a row of it cannot be read" in capsys.readouterr().err
