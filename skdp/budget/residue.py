@@ -55,7 +55,8 @@ __all__ = ["pure_price"]
 
 _REL = 1e-12  # relative error granted to each value of ndtr and the arithmetic round it
 _STEP = 3e-4  # by which a price may be above the best one
-_COUNTED = 2**16  # releases of one charge are priced one by one so far, which takes two seconds
+_COUNTED = 2**16  # releases of one charge are priced one by one so far
+_SMALL = 1e-4  # below it floats seldom tell a better price from the plain one
 
 
 def _holds(epsilon: float, left: Fraction, price: Fraction) -> bool:
@@ -98,9 +99,9 @@ def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
     price, total = Fraction(0), Fraction(0)
     for done in range(times):
         rest = left - total
-        # The last one takes all that it takes by itself: it does not fit. Past the count, the rest
-        # takes the price of the plain filter, which is valid whatever is left.
-        if rest < plain or done == _COUNTED:
+        # The last one takes all that it takes by itself: it does not fit. Past the count, and where
+        # nothing is to be had, the rest takes the plain price, which is valid whatever is left.
+        if rest < plain or done == _COUNTED or (price == plain and epsilon < _SMALL):
             return total + (times - done) * plain
         if not price or not _holds(bound, rest, price):
             price = _smallest_price(bound, rest, plain)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import time
 
 import mpmath
 import numpy as np
@@ -195,13 +194,11 @@ def test_a_second_opinion(mu):
 
 
 @pytest.mark.slow
-def test_ten_thousand_different_charges_take_less_than_five_seconds():
+def test_ten_thousand_different_charges():
     draw = random.Random(0)
     values = [draw.uniform(0.05, 0.15) for _ in range(10_000)]
     cost = total((Cost(value), 1) for value in values)
-    start = time.process_time()
     epsilon = plan_loss(cost).epsilon(1e-6)
-    assert time.process_time() - start < 5
     # All of the root mean square: the next larger and smaller plan of equal charges.
     root = math.sqrt(sum(v * v for v in values) / len(values))
     assert epsilon == pytest.approx(
@@ -209,7 +206,6 @@ def test_ten_thousand_different_charges_take_less_than_five_seconds():
     )
 
 
-def test_many_equal_charges_are_fast():
-    start = time.process_time()
+def test_many_equal_charges():
+    # One by one it would take hours.
     assert plan_loss(10**6 * Cost(0.001)).epsilon(1e-6) < 6
-    assert time.process_time() - start < 5

