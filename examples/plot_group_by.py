@@ -49,7 +49,8 @@ print({name: round(value) for name, value in by_dest.left_out_.items()})
 # ----------------------
 #
 # A plane belongs to one carrier, nearly always. The list of carriers is public, so it is stated.
-carriers = "9E AA AS B6 DL EV F9 FL HA MQ OO UA US VX WN YV".split()
+carriers = ["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL"]
+carriers += ["HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV"]
 by_carrier = DPGroupBy(
     "carrier",
     "tailnum",

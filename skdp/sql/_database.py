@@ -224,6 +224,8 @@ class PrivateDatabase:
         select, options = parsed(query)
         if reads_public_tables_alone(select, catalog):
             return None
+        if bounds is not None and not isinstance(bounds, Mapping):
+            raise TypeError("bounds must be a dict of columns to pairs of numbers: {'x': (0, 1)}")
         boxes = {name: bounds_of(repr(name), pair) for name, pair in (bounds or {}).items()}
         plan = planned(query, select, catalog, unit, boxes, anonymized=options.used)
         stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys}

@@ -75,9 +75,10 @@ def answer_of(plan: Plan, by: Any) -> Answer:
     selected = []
     for output in plan.outputs:
         selected.append((output.name, output.sql))
-        if output.measured:
-            selected.append((f"{output.name}_low", str(output.low)))
-            selected.append((f"{output.name}_high", str(output.high)))
+        if output.measured:  # a number that is beyond integers is NULL, and so are its ends
+            there = f"({output.sql}) IS NOT NULL"
+            for end, at in (("low", output.low), ("high", output.high)):
+                selected.append((f"{output.name}_{end}", f"CASE WHEN {there} THEN {at} END"))
         if output.population:
             for end in ("low", "high"):
                 inner = quoted(f"{output.population}_population_{end}")

@@ -328,3 +328,8 @@ def test_units_that_are_null_or_no_number_have_no_rows():
     )
     row = answer.to_dict()
     assert (row["n"], row["units"]) == ([2], [1])
+
+
+def test_a_number_beyond_integers_is_null_and_so_are_its_ends():
+    answer = database(shop()).sql("SELECT COUNT(*) * 9223372036854775807 AS n FROM visits", **MANY)
+    assert answer.to_dict() == {"n": [None], "n_low": [None], "n_high": [None]}

@@ -386,6 +386,8 @@ def test_stated_bounds_are_taken_or_refused_never_passed_over(pair):
         db.sql("SELECT SUM(pages) FROM visits", bounds={"pages": pair})
     with pytest.raises(TypeError, match="two numbers"):
         db.sql("SELECT SUM(pages) FROM visits", bounds={"pages": 5})
+    with pytest.raises(TypeError, match="bounds must be a dict"):
+        db.sql("SELECT SUM(pages) FROM visits", bounds=pair)
     assert db.budget.spent.epsilon == 0
 
 
