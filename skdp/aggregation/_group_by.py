@@ -378,9 +378,9 @@ class DPGroupBy(BaseEstimator):
 
         Parameters
         ----------
-        table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, or path
-            Of Parquet files, if a path. The last two are read by DuckDB: only what belongs to keys
-            comes to Python.
+        table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, Source, or path
+            Of Parquet files, if a path. The last three are read by DuckDB: only what belongs to
+            keys comes to Python.
         y : None
             Ignored.
 

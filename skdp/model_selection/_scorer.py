@@ -11,6 +11,7 @@ AUC by other sums, with intervals.
 
 from __future__ import annotations
 
+import copy
 import math
 import numbers
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from skdp.base import AmbientBudgetMixin, CallContext
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
 from skdp.queries import ScoreMean
-from skdp.tabular import opaque_rows
+from skdp.tabular import is_parts, opaque_rows
 
 Floats = NDArray[np.float64]
 
@@ -134,6 +135,24 @@ def _exact_blocks(metric: str, estimator: Any) -> bool:
     return metric == "neg_inertia" and elementwise
 
 
+def _without_budget(estimator: Any) -> Any:
+    """Return a copy of a fitted estimator that may travel: no part of it has a budget."""
+    copied = copy.deepcopy(estimator)
+    waiting, seen = [copied], set()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list | tuple):
+            waiting += one
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, BaseEstimator) and id(one) not in seen:
+            seen.add(id(one))
+            if getattr(one, "budget", None) is not None:
+                one.budget = None
+            waiting += vars(one).values()
+    return copied
+
+
 def check_scored(metric: str, estimator: Any) -> None:
     """Raise if a fitted estimator lacks what a metric needs."""
     attribute = _METRICS[metric][2]
@@ -164,15 +183,17 @@ def score_in(
     if needs_y and y is None:
         raise TypeError(f"y must be given for metric={metric!r}")
     check_scored(metric, estimator)
-    if needs_y and _n_rows(X) != _n_rows(y):
+    in_parts = is_parts(X) or (needs_y and is_parts(y))
+    if not in_parts and needs_y and _n_rows(X) != _n_rows(y):
         raise ValueError("X and y must have the same number of rows")
     context.unit()
-    if not context.allows_empty and _n_rows(X) == 0:
+    if not (in_parts or context.allows_empty) and _n_rows(X) == 0:
         raise ValueError("X has 0 sample(s) while a minimum of 1 is required.")
-    rows = opaque_rows(X, y if needs_y else None)
+    rows = opaque_rows(X, y if needs_y else None, allow_empty=context.allows_empty)
+    scored = _without_budget(estimator) if in_parts else estimator
 
     def score(X_part: Any, y_part: Any) -> Floats:
-        return per_row(estimator, X_part, y_part)
+        return per_row(scored, X_part, y_part)
 
     def key() -> str:
         # Seeded scores that differ in nothing but the bounds must not share noise either.
@@ -296,10 +317,10 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         estimator : estimator
             Fitted, and private itself: what it remembers of its training rows is not protected
             here.
-        X : array-like or table of shape (n_samples, n_features)
-            The rows to score.
+        X : array-like or table of shape (n_samples, n_features), or table in parts
+            The rows to score. Those in parts (`skdp.engines`) are scored where they lie.
         y : array-like of shape (n_samples,), default=None
-            Their targets.
+            Their targets; of X in parts, the name of a column or another table in parts.
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a
             `unit` needs them, one without refuses them.

@@ -17,15 +17,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import SUM_BITS, Box, Floats
-from skdp.core.isolation import run_isolated
+from skdp.core.isolation import run_isolated, suppress_warnings
 from skdp.core.mechanisms import l2_noise
+from skdp.core.noise import lent_generators
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
 from skdp.core.sums import mean_in, sum_sensitivity, with_count
-from skdp.tabular.containers import cut
+from skdp.tabular.containers import alone, cut
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter
@@ -94,14 +95,33 @@ class ScoreMean(Measurement):
         self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
     ) -> Release:
         view = Box([self.low], [self.high], bits=SUM_BITS)
-        step = 4096 if self.exact_blocks else 1
-        total = 0
-        with meter.user_code(share, name) as restart:
-            for X, y in table.rows.slices(step):
-                values = _row_scores(self.function.call, X, y, self.low, restart)
-                total += int(view.map(np.clip(values, self.low, self.high)[:, None]).sum())
+        if table.in_parts:
+            meter.check(share, name)
+            with meter.foreign_code():
+                (found,) = table.fold(self._add, _no_scores, read="pair")
+            total = int(found[0])
+        else:
+            with meter.user_code(share, name) as restart:
+                total = sum(self._sum(X, y, restart) for X, y in table.rows.slices(self._step))
         mean = _mean_of_total(table, meter, name, view, total, share)
         return released(np.clip(mean.value, self.low, self.high), mean.std)
+
+    @property
+    def _step(self) -> int:
+        return 4096 if self.exact_blocks else 1
+
+    def _sum(self, X: Any, y: Any, restart: Callable[[int], None]) -> int:
+        """Return the sum of the scores of rows that the callable gets at once, in steps."""
+        view = Box([self.low], [self.high], bits=SUM_BITS)
+        values = _row_scores(self.function.call, X, y, self.low, restart)
+        return int(view.map(np.clip(values, self.low, self.high)[:, None]).sum())
+
+    def _add(self, pair: tuple[Any, Any], totals: list[NDArray]) -> None:
+        """Add the scores of a chunk where it lies: silent, and one thread at a time."""
+        X, y = pair
+        with suppress_warnings(), lent_generators() as restart:
+            for i in range(0, X.shape[0], self._step):
+                totals[0][0] += self._sum(*_rows(X, y, i, i + self._step), restart)
 
 
 def _mean_of_total(
@@ -140,7 +160,7 @@ def _row_scores(
     if values is None:
         if length > 1:
             # One bad row must not decide for the others: ask for each row alone.
-            one = [_one(X, y, i) for i in range(length)]
+            one = [_rows(X, y, i, i + 1) for i in range(length)]
             parts = [_row_scores(score, *pair, default, restart) for pair in one]
             return np.concatenate(parts)
         return np.array([default])
@@ -148,6 +168,11 @@ def _row_scores(
     return bounded
 
 
-def _one(X: Any, y: Any, i: int) -> tuple[Any, Any]:
-    """Return row i of a slice, as a slice of length one."""
-    return cut(X, i, i + 1), None if y is None else cut(y, i, i + 1)
+def _rows(X: Any, y: Any, start: int, stop: int) -> tuple[Any, Any]:
+    """Return some rows of a slice, as a slice of their own."""
+    stop = min(stop, X.shape[0])
+    return alone(cut(X, start, stop)), None if y is None else alone(cut(y, start, stop))
+
+
+def _no_scores() -> list[NDArray]:
+    return [np.zeros(1, dtype=object)]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         check_with_target,
         label_codes,
     )
+    from skdp.tabular.opaque import opaque_rows
     from skdp.tabular.outcomes import check_errors, check_outcomes, check_scores
     from skdp.tabular.parts import ONE_PLACE, is_parts
     from skdp.tabular.rows import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
         check_rows,
         check_samples,
         check_table,
-        opaque_rows,
     )
     from skdp.tabular.sparse_rows import check_sparse, dense_blocks
     from skdp.tabular.units import Units, check_units, name_of_ids
@@ -85,12 +85,10 @@ else:
             "labels": (
                 "check_labelled check_labelled_table check_labels check_with_target label_codes"
             ),
+            "opaque": "opaque_rows",
             "outcomes": "check_errors check_outcomes check_scores",
             "parts": "ONE_PLACE is_parts",
-            "rows": (
-                "Rows check_marks check_public_array check_rows check_samples check_table "
-                "opaque_rows"
-            ),
+            "rows": "Rows check_marks check_public_array check_rows check_samples check_table",
             "sparse_rows": "check_sparse dense_blocks",
             "units": "Units check_units name_of_ids",
             "unselected": "check_unselected",

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.containers import alone, take, to_float
-from skdp.tabular.rows import Rows, opaque_rows
+from skdp.tabular.opaque import opaque_rows
+from skdp.tabular.rows import Rows
 from skdp.tabular.units import check_units, ids_of
 
 __all__ = ["DealtRows", "WholeUnits", "dealt_rows", "whole_units"]

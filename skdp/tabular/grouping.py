@@ -26,7 +26,9 @@ from skdp.tabular.grouped_keys import (
     length,
     words_of,
 )
+from skdp.tabular.grouped_parts import relation_of
 from skdp.tabular.grouped_relation import is_relation, open_relation
+from skdp.tabular.parts import is_parts
 
 __all__ = ["check_grouped"]
 
@@ -44,7 +46,8 @@ def check_grouped(
 
     Parameters
     ----------
-    table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, or path of Parquet
+    table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, Source, or path
+        Of Parquet files, if a path.
     by : sequence of str
         Key columns.
     unit : str
@@ -57,6 +60,8 @@ def check_grouped(
     TypeError, ValueError
         Name the column; quote no cell.
     """
+    if is_parts(table):
+        table = relation_of(table, (*by, unit, *columns))
     if is_relation(table):
         return open_relation(
             table,
@@ -68,8 +73,8 @@ def check_grouped(
         )
     if not (is_frame(table) or is_sliced_table(table) or isinstance(table, dict)):
         raise TypeError(
-            "table must be one of pandas, polars or pyarrow, a dict of arrays, a DuckDB relation "
-            f"or the path of a Parquet file, got {type(table).__name__}"
+            "table must be one of pandas, polars or pyarrow, a dict of arrays, a DuckDB relation, "
+            f"a table in parts or the path of a Parquet file, got {type(table).__name__}"
         )
     names = tuple(table) if isinstance(table, dict) else column_names(table)
     check_names(names, by=by, unit=unit, columns=columns)

@@ -77,6 +77,10 @@ class Form:
         """How many columns a chunk has beside those of X."""
         return 0
 
+    def add_hashes(self, read: Any, totals: Totals) -> None:
+        """Add up hashes of rows, which key seeded noise and nothing else."""
+        totals[0] += row_hashes(*read) if isinstance(read, tuple) else row_hashes(read)
+
     @property
     def n_read(self) -> int:
         """How many columns a chunk has."""
@@ -262,10 +266,6 @@ def row_hashes(*columns: NDArray) -> NDArray[np.uint64]:
             h *= _ODD
             h ^= h >> np.uint64(32)
         return h.sum(axis=0, dtype=np.uint64)
-
-
-def add_hashes(read: Any, totals: Totals) -> None:
-    totals[0] += row_hashes(*read) if isinstance(read, tuple) else row_hashes(read)
 
 
 def no_hashes() -> Totals:

@@ -33,7 +33,6 @@ from skdp.tabular.part_tasks import (
     Form,
     GatherTask,
     Meta,
-    add_hashes,
     bag,
     chosen,
     len_of,
@@ -234,7 +233,7 @@ def checked_parts(
     task = CheckTask(
         source.reader,
         form,
-        add_hashes,
+        form.add_hashes,
         no_hashes if seeded else _nothing,
         read=form.read,
     )
@@ -341,7 +340,7 @@ class PartsRows:
     def digest(self) -> bytes:
         """Return a hash of the rows that does not depend on their order or on the parts."""
         if self._hashes is None:  # noise was not seeded when the rows were checked
-            (self._hashes,) = self.fold(add_hashes, no_hashes, read=self._form.read)
+            (self._hashes,) = self.fold(self._form.add_hashes, no_hashes, read=self._form.read)
         head = repr((self._n, self.n_features)).encode()
         return hashlib.blake2b(head + self._hashes.tobytes(), digest_size=32).digest()
 

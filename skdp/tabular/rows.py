@@ -48,7 +48,7 @@ from skdp.tabular.parts import (
     refuse_parts,
 )
 from skdp.tabular.units import Units, check_units
-from skdp.tabular.values import object_rows, rows_of_numbers
+from skdp.tabular.values import rows_of_numbers
 
 __all__ = [
     "Rows",
@@ -57,7 +57,6 @@ __all__ = [
     "check_rows",
     "check_samples",
     "check_table",
-    "opaque_rows",
 ]
 
 
@@ -271,18 +270,18 @@ class Rows:
         for start, stop in self.spans():
             yield self.chunk(start, stop)
 
-    def slices(self, step: int) -> Iterator[tuple[Any, Any]]:
-        """Yield (X, y) slices of the caller's own containers, `step` rows at a time.
+    def pair(self, start: int, stop: int) -> tuple[Any, Any]:
+        """Return copies of rows start to stop in the caller's own containers, X and y.
 
-        They are copies, with an index of their own: a view would lead to the other rows, and the
-        index of the whole table counts them.
+        Views would lead to the other rows, and the index of the whole table counts them.
         """
+        y = None if self._y is None else alone(self._part(self._y, start, stop))
+        return alone(self._part(self._X, start, stop)), y
+
+    def slices(self, step: int) -> Iterator[tuple[Any, Any]]:
+        """Yield such pairs, `step` rows at a time."""
         for start in range(0, self._n, step):
-            stop = min(start + step, self._n)
-            yield (
-                alone(self._part(self._X, start, stop)),
-                None if self._y is None else alone(self._part(self._y, start, stop)),
-            )
+            yield self.pair(start, min(start + step, self._n))
 
     def digest(self) -> bytes:
         """Return a hash of the content; it keys the noise of seeded fits and nothing else."""
@@ -509,28 +508,6 @@ def check_public_array(
         _raise("finite")
     assert values is not None
     return values
-
-
-def opaque_rows(X: Any, y: Any = None) -> Rows:
-    """Wrap rows of any content (text, categories) for a query that maps each row alone.
-
-    Nothing is read here. Used by private scorers, whose estimator knows what the columns are.
-    """
-    refuse_parts(X, "a private scorer", ONE_PLACE)
-    tables = []
-    for one, name in ((X, "X"), (y, "y")):
-        table = one
-        column = hasattr(one, "to_pylist") and not hasattr(one, "shape")  # of pyarrow
-        if column or is_listed(one):
-            # Objects: a common dtype would be decided by all entries.
-            with reading():
-                table = object_rows(one.to_pylist() if column else one)
-            if table is None:
-                raise ValueError(f"{name} must have as many cells in each row as in the others.")
-        elif one is not None and not hasattr(one, "shape"):
-            table = np.asarray(one)
-        tables.append(table)
-    return Rows(*tables, numeric=False)
 
 
 # --- tables -----------------------------------------------------------------------------------

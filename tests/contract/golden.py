@@ -1,10 +1,10 @@
 """What seeded fits release, written down: a change of the code that changes a bit shows here.
 
 ``python tests/contract/golden.py`` records `golden.json.gz` anew; commit it with the reason. With
-``--check`` it compares and prints what differs, with ``--part 2/4`` in every fourth fit. Every estimator and every function of the contract
-is fitted with a seed under both relations, with and without delta, on three tables. Of each release
-the exact integers, the sensitivity and the released integers are compared to the last bit, of each
-fitted attribute the numbers to 1e-9.
+``--check`` it compares and prints what differs, with ``--part 2/4`` in every fourth fit. Every
+estimator and every function of the contract is fitted with a seed under both relations, with and
+without delta, on three tables. Of each release the exact integers, the sensitivity and the released
+integers are compared to the last bit, of each fitted attribute the numbers to 1e-9.
 
 Integers behind a spectrum or an iteration depend on the last bits of floats, so on the versions of
 numpy and of its BLAS, and on which of its kernels BLAS picks for the processor. The script starts

@@ -23,7 +23,6 @@ from skdp.engines._readers import itself
 from skdp.engines._threads import Threads
 from skdp.exceptions import PrivacyLeakError, SourceError
 from skdp.linear_model import DPRidge
-from skdp.model_selection import private_scorer
 from skdp.naive_bayes import DPGaussianNB
 from skdp.quantile import DPMedian
 from skdp.tabular import check_rows
@@ -52,13 +51,10 @@ def test_what_needs_one_place_is_refused_before_anything_is_read(case):
     assert budget.spent.epsilon == 0
 
 
-def test_functions_and_scorers_that_need_one_place_say_so():
+def test_functions_that_need_one_place_say_so():
     with pytest.raises(TypeError, match="one place"):
         statistics.query_session(PARTS, n_queries=1)
     fitted = DPRidge(target_bounds=(-3, 3), **BOUNDS).fit(X, X[:, 0])
-    scorer = private_scorer("neg_mean_absolute_error", epsilon=1.0, bounds=1.0)
-    with pytest.raises(TypeError):
-        scorer(fitted, PARTS, PARTS)
     with pytest.raises(TypeError, match="as many rows in memory"):
         fitted.predict(PARTS)
     with pytest.raises(TypeError, match="mechanism='exponential'"):
