@@ -542,8 +542,13 @@ class PrivacyBudget(BudgetReader):
                 "another accountant."
             )
         paths = dict(parts) if isinstance(parts, Mapping) else {}
-        for path in paths.values():
-            ledger_path(path, must_exist=False)
+        own: dict[str, Any] = {"adjacency": "add_or_remove_one", "unit": self.unit}
+        places = [ledger_path(path, must_exist=False) for path in paths.values()]
+        if len(set(places)) < len(places):
+            raise ValueError("each of parts must have a ledger of its own; two have the same path.")
+        for place in places:
+            if os.path.exists(place):  # of another promise, say: that is refused before the charge
+                PrivacyBudget(epsilon, delta, ledger=place, **own)
         cost = parts_cost(check_positive(epsilon, "epsilon"), check_delta(delta), self.adjacency)
         self._account.grant(
             cost,
@@ -552,7 +557,6 @@ class PrivacyBudget(BudgetReader):
             releases=(),
             note=f"disjoint parts: {', '.join(names)}",
         )
-        own: dict[str, Any] = {"adjacency": "add_or_remove_one", "unit": self.unit}
         return {
             name: PrivacyBudget(epsilon, delta, ledger=paths.get(name), **own) for name in names
         }

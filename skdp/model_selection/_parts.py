@@ -31,7 +31,8 @@ def fit_parts(
     y : array-like of shape (n_samples,), default=None
     by : array-like of shape (n_samples,)
         The key of each row, such as a column. A row is in the part whose name is the text of its
-        key; a row with another key, or none, is in no part.
+        key ("1" for 1 and 1.0, "2026-01-31" for that day); a row with another key, or none, is in
+        no part.
     parts : dict of str to PrivacyBudget
         As :meth:`skdp.PrivacyBudget.parallel` returned it.
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.tabular.containers import reading
+from skdp.tabular.units import GONE, ODD, id_key
 
 __all__ = [
     "check_listed",
@@ -45,7 +46,8 @@ def key_order(key: Any) -> Any:
         try:
             return (0, "", float(key), repr(key))
         except OverflowError:  # an integer beyond all floats: one row may have it
-            return (0, "", math.inf if key > 0 else -math.inf, "")  # type: ignore[operator]
+            far = math.inf if key > 0 else -math.inf  # type: ignore[operator]
+            return (0, "", far, f"{key:x}")  # its decimal digits may be too many; no two are equal
     return (1, type(key).__name__, 0.0, str(key))
 
 
@@ -179,12 +181,34 @@ def _coded(cells: list[Any]) -> tuple[Ints, list[Any]]:
     return codes, list(places)
 
 
+_IDS = (
+    "unit column {name!r} must hold ids that are numbers, texts, bytes, dates or UUIDs, one in "
+    "each cell; make a text of other ids first"
+)
+_PLAIN = (str, int, float, np.integer, np.floating)  # of which Python's own == is that of ids
+_KEYS = "key column {name!r} must hold values that can be hashed and compared, of one kind"
+
+
 def _units_merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
-    """Return codes of ids once each: equal ids are one unit, as 1 and True are."""
+    """Return codes of ids once each: as `skdp.tabular.units` compares them.
+
+    An id that equals no other, itself in another row say, would make a unit of every row.
+    """
+    one_type = len(set(map(type, values))) == 1 and isinstance(values[0], _PLAIN)
+    if one_type and len(set(values)) == len(values):
+        return codes, values
     places: dict[Any, int] = {}
-    to = [places.setdefault(value, len(places)) for value in values]
+    to, first = [], []
+    for value in values:
+        key = id_key(value)
+        if key is ODD:
+            raise TypeError
+        place = places.setdefault(None if key is GONE else key, len(places))
+        to.append(place)
+        if place == len(first):
+            first.append(None if key is GONE else value)
     same = len(places) == len(values)
-    return (codes, values) if same else (np.array(to, dtype=np.int64)[codes], list(places))
+    return (codes, first) if same else (np.array(to, dtype=np.int64)[codes], first)
 
 
 def codes_of_column(table: Any, name: str, what: str) -> tuple[Ints, list[Any]]:
@@ -196,9 +220,7 @@ def codes_of_column(table: Any, name: str, what: str) -> tuple[Ints, list[Any]]:
                 codes, values = _units_merged(codes, values)
             strange = [i for i, value in enumerate(values) if value is None or value != value]
     except Exception:  # noqa: BLE001  its text may quote a cell
-        raise TypeError(
-            f"{what} column {name!r} must hold values that can be hashed and compared, of one kind"
-        ) from None
+        raise TypeError((_IDS if what == "unit" else _KEYS).format(name=name)) from None
     if (codes < 0).any() or np.isin(codes, strange).any():
         raise ValueError(
             f"{what} column {name!r} has missing values; drop these rows, or put in a value that "

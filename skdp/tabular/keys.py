@@ -1,11 +1,14 @@
 """Disjoint parts of a table, by a key that each row has by itself.
 
 Nothing is released here. A row is in the part whose name is the text of its key, or in none;
-another row decides nothing about it, and no key raises.
+another row decides nothing about it, and no key raises. That takes care: a column of whole numbers
+becomes one of floats where a single key is missing, so 1 and 1.0 have the same names.
 """
 
 from __future__ import annotations
 
+import numbers
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,8 @@ def split_by_key(X: Any, y: Any, keys: Any, names: list[str]) -> list[tuple[Any,
     y : array-like of shape (n_samples,) or None
     keys : array-like of shape (n_samples,)
     names : list of str
-        Public.
+        Public. A whole number is named "1" or "1.0", a date "2026-01-31", a moment
+        "2026-01-31T12:30:00".
 
     Raises
     ------
@@ -37,8 +41,8 @@ def split_by_key(X: Any, y: Any, keys: Any, names: list[str]) -> list[tuple[Any,
         raise ValueError("by (and y) must have an entry for each row of X.")
     is_column = hasattr(keys, "dtype") or hasattr(keys, "to_pylist")
     cells = as_list(keys) if is_column else list(keys)
-    numbers = {name: number for number, name in enumerate(names)}
-    place = np.array([numbers.get(_text(cell), -1) for cell in cells], dtype=np.intp)
+    parts = {name: number for number, name in enumerate(names)}
+    place = np.array([_place(cell, parts) for cell in cells], dtype=np.intp)
     found = []
     for number in range(len(names)):
         rows = np.flatnonzero(place == number)
@@ -46,13 +50,35 @@ def split_by_key(X: Any, y: Any, keys: Any, names: list[str]) -> list[tuple[Any,
     return found
 
 
-def _text(cell: Any) -> str:
-    """Return the text of a key; none at all where it is missing, or has none."""
+def _place(cell: Any, parts: Mapping[str, int]) -> int:
+    """Return the number of the part that a key names; -1 for none."""
+    return next((parts[text] for text in _texts(cell) if text in parts), -1)
+
+
+def _texts(cell: Any) -> tuple[str, ...]:
+    """Return the texts of a key: the same for equal numbers and dates, whatever holds them.
+
+    None at all where it is missing, or has none.
+    """
     try:
         value = plain(cell)
-        return "" if value is None else str(value)
+        if value is None:
+            return ()
+        if isinstance(value, tuple) and not isinstance(cell, tuple):
+            kind, ticks = value
+            moment = np.datetime64(ticks, "ns") if kind == "moment" else None
+            return () if moment is None else _texts_of_date(moment)
+        if isinstance(value, numbers.Real) and not isinstance(value, bool) and value == int(value):
+            return str(int(value)), f"{int(value)}.0"
+        return (str(value),)
     except Exception:  # noqa: BLE001  a key's own conversion may raise anything
-        return ""
+        return ()
+
+
+def _texts_of_date(moment: np.datetime64) -> tuple[str, ...]:
+    """Return a moment as ISO 8601 has it, in its shortest form and in seconds; a day as a day."""
+    units = [f"M8[{unit}]" for unit in ("D", "s", "us", "ns")]
+    return tuple(str(moment.astype(one)) for one in units if moment.astype(one) == moment)
 
 
 def _rows(X: Any, rows: np.ndarray) -> Any:

@@ -24,7 +24,7 @@ from skdp.core.isolation import interruptible, no_restart, run_isolated, suppres
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
 
-__all__ = ["Units", "check_units", "ids_of", "name_of_ids"]
+__all__ = ["GONE", "ODD", "Units", "check_units", "id_key", "ids_of", "name_of_ids"]
 
 _NOT_FLAT = "{estimator}: groups must be one-dimensional, one id for each row of X."
 _OTHER_LENGTH = "{estimator}: groups must have as many entries as X has rows."
@@ -37,7 +37,7 @@ _STRANGE = (
     "{estimator}: groups must be numbers, texts, bytes, dates or UUIDs, one in each entry. Make a "
     "text of other ids first."
 )
-_GONE, _ODD = object(), object()  # for a missing id, and for what is none
+GONE, ODD = object(), object()  # for a missing id, and for what is none
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -172,10 +172,10 @@ def _of_objects(cells: list[Any]) -> tuple[Units | None, str]:
         key = (
             cell
             if type(cell) is str
-            else run_isolated(functools.partial(_key, cell), _ODD, no_restart)
+            else run_isolated(functools.partial(id_key, cell), ODD, no_restart)
         )
-        if key is _ODD or key is _GONE:
-            problems.add(_STRANGE if key is _ODD else _MISSING)
+        if key is ODD or key is GONE:
+            problems.add(_STRANGE if key is ODD else _MISSING)
             continue
         codes[i] = found.setdefault(key, len(found))
     if problems:
@@ -183,29 +183,32 @@ def _of_objects(cells: list[Any]) -> tuple[Units | None, str]:
     return Units(codes, np.array([_word(key) for key in found], dtype=np.uint64)), ""
 
 
-def _key(cell: Any) -> Any:
-    """Return what an id is compared by: a value of a type whose equality is its own."""
+def id_key(cell: Any) -> Any:
+    """Return what an id is compared by: a value of a type whose equality is its own.
+
+    `GONE` for a missing one, and `ODD` for what cannot be compared by its value.
+    """
     if isinstance(cell, str):
         return str.__str__(cell)
     if isinstance(cell, bytes):
         return bytes(memoryview(cell))
     value = plain(cell)
     if value is None:
-        return _GONE
+        return GONE
     if isinstance(cell, np.datetime64 | np.timedelta64) and type(value) is not tuple:
-        return _ODD  # of a unit that is no number of nanoseconds: years of a span, picoseconds
+        return ODD  # of a unit that is no number of nanoseconds: years of a span, picoseconds
     if isinstance(value, np.floating):  # longer than a float: rounded, two ids would be one
-        value = float(value) if float(value) == value else _ODD
+        value = float(value) if float(value) == value else ODD
     kind = type(value)
     if kind is decimal.Decimal:
-        return _GONE if value.is_nan() else value
+        return GONE if value.is_nan() else value
     if kind in (bool, int, float, fractions.Fraction, str, bytes, uuid.UUID):
         return value
     if kind is tuple and not isinstance(cell, tuple):  # a date, as `plain` has it
         return value
     if isinstance(value, int):  # an enumeration, say
         return int.__int__(value)
-    return _ODD
+    return ODD
 
 
 def _word(key: Any) -> int:

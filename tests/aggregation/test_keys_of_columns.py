@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,7 +14,8 @@ import pytest
 from skdp import DPKMeans, PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.queries import SelectKeys
-from skdp.tabular import check_grouped
+from skdp.tabular import check_grouped, check_units
+from skdp.tabular.grouped_keys import key_order
 
 ROWS = 40
 USERS = np.arange(ROWS) % 20
@@ -114,3 +118,42 @@ def test_ids_of_the_name_that_stands_for_one_row_are_refused():
         DPKMeans(2, bounds=(-1, 1)).fit(X, groups=ids)
     with pytest.raises(ValueError, match="ids are named 'row'"):
         DPGroupBy("k", "row", keys=[1, 2]).agg(n="count").fit({"row": USERS, "k": NUMBERS})
+
+
+class Card:
+    """An id that equals nothing but itself."""
+
+
+def test_ids_that_equal_nothing_but_themselves_are_refused_before_the_charge():
+    """Each row would be a unit of its own: one user, of all of them."""
+    day = datetime.date(2026, 1, 1)
+    for ids in (
+        [Card() for _ in range(5)],
+        [(float("nan"), 1) for _ in range(5)],
+        [("household", i) for i in range(5)],
+        [1j] * 5,
+        [day, Card()],
+    ):
+        budget = PrivacyBudget(9, 0.5, unit="u")
+        by = DPGroupBy("k", "u", keys=["a"], delta=0.0, budget=budget).agg(n="distinct_units")
+        with pytest.raises(TypeError, match="unit column 'u' must hold ids that are numbers"):
+            by.fit({"u": ids, "k": ["a"] * len(ids)})
+        assert budget.spent.epsilon == 0
+
+
+def test_ids_are_one_where_groups_would_say_so():
+    day = datetime.date(2026, 1, 1)
+    moments = [day, datetime.datetime(2026, 1, 1), pd.Timestamp(day), np.datetime64(day)]
+    for ids in (moments, [1, True, 1.0, np.float32(1)], ["a", np.str_("a")]):
+        rows = check_grouped({"u": ids, "k": ["a"] * len(ids)}, by=["k"], unit="u", columns=[])
+        assert rows._n == 1
+        assert check_units(ids, len(ids), estimator="x").words.size == 1
+    for ids in ([decimal.Decimal("nan"), 1], [pd.NaT, day], [None, 1]):
+        with pytest.raises(ValueError, match="has missing values"):
+            check_grouped({"u": ids, "k": ["a"] * 2}, by=["k"], unit="u", columns=[])
+
+
+def test_numbers_beyond_floats_have_one_order():
+    """Ties of ranks are broken by it: where two were equal, other rows would break them."""
+    far = [10**400, 10**400 + 1, -(10**400), 10**5000]
+    assert len({key_order(key) for key in far}) == len(far)

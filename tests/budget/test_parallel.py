@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 
@@ -20,6 +21,7 @@ from skdp.budget.schema import Terms
 from skdp.core.transcript import record
 from skdp.exceptions import BudgetExceededError, LedgerError
 from skdp.model_selection import fit_parts
+from skdp.tabular.keys import split_by_key
 
 COSTS = [
     Cost(0.5),
@@ -243,3 +245,38 @@ def test_a_key_that_cannot_be_read_is_in_no_part():
     fitted = fit_parts(DPStandardScaler(bounds=(0, 12), epsilon=1e3), ROWS, by=keys, parts=parts)
     np.testing.assert_allclose(fitted["n"].mean_, ROWS[3], atol=0.5)
     np.testing.assert_allclose(fitted["1"].mean_, ROWS[4:].mean(axis=0), atol=0.5)
+
+
+def test_one_missing_key_moves_no_other_row():
+    """It makes floats of a column of whole numbers: where 1.0 were no 1, all parts were empty."""
+    for by in ([1, 1, 2, 2, 1, 2], [1, 1, 2, 2, 1, None]):
+        column = pd.Series(by)  # of integers, then of floats
+        assert (column.dtype.kind == "f") == (None in by)
+        for keys in (column, by, pa.array(by), np.array(by, dtype=object)):
+            for names in (["1", "2"], ["1.0", "2.0"]):
+                first, second = split_by_key(ROWS, None, keys, names)
+                assert first[0].tolist() == ROWS[[0, 1, 4]].tolist()
+                assert second[0].tolist() == ROWS[[2, 3, *([] if None in by else [5])]].tolist()
+
+
+def test_dates_name_parts_whatever_holds_them():
+    day = datetime.date(2026, 1, 31)
+    noon = datetime.datetime(2026, 1, 31, 12)
+    cells = [day, noon, day, None, day, noon]
+    for keys in (cells, pd.Series(pd.to_datetime(pd.Series(cells))), pa.array(
+        [c and pd.Timestamp(c).to_pydatetime() for c in cells]
+    )):  # fmt: skip
+        days, noons = split_by_key(ROWS, None, keys, ["2026-01-31", "2026-01-31T12:00:00"])
+        assert len(days[0]) == 3
+        assert len(noons[0]) == 2
+
+
+def test_ledgers_of_parts_that_cannot_be_are_refused_before_the_charge(tmp_path):
+    budget = PrivacyBudget(2.0)
+    PrivacyBudget(1.0, ledger=tmp_path / "other")
+    with pytest.raises(ValueError, match="made with"):
+        budget.parallel({"a": tmp_path / "other"}, epsilon=0.5)
+    with pytest.raises(ValueError, match="ledger of its own"):
+        budget.parallel({"a": tmp_path / "one", "b": tmp_path / "one"}, epsilon=0.5)
+    assert budget.spent.epsilon == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name == "one"] == []

@@ -115,7 +115,7 @@ def _ids(kind, codes):
         "text": lambda: [f"user {c}" for c in codes],
         "float": lambda: codes / 7 - 0.0,
         "date": lambda: np.datetime64("2026-01-01") + codes,
-        "object": lambda: pd.Series([ODD[c % 8] if c < 8 else (c,) for c in codes], dtype=object),
+        "object": lambda: pd.Series([ODD[c % 8] if c < 8 else f"{c}" for c in codes], dtype=object),
     }[kind]()
 
 
