@@ -198,7 +198,8 @@ def _units_merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
     if one_type and len(set(values)) == len(values):
         return codes, values
     places: dict[Any, int] = {}
-    to, first = [], []
+    to: list[int] = []
+    first: list[Any] = []
     for value in values:
         key = id_key(value)
         if key is ODD:

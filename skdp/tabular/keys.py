@@ -7,7 +7,6 @@ becomes one of floats where a single key is missing, so 1 and 1.0 have the same 
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,7 +67,7 @@ def _texts(cell: Any) -> tuple[str, ...]:
             kind, ticks = value
             moment = np.datetime64(ticks, "ns") if kind == "moment" else None
             return () if moment is None else _texts_of_date(moment)
-        if isinstance(value, numbers.Real) and not isinstance(value, bool) and value == int(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
             return str(int(value)), f"{int(value)}.0"
         return (str(value),)
     except Exception:  # noqa: BLE001  a key's own conversion may raise anything
