@@ -17,6 +17,8 @@ PLACES = np.arange(2**DEPTH)
 ROWS = {
     "two values": np.where(PLACES == 42, 0.7, 0.0) + np.where(PLACES == 44, 0.3, 0.0),
     "even": np.full(2**DEPTH, 2.0**-DEPTH),
+    "far apart": np.where(PLACES == 3, 0.5, 0.0) + np.where(PLACES == 120, 0.5, 0.0),
+    "a gap": np.where((PLACES < 20) | (PLACES >= 108), 1 / 40, 0.0),
     "a step": np.where(PLACES < 60, 0.2 / 60, 0.0) + np.where(PLACES == 60, 0.8, 0.0),
 }
 
@@ -58,3 +60,18 @@ def test_sums_of_least_variance_are_the_sums():
     nodes = np.concatenate([leaves.reshape(2**k, -1).sum(axis=1) for k in range(1, DEPTH + 1)])
     below = np.r_[0.0, np.cumsum(leaves)]
     assert np.allclose(tree_excess(DEPTH, 0.3) @ nodes, below - 0.3 * below[-1])
+
+
+def length(leaves, q, noise):
+    """Return the mean length of intervals, in bins."""
+    nodes = [leaves.reshape(2**k, -1).sum(axis=1) for k in range(1, DEPTH + 1)]
+    _, first, last = quantile_bins(np.concatenate(nodes) + noise, 1.0, DEPTH, q, pure=False)
+    return float((last - first + 1).mean())
+
+
+def test_edges_far_from_the_quantile_are_not_in_it(monkeypatch):
+    """Of 10 rows in two bins: from 65 bins to 9, where noise of 83 empty ones is not smoothed."""
+    noise = draws(False)[:1000]
+    shorter = length(ROWS["two values"] * 10, 0.7, noise)
+    monkeypatch.setattr(_intervals, "isotonic_regression", lambda row: row)
+    assert shorter < 15 < 50 < length(ROWS["two values"] * 10, 0.7, noise)
