@@ -56,7 +56,7 @@ OPTIONAL = {
     "model_selection": {"pandas"},
     "statistics": {"pandas"},
     "tabular": {"duckdb"},
-    "sql": {"duckdb", "sqlglot"},
+    "sql": {"duckdb", "polars", "sqlglot"},
 }
 
 RANDOM = {"numpy.random", "random", "secrets", "os.urandom"}

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from skdp.sql._polars import PolarsTables
 from skdp.sql._typed import family_of, quoted, text_of
 
 __all__ = ["Catalog", "Column", "Owner", "Table", "bounds_of", "folded", "open_catalog"]
@@ -92,6 +93,7 @@ class Catalog:
     tables: dict[str, Table] = field(default_factory=dict)
     shared: bool = False  # one cursor for all that is read
     opened: Any = None
+    lazy: Any = None  # tables of polars, where that computes the rows
 
     @contextmanager
     def one_state(self) -> Iterator[Catalog]:
@@ -168,6 +170,8 @@ class Catalog:
                 found = []
             if not table.source.startswith(_FILES) and table.source not in places:
                 found = []  # a view, or a table that may fail on a cell, in its place
+            if self.lazy is not None and not self.lazy.check_unchanged(table.source):
+                found = []
             if found != [(column.name, column.kind) for column in table.columns.values()]:
                 raise RuntimeError(
                     f"table {table.name!r} is not what was declared: make a new PrivateDatabase; "
@@ -175,7 +179,7 @@ class Catalog:
                 )
 
 
-def open_catalog(database: Any, tables: Any) -> Catalog:
+def open_catalog(database: Any, tables: Any, engine: str = "duckdb") -> Catalog:
     """Return the declared tables of a connection, a file, or of tables in memory.
 
     Raises
@@ -186,12 +190,21 @@ def open_catalog(database: Any, tables: Any) -> Catalog:
     duckdb = _duckdb()
     if not isinstance(tables, Mapping) or not tables:
         raise TypeError("tables must be a dict from names to 'public' or {'unit': column, ...}")
-    if isinstance(database, Mapping):
+    lazy = None
+    if engine == "polars":
+        if not isinstance(database, Mapping):
+            raise TypeError(
+                "engine='polars' needs database to be a dict from names to tables of polars, "
+                "pandas or pyarrow, or to Parquet files"
+            )
+        public = {folded(str(name)) for name, spec in tables.items() if spec == "public"}
+        connection, found, lazy = _of_polars(duckdb, database, public)
+    elif isinstance(database, Mapping):
         connection, found = _in_memory(duckdb, database)
     else:
         connection = _connected(duckdb, database)
         found = {}
-    catalog = Catalog(connection)
+    catalog = Catalog(connection, lazy=lazy)
     cursor = catalog.cursor()
     for name, spec in tables.items():
         if not isinstance(name, str):
@@ -266,6 +279,26 @@ def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, st
             raise TypeError(f"table {name!r} cannot be read by DuckDB") from None
         sources[folded(name)] = f'"memory"."main".{quoted(name)}'
     return connection, sources
+
+
+def _of_polars(
+    duckdb: Any, given: Mapping[str, Any], public: set[str]
+) -> tuple[Any, dict[str, str], PolarsTables]:
+    """Return lazy frames, and a database with their types; of public tables with their rows."""
+    lazy = PolarsTables()
+    connection = duckdb.connect(":memory:")
+    sources = {}
+    for name, table in given.items():
+        source = f'"memory"."main".{quoted(name)}'
+        arrow = lazy.add(name, source, table, whole=folded(name) in public)
+        try:
+            connection.register("skdp_given", arrow)
+            connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM skdp_given")
+            connection.unregister("skdp_given")
+        except Exception:  # noqa: BLE001  its text may quote a cell
+            raise TypeError(f"table {name!r} cannot be read by DuckDB") from None
+        sources[folded(name)] = source
+    return connection, sources, lazy
 
 
 def _base_tables(cursor: Any) -> list[tuple[str, str, str, bool]]:
@@ -395,6 +428,10 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
     """
     above = catalog.tables[owner.table]
     key = quoted(above.columns[owner.key].name)
+    if catalog.lazy is not None:
+        _check_once(catalog.lazy.names_rows(above.source, above.columns[owner.key].name), above,
+                    owner)  # fmt: skip
+        return
     cursor = catalog.cursor()
     try:
         twice = cursor.execute(
@@ -404,7 +441,11 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
         raise RuntimeError(f"table {above.name!r} cannot be read") from None
     finally:
         cursor.close()
-    if twice[0]:
+    _check_once(not twice[0], above, owner)
+
+
+def _check_once(once: bool, above: Table, owner: Owner) -> None:
+    if not once:
         raise ValueError(
             f"{above.name!r}.{above.columns[owner.key].name!r} does not name one row each: what "
             "points to it would have several owners"

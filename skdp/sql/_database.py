@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from skdp._parameters import check_parameter
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
 from skdp.exceptions import QueryRefusedError
@@ -44,6 +45,9 @@ class PrivateDatabase:
     budget : PrivacyBudget
         Ledger to charge, with a unit and ``adjacency="add_or_remove_one"``: a WHERE makes the
         number of units private.
+    engine : {"duckdb", "polars"}, default="duckdb"
+        What computes the rows of a query. ``"polars"`` takes a dict of tables, lazy frames among
+        them, and answers what is proved to be equal in both, to the last bit; it refuses the rest.
 
     See Also
     --------
@@ -81,7 +85,14 @@ class PrivateDatabase:
     ['browser', 'n', 'n_low', 'n_high']
     """
 
-    def __init__(self, database: Any, *, tables: Mapping[str, Any], budget: PrivacyBudget) -> None:
+    def __init__(
+        self,
+        database: Any,
+        *,
+        tables: Mapping[str, Any],
+        budget: PrivacyBudget,
+        engine: str = "duckdb",
+    ) -> None:
         if not isinstance(budget, PrivacyBudget):
             raise TypeError(
                 f"budget must be a PrivacyBudget with a unit, got {type(budget).__name__}"
@@ -92,8 +103,9 @@ class PrivateDatabase:
                 "units private. Make one with PrivacyBudget(..., unit='user_id', "
                 "adjacency='add_or_remove_one')"
             )
+        check_parameter(engine, "engine", "duckdb", "polars")
         self.budget = budget
-        self._catalog = open_catalog(database, tables)
+        self._catalog = open_catalog(database, tables, engine)
 
     def sql(
         self,
@@ -105,6 +117,7 @@ class PrivateDatabase:
         max_rows_per_unit: Any = PRIVATE,
         bounds: Mapping[str, tuple[float, float]] | None = None,
         key_method: str = "auto",
+        random_state: Any = None,
     ) -> Answer:
         """Answer a query: one SELECT.
 
@@ -122,6 +135,8 @@ class PrivateDatabase:
             that are declared.
         key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
             How keys are found: see `skdp.aggregation.DPGroupBy`.
+        random_state : int or None, default=None
+            Seeds noise only inside ``skdp.config_context(noise="seeded")``: for tests.
 
         Returns
         -------
@@ -144,10 +159,11 @@ class PrivateDatabase:
             if made is None:
                 return public_answer(self._catalog, query)
             plan, by = made
+            by.set_params(random_state=random_state)
             by.privacy_cost()  # bad parameters raise before a row is read
             with catalog.reading() as cursor:
                 catalog.check_unchanged(cursor, plan.tables)
-                _compute(cursor, plan)
+                _compute(cursor, plan, catalog.lazy)
                 by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
         return answer_of(plan, by)
 
@@ -233,6 +249,8 @@ class PrivateDatabase:
             if stated[name] not in (None, PRIVATE):
                 raise ValueError(f"{name} is stated twice: in OPTIONS and beside the query")
             stated[name] = int(value) if name.startswith("max") and value.is_integer() else value
+        if catalog.lazy is not None:
+            catalog.lazy.check(plan.rows, {})  # refused before anything is read
         keys: Any = PRIVATE
         if not plan.keys:
             if stated["max_keys_per_unit"] not in (PRIVATE, 1):
@@ -256,7 +274,7 @@ class PrivateDatabase:
         return plan, by
 
 
-def _compute(cursor: Any, plan: Plan) -> None:
+def _compute(cursor: Any, plan: Plan, lazy: Any) -> None:
     """Compute the rows that are aggregated, before any charge."""
     try:
         cursor.execute(f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}")
@@ -264,3 +282,5 @@ def _compute(cursor: Any, plan: Plan) -> None:
         raise RuntimeError(
             "DuckDB could not compute the rows of the query; nothing was charged"
         ) from None
+    if lazy is not None:  # what there is now has the types, and no rows
+        lazy.into(cursor, "temp.main.skdp_rows_of_query", plan.rows, {})

@@ -22,8 +22,9 @@ from typing import Any
 from sqlglot import exp
 
 from skdp.sql._expressions import compiled
+from skdp.sql._parse import conjuncts
 from skdp.sql._refusals import refusal, refuse
-from skdp.sql._relations import Relation, RowScope, conjuncts
+from skdp.sql._relations import Relation, RowScope
 
 __all__ = ["MOST_OF_UNIONS", "Equality", "capped", "check_public", "equalities", "private_cap"]
 

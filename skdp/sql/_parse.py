@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlglot import ErrorLevel, TokenType, exp, parse, tokenize
 from sqlglot.errors import SqlglotError
 
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._dialect import Options, without_options
 
-__all__ = ["parsed"]
+__all__ = ["conjuncts", "parsed"]
 
 _LONGEST = 100_000
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
@@ -60,3 +62,16 @@ def _place(error: SqlglotError) -> str:
     details = getattr(error, "errors", None) or [{}]
     line, column = details[0].get("line"), details[0].get("col")
     return f"line {line}, column {column}: " if line else ""
+
+
+def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    """Yield what ANDs hold together."""
+    if node is None:
+        return
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.And):
+        yield from conjuncts(node.this)
+        yield from conjuncts(node.expression)
+    else:
+        yield node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +21,6 @@ __all__ = [
     "Links",
     "Relation",
     "RowScope",
-    "conjuncts",
     "is_aggregate",
     "item_name",
 ]
@@ -164,19 +162,6 @@ def item_name(item: exp.Expr, number: int) -> str:
     if isinstance(item, exp.Column):
         return item.name
     return said(item) if len(said(item)) < 60 else f"column_{number + 1}"
-
-
-def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Yield what ANDs hold together."""
-    if node is None:
-        return
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.And):
-        yield from conjuncts(node.this)
-        yield from conjuncts(node.expression)
-    else:
-        yield node
 
 
 @dataclass(eq=False)

@@ -30,6 +30,7 @@ from skdp.sql._fan_out import (
     private_cap,
 )
 from skdp.sql._inner import InnerAggregates
+from skdp.sql._parse import conjuncts
 from skdp.sql._refusals import only, refuse, said
 from skdp.sql._relations import (
     Body,
@@ -38,7 +39,6 @@ from skdp.sql._relations import (
     Links,
     Relation,
     RowScope,
-    conjuncts,
     is_aggregate,
     item_name,
 )

@@ -346,9 +346,9 @@ def test_what_another_connection_changes_after_the_checks_is_not_seen(change, mo
     db = database(con)
     compute = _database._compute
 
-    def changed(cursor, plan):
+    def changed(cursor, *rest):
         con.execute(change)
-        return compute(cursor, plan)
+        return compute(cursor, *rest)
 
     monkeypatch.setattr(_database, "_compute", changed)
     assert len(db.sql("SELECT COUNT(*), SUM(LEAST(pages, 2)) FROM visits WHERE ok")) == 1
