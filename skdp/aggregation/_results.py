@@ -17,6 +17,7 @@ from skdp.aggregation._intervals import (
     half_width,
     quantile_bins,
     quotient_interval,
+    spread_seen,
     tree_excess,
     variance_interval,
 )
@@ -108,8 +109,8 @@ def _mean(
     middle, half = (low + high) / 2, (high - low) / 2
     if spread is None:
         extra = np.zeros(len(count))
-    else:  # not below what noise hides: an interval that is too short helps nobody
-        extra = (np.maximum(spread.value[:, 0], 0) + _std(spread)) * terms[1].grid ** 2 * _STEPS
+    else:
+        extra = spread_seen(spread.value[:, 0], _std(spread)) * terms[1].grid ** 2 * _STEPS
     ends = np.array(
         [
             quotient_interval(t, n, *stds, low=-half, high=half, pure=pure, extra=float(more))

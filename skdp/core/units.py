@@ -29,6 +29,7 @@ __all__ = [
     "PRIVATE_ROWS",
     "RowsPerUnit",
     "Unit",
+    "UnitRows",
     "Units",
     "bound_candidates",
     "bound_units",

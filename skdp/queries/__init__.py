@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         recursion,
     )
     from skdp.queries.ranked_columns import SPREAD_BITS, spread
+    from skdp.queries.rows_beyond import RowsBeyond
     from skdp.queries.samples import NoisySample, PublishedRows
     from skdp.queries.small_databases import (
         MAX_SMALL_TABLES,
@@ -154,6 +155,7 @@ else:
                 "rates recursion"
             ),
             "ranked_columns": "SPREAD_BITS spread",
+            "rows_beyond": "RowsBeyond",
             "samples": "NoisySample PublishedRows",
             "small_databases": (
                 "MAX_SMALL_TABLES SmallTable ThresholdTable check_small_tables "
@@ -231,6 +233,7 @@ __all__ = [
     "PublishedRows",
     "Quantiles",
     "Repeats",
+    "RowsBeyond",
     "ScoreMean",
     "SelectCategories",
     "SelectClasses",

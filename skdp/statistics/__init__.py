@@ -17,6 +17,7 @@ from skdp.statistics._histograms import (
 from skdp.statistics._moments import correlation, covariance, std, var
 from skdp.statistics._quantiles import median, percentile, quantile
 from skdp.statistics._queries import QuerySession, mst_cost, query_session
+from skdp.statistics._rows_left_out import rows_left_out
 from skdp.statistics._sums import (
     count,
     count_nonzero,
@@ -41,6 +42,7 @@ __all__ = [
     "percentile",
     "quantile",
     "query_session",
+    "rows_left_out",
     "std",
     "subset_sums",
     "sum",

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         check_table,
     )
     from skdp.tabular.sparse_rows import check_sparse, dense_blocks
-    from skdp.tabular.units import Units, check_units, name_of_ids
+    from skdp.tabular.units import UnitCounts, Units, check_units, name_of_ids
     from skdp.tabular.unselected import check_unselected
     from skdp.tabular.unstated import (
         CATEGORIES,
@@ -90,7 +90,7 @@ else:
             "parts": "ONE_PLACE is_parts",
             "rows": "Rows check_marks check_public_array check_rows check_samples check_table",
             "sparse_rows": "check_sparse dense_blocks",
-            "units": "Units check_units name_of_ids",
+            "units": "UnitCounts Units check_units name_of_ids",
             "unselected": "check_unselected",
             "unstated": (
                 "CATEGORIES KEYS NUMBERS ColumnPlan UncodedRows check_columns check_uncoded "
@@ -114,6 +114,7 @@ __all__ = [
     "Rows",
     "Schema",
     "UncodedRows",
+    "UnitCounts",
     "Units",
     "WholeUnits",
     "about",

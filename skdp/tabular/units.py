@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.core.units import UnitRows
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
 
-__all__ = ["GONE", "ODD", "Units", "check_units", "id_key", "ids_of", "name_of_ids"]
+__all__ = ["GONE", "ODD", "UnitCounts", "Units", "check_units", "id_key", "ids_of", "name_of_ids"]
 
 _NOT_FLAT = "{estimator}: groups must be one-dimensional, one id for each row of X."
 _OTHER_LENGTH = "{estimator}: groups must have as many entries as X has rows."
@@ -56,6 +57,25 @@ class Units:
     words: NDArray[np.uint64]
 
 
+class UnitCounts(UnitRows):
+    """A table with a row for each unit: the number of its rows.
+
+    Under "replace_one" a unit may have no row before, or after: then a row enters, or leaves.
+
+    Parameters
+    ----------
+    units : Units
+    name : str
+        Of the unit.
+    """
+
+    filtered, units = True, None
+
+    def __init__(self, units: Units, name: str) -> None:
+        super().__init__(np.bincount(units.codes, minlength=units.words.size).astype(np.int64))
+        self.unit_name = name
+
+
 def name_of_ids(groups: Any) -> str | None:
     """Return the name of a column of ids; None where it has none."""
     if is_frame(groups) or is_sliced_table(groups):
@@ -66,7 +86,7 @@ def name_of_ids(groups: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def check_units(groups: Any, n_rows: int, *, estimator: str) -> Units:
+def check_units(groups: Any, n_rows: int | None, *, estimator: str) -> Units:
     """Return the units of rows by their ids.
 
     Guarantee: whether two rows are of one unit depends on their ids alone; nothing of an id is in
@@ -76,7 +96,8 @@ def check_units(groups: Any, n_rows: int, *, estimator: str) -> Units:
     ----------
     groups : array-like of shape (n_rows,)
         Ids; numpy, pandas, polars, pyarrow or a list.
-    n_rows : int
+    n_rows : int or None
+        None: as many as there are ids.
     estimator : str
         Name for error messages.
 
@@ -88,7 +109,7 @@ def check_units(groups: Any, n_rows: int, *, estimator: str) -> Units:
         If an entry is no id.
     """
     cells, problem = _column(groups)
-    if not problem and len(cells) != n_rows:
+    if not problem and n_rows not in (None, len(cells)):
         problem = _OTHER_LENGTH
     if problem:
         raise ValueError(problem.format(estimator=estimator))

@@ -54,7 +54,7 @@ def test_every_function_that_costs_something_has_a_case():
         for name in skdp.statistics.__all__
         if inspect.isfunction(function := getattr(skdp.statistics, name))
         and "epsilon" in inspect.signature(function).parameters
-    }
+    } - {"rows_left_out"}  # which has no rows but users': test_users.py
     assert len(functions) >= 16
     named = {case.name.partition(".")[2] for case in CALLS}
     missing = [f for f in functions if not any(n == f or n.startswith(f"{f}_") for n in named)]

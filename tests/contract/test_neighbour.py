@@ -653,6 +653,7 @@ def test_a_sensitivity_is_attained_by_whole_tables(name, ask, delta, relation, X
 TESTS = Path(__file__).parents[1]
 # Queries whose neighbour tests need rows of their own: where they are.
 ELSEWHERE = {
+    "RowsBeyond": "contract/test_users.py",
     "BasisMean": "queries/test_kernel_means.py",
     "BestOfRuns": "queries/test_best_of_runs.py",
     "FeatureMeans": "queries/test_kernel_means.py",

@@ -16,7 +16,7 @@ import zlib
 
 import numpy as np
 import pytest
-from estimators import CALLS, CASES, RELATIONS, Case, OneRelease, Toy, make, rows
+from estimators import CALLS, CASES, RELATIONS, Called, Case, OneRelease, Toy, make, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -204,6 +204,94 @@ def test_mst_cost_protects_an_edge():
     with pytest.raises(ValueError, match="no unit for mst_cost"):
         statistics.mst_cost(2, [[0, 1]], [1.0], 2.0, budget=budget)
     assert budget.spent.epsilon == 0
+
+
+# --- rows that are left out -----------------------------------------------------------------------
+
+
+def left_out(X, *, groups, max_rows_per_unit, **privacy):
+    return statistics.rows_left_out(groups, max_rows_per_unit, at_most=5, **privacy)
+
+
+def of_rows_left_out(relation, delta, most):
+    budget = PrivacyBudget(9.0, 0.5, adjacency=relation, unit=UNIT)
+    return Called(left_out, delta=delta, max_rows_per_unit=most, budget=budget)
+
+
+def with_one_more(rest, many):
+    """Return (X, users) in which user "u" has so many rows among others', interleaved."""
+    users = np.array([*np.repeat([f"other {i}" for i in range(20)], rest), *["u"] * many])
+    users = np.random.default_rng(0).permutation(users)
+    return np.zeros((len(users), 1)), users
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_the_number_of_rows_that_are_left_out_is_private(delta, relation):
+    """Of one user with 10,000 rows five count; others have none, few or as many beyond."""
+    moves = []
+    for first, second, rest in ((10_000, 1, 4), (10_000, 0, 4), (0, 3, 9), (6, 4, 1)):
+        (X, users), (other, users_other) = with_one_more(rest, first), with_one_more(rest, second)
+        if relation == "add_or_remove_one" and min(first, second):
+            other, users_other = X[users != "u"], users[users != "u"]
+        ((name, distance, sensitivity),) = neighbour_check(
+            of_rows_left_out(relation, delta, 3),
+            X,
+            other,
+            groups=users,
+            groups_neighbour=users_other,
+        )
+        assert name == "rows left out"
+        assert sensitivity == pytest.approx(5)
+        moves.append(distance)
+    assert max(moves) == 5
+    replay_check(of_rows_left_out(relation, delta, 3), X, other, groups=users,
+                 groups_other=users_other)  # fmt: skip
+
+
+def test_rows_left_out_that_are_not_bounded_are_found(monkeypatch):
+    """`RowsBeyond(3, 5)` without its bound on one user."""
+    (X, users), (other, users_other) = with_one_more(4, 10_000), with_one_more(4, 0)
+    unbounded = lambda q, t: np.array([np.maximum(t.rows.counts - q.max_rows, 0).sum()])  # noqa: E731
+    monkeypatch.setattr("skdp.queries.rows_beyond.RowsBeyond.exact", unbounded)
+    with pytest.raises(AssertionError, match="moved further"):
+        neighbour_check(of_rows_left_out("add_or_remove_one", 0.0, 3), X, other, groups=users,
+                        groups_neighbour=users_other)  # fmt: skip
+
+
+def test_rows_left_out_are_those_that_a_fit_leaves_out():
+    g = np.random.default_rng(0)
+    users = g.permutation(np.repeat(np.arange(200), g.integers(1, 9, 200)))
+    for relation, delta in itertools.product(RELATIONS, DELTAS):
+        budget = PrivacyBudget(9e4, 0.5, adjacency=relation, unit=UNIT)
+        options = {"epsilon": 1e4, "delta": delta, "budget": budget}
+        kept = statistics.count(users, groups=users, max_rows_per_unit=3, **options)
+        found = statistics.rows_left_out(users, 3, at_most=8, **options)
+        assert abs(float(kept) + float(found) - users.size) <= 1
+        assert found.privacy.unit == UNIT
+        few = statistics.rows_left_out(users, 3, at_most=1, **options)
+        beyond = np.bincount(users) > 3
+        assert abs(float(few) - beyond.sum()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "most", "error", "text"),
+    [
+        (None, 3, TypeError, "groups must be ids"),
+        ([1, None], 3, ValueError, "some are missing"),
+        ([1, 2], 0, ValueError, "max_rows_per_unit must be an integer of at least 1"),
+        ([1, 2], "private", TypeError, "max_rows_per_unit must be an integer of at least 1"),
+        ([[1], [2]], 3, TypeError, "groups must be numbers"),
+    ],
+)
+def test_rows_left_out_of_what_is_none_are_refused_before_the_charge(groups, most, error, text):
+    budget = PrivacyBudget(1.0, unit=UNIT)
+    with pytest.raises(error, match=text):
+        statistics.rows_left_out(groups, most, budget=budget)
+    rows = PrivacyBudget(1.0)
+    with pytest.raises(ValueError, match="the budget protects one row"):
+        statistics.rows_left_out([1, 2], 3, budget=rows)
+    assert budget.spent.epsilon == rows.spent.epsilon == 0
 
 
 # --- every query ---------------------------------------------------------------------------------

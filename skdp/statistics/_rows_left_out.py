@@ -1,0 +1,91 @@
+"""How many rows a fit with groups leaves out.
+
+Released: one number, under noise. Guarantee: that of `skdp.queries.RowsBeyond`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from skdp._public_key import public_key
+from skdp.base import CallContext, check_integer
+from skdp.budget import PrivacyBudget
+from skdp.queries import RowsBeyond
+from skdp.statistics._call import Released, result
+from skdp.tabular import UnitCounts, check_units
+
+_LARGEST = 2**31
+
+
+def rows_left_out(
+    groups: ArrayLike,
+    max_rows_per_unit: int,
+    *,
+    at_most: int | None = None,
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    budget: PrivacyBudget | None = None,
+    random_state: Any = None,
+) -> Released:
+    """Return how many rows a fit leaves out in which so many rows of a unit count.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_samples,)
+        Ids of whose each row is, as the fit has them.
+    max_rows_per_unit : int
+        Of the fit: what it was told, or its ``max_rows_per_unit_``.
+    at_most : int, default=None
+        Of one unit no more than so many are counted: noise grows with it. None:
+        `max_rows_per_unit`.
+    epsilon, delta : float, default=1.0, 0.0
+        What the call may lose.
+    budget : PrivacyBudget or None, default=None
+        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+    random_state : int, RandomState or None, default=None
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
+
+    Returns
+    -------
+    released : Released
+        Not rounded, and below 0 where noise wants it. Where units have more than `at_most` rows
+        beyond the bound, more rows are left out than this says.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is out of range, an id is missing, or the budget's unit is another one;
+        nothing is charged then.
+    BudgetExceededError, SealedBudgetError, LedgerError
+        If the budget cannot grant (epsilon, delta).
+
+    Notes
+    -----
+    **Privacy.** *Released*: the sum over units of the rows beyond the bound, `at_most` a unit.
+    *Sensitivity*: `at_most`, if a unit is added or removed and if one is replaced by another.
+    *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
+    once, as "rows_left_out".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdp import PrivacyBudget, statistics
+    >>> budget = PrivacyBudget(1.0, adjacency="add_or_remove_one", unit="user")
+    >>> visits = np.repeat(np.arange(10_000), 5)  # five of each user, of which three count
+    >>> statistics.rows_left_out(visits, 3, budget=budget, random_state=0).value.round(-3)
+    np.float64(20000.0)
+    """
+    name = "rows_left_out"
+    if groups is None:
+        raise TypeError(f"{name}: groups must be ids, one for each row")
+    kept = check_integer(max_rows_per_unit, "max_rows_per_unit", low=1, high=_LARGEST)
+    most = kept if at_most is None else check_integer(at_most, "at_most", low=1, high=_LARGEST)
+    call = CallContext(name, epsilon, delta, budget, random_state, groups=groups)
+    unit = call.unit()
+    assert unit is not None
+    rows: Any = UnitCounts(check_units(groups, None, estimator=name), unit.name)
+    with call.open(rows, lambda: public_key((kept, most))) as session:
+        release = session.answer(RowsBeyond(kept, most))
+        return result(release.value, release.std, session.certificate(), flat=False)
