@@ -82,9 +82,11 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
         Files, folders (all ``*.parquet`` in them) or patterns of names.
     columns : sequence of str, default=None
         The columns that are read, in this order; None for all of the first file.
-    engine : {"threads", "dask"}, default="threads"
-        Who visits the parts: threads of this process, or the workers of the current dask client,
-        which must see the files under the same paths.
+    engine : {"threads", "dask", "spark"}, default="threads"
+        Who visits the parts: threads of this process, the workers of the current dask client, or
+        the Python workers of the active Spark session. Workers must see the files under the same
+        paths; those of Spark read them without its Java runtime, which is much faster than
+        `from_spark`.
 
     Returns
     -------
@@ -95,7 +97,7 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     FileNotFoundError
         If there is no such file.
     ValueError
-        For another engine.
+        For another engine; for Spark without an active session.
 
     Notes
     -----
@@ -109,8 +111,8 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     >>> flights = read_parquet("flights/*.parquet", columns=["dep_delay"])  # doctest: +SKIP
     >>> DPPCA(delta=1e-6).fit(flights)  # doctest: +SKIP
     """
-    if engine not in ("threads", "dask"):
-        raise ValueError(f"engine must be 'threads' or 'dask', got {engine!r}")
+    if engine not in ("threads", "dask", "spark"):
+        raise ValueError(f"engine must be 'threads', 'dask' or 'spark', got {engine!r}")
     parquet = import_module("pyarrow.parquet")
     names = names_of(columns)
     handles, heads = [], []
@@ -123,6 +125,10 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     where: Any = Threads()
     if engine == "dask":
         where = import_module("skdp.engines._dask").Dask()
+    elif engine == "spark":
+        spark = import_module("skdp.engines._spark")
+        spark.active_session()
+        where = spark.SparkFiles()
     return Source(tuple(handles), ParquetReader(names), where, tuple(heads), names)
 
 

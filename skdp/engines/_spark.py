@@ -1,4 +1,4 @@
-"""Parts in Spark: the partitions of a frame, read as Arrow batches by Python workers.
+"""Parts in Spark: the partitions of a frame, or files that its Python workers read by themselves.
 
 Nothing is released here. Totals come back as rows of a result, one a partition: Spark counts those
 of a task that ran twice once. (An accumulator would add both; ``toLocalIterator`` would run one
@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from skdp.engines._source import Part, Task
 
-__all__ = ["Spark"]
+__all__ = ["Spark", "SparkFiles"]
 
 _TOGETHER = 16  # more partials than this are added up on the workers first
+_A_CORE = 4  # tasks for each core: one that takes long does not keep the others waiting
+_SCHEMA = "totals binary"
 
 
 class Spark:
@@ -43,13 +45,45 @@ class Spark:
         names = tuple(self.frame.columns) if task.reads is None else task.reads
         # `mapInArrow` does not find columns that have a dot in their name.
         frame = self.frame.select(*map(_quoted, names)).toDF(*(f"c{j}" for j in range(len(names))))
-        totals = frame.mapInArrow(_visitor(task, parts, names), "totals binary")
-        if len(parts) > _TOGETHER:
-            totals = totals.repartition(math.isqrt(len(parts))).mapInArrow(
-                _adder(task), "totals binary"
-            )
-        found = [pickle.loads(row[0]) for row in totals.collect()]
-        return functools.reduce(task.added, found, task.zero())
+        return _collected(frame.mapInArrow(_visitor(task, parts, names), _SCHEMA), task, len(parts))
+
+
+class SparkFiles:
+    """Visits parts that every worker can read, such as row groups of files, by the active session.
+
+    Rows go from the file to the Python worker; those of a frame go through the Java runtime first.
+    """
+
+    remote = True
+
+    def map_add(self, task: Task, parts: Sequence[Part]) -> list[NDArray]:
+        """Return the sum of ``task(part)`` over the parts; each Spark task takes some of them."""
+        session = active_session()
+        n = max(1, min(len(parts), _A_CORE * session.sparkContext.defaultParallelism))
+        numbers = session.range(0, len(parts), 1, n)
+        return _collected(numbers.mapInArrow(_reader(task, parts), _SCHEMA), task, n)
+
+
+def active_session() -> Any:
+    """Return the session of Spark that is active, or raise.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    session = import_module("pyspark.sql").SparkSession.getActiveSession()
+    if session is None:
+        raise ValueError("engine='spark' needs an active session of Spark; start one before")
+    return session
+
+
+def _collected(totals: Any, task: Task, n: int) -> list[NDArray]:
+    """Return the sum of the totals of n partitions, many of which are added up on the workers."""
+    if n > _TOGETHER:
+        totals = totals.repartition(math.isqrt(n)).mapInArrow(_adder(task), _SCHEMA)
+    found = [pickle.loads(row[0]) for row in totals.collect()]
+    return functools.reduce(task.added, found, task.zero())
 
 
 def _quoted(name: str) -> str:
@@ -79,6 +113,17 @@ def _visitor(
         number = import_module("pyspark").TaskContext.get().partitionId()
         named = (_named(batch, names) for batch in batches)
         yield _batch(task.over(Part(number, None, wanted.get(number, none)), named))
+
+    return visit
+
+
+def _reader(task: Task, parts: Sequence[Part]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """Return what a Python worker does with the numbers of its parts."""
+
+    def visit(batches: Iterable[Any]) -> Iterator[Any]:
+        numbers = (number.as_py() for batch in batches for number in batch.column(0))
+        mine = (task(parts[number]) for number in numbers)
+        yield _batch(functools.reduce(task.added, mine, task.zero()))
 
     return visit
 

@@ -18,8 +18,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from part_cases import Case, compare
 
-from skdp import DPStandardScaler
-from skdp.engines import from_spark
+from skdp import DPStandardScaler, PrivacyBudget
+from skdp.engines import from_spark, read_parquet
+from skdp.exceptions import SourceError
 from skdp.naive_bayes import DPGaussianNB
 
 FRAME = pd.DataFrame(np.random.default_rng(0).normal(0, 0.7, (200, 3)), columns=["a", "b", "c"])
@@ -66,6 +67,31 @@ def test_spark(spark):
     compare(BAYES, X, FRAME["label"], from_spark(frame), "label", **HOW)
     with pytest.raises(TypeError, match="of Spark"):
         from_spark(FRAME)
+
+
+@pytest.mark.exhaustive
+def test_spark_reads_files_by_itself(spark, tmp_path):
+    columns = ["a", "b", "c"]
+    for k, start in enumerate(range(0, 200, 40)):
+        FRAME[start : start + 40].to_parquet(tmp_path / f"{k}.parquet", row_group_size=15)
+    source = read_parquet(tmp_path, engine="spark")
+    assert len(source.handles) == 15
+    compare(STATED, X, None, source.select(columns), None, **HOW)
+    compare(PLAIN[0], X, None, source.select(columns), None, **HOW)
+    compare(BAYES, X, FRAME["label"], source, "label", **HOW)
+    (tmp_path / "3.parquet").unlink()
+    budget = PrivacyBudget(1.0)
+    with pytest.raises(SourceError, match="could not be read"):
+        DPStandardScaler(bounds=(-1, 1), budget=budget).fit(source.select(columns))
+    assert budget.spent.epsilon == 0
+
+
+def test_spark_without_a_session_is_refused(tmp_path):
+    sql = pytest.importorskip("pyspark.sql")
+    FRAME.to_parquet(tmp_path / "0.parquet")
+    if sql.SparkSession.getActiveSession() is None:
+        with pytest.raises(ValueError, match="needs an active session of Spark"):
+            read_parquet(tmp_path, engine="spark")
 
 
 @pytest.mark.exhaustive
