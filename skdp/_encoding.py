@@ -119,7 +119,8 @@ class Encoder(Transformer):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows: text, numbers, booleans, missing cells.
+            Private rows: text, numbers, booleans, missing cells. Rows in parts (`skdp.engines`) are
+            refused.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a

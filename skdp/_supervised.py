@@ -349,7 +349,7 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private labels.
         groups : array-like of shape (n_samples,), default=None

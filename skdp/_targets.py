@@ -61,7 +61,8 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
             Private rows, finite numbers. Linear models take sparse ones, which are read in dense
-            chunks; how long that takes depends on how many cells they store.
+            chunks; how long that takes depends on how many cells they store. May be in parts
+            (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
         groups : array-like of shape (n_samples,), default=None

@@ -224,7 +224,7 @@ class DPKMeans(
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows.
+            Private rows. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a

@@ -282,7 +282,7 @@ class DPPCA(
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
             Private rows, finite numbers. Sparse ones are read in dense chunks; how long that takes
-            depends on how many cells they store.
+            depends on how many cells they store. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a

@@ -253,7 +253,7 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers. Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,)
             Private labels or numbers.
         groups : array-like of shape (n_samples,), default=None

@@ -317,7 +317,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Both samples, finite numbers; see `stack_samples`.
+            Both samples, finite numbers; see `stack_samples`. Rows in parts (`skdp.engines`) are
+            refused.
         y : array-like of shape (n_samples,)
             1 for a private row, 0 for a public one. Only the private rows are protected.
         groups : array-like of shape (n_samples,), default=None

@@ -268,7 +268,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, of any types that the domain tells; without `y`, a table with all columns
-            of the domain, the target's too.
+            of the domain, the target's too. Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,), default=None
             Private targets, where they are no column of X.
         groups : array-like of shape (n_samples,), default=None

@@ -379,7 +379,7 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers. Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,)
             Their labels or targets, private too.
         groups : array-like of shape (n_samples,), default=None

@@ -145,7 +145,7 @@ class _LeastSquares(TargetRegressor):
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
             Private rows, finite numbers. Sparse ones are read in dense chunks; how long that takes
-            depends on how many cells they store.
+            depends on how many cells they store. May be in parts (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -197,7 +197,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows.
+            Private rows. Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,), default=None
             Their private targets, where estimator or metric has them.
         groups : array-like of shape (n_samples,), default=None

@@ -262,7 +262,8 @@ class DPMedian(_SmoothFit):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers. May be in parts (`skdp.engines`) unless
+            mechanism="smooth".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a
@@ -459,7 +460,8 @@ class DPQuantile(_SmoothFit):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers. May be in parts (`skdp.engines`) unless
+            mechanism="smooth".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a

@@ -199,6 +199,7 @@ class DPRobustScaler(QuantileFit):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
+            May be in parts (`skdp.engines`) unless nan_policy="omit".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a
@@ -406,6 +407,7 @@ class DPQuantileTransformer(QuantileFit):
         ----------
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
+            May be in parts (`skdp.engines`) unless nan_policy="omit".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a

@@ -249,7 +249,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers.
+            Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a

@@ -267,7 +267,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, of any types that the domain tells.
+            Private rows, of any types that the domain tells. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
             Ids of whose each row is: all rows of one id are protected together. A budget with a

@@ -12,9 +12,10 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 sys.path.insert(0, str(Path(__file__).parent))
-from part_cases import REFUSED, travelling
+from part_cases import ALL, MORE, REFUSED, registry, travelling
 
 from skdp import DPKMeans, DPStandardScaler, PrivacyBudget, statistics
+from skdp.base import PrivateMixin
 from skdp.core import Sum
 from skdp.core.clipping import Box
 from skdp.core.table import PrivateTable, _added, added, stability_of, total_dtype
@@ -49,6 +50,20 @@ def test_what_needs_one_place_is_refused_before_anything_is_read(case):
     with pytest.raises(TypeError, match="does not take X in parts"):
         estimator.fit(source, source)
     assert budget.spent.epsilon == 0
+
+
+@pytest.mark.parametrize("case", [c for c in ALL if c not in MORE], ids=lambda case: case.name)
+def test_every_fit_says_whether_rows_may_be_in_parts(case):
+    estimator = registry.make(case, 0.0)
+    if not isinstance(estimator, PrivateMixin) or not type(estimator).__module__.startswith("skdp"):
+        pytest.skip("no fit of skdp")
+    text = " ".join(type(estimator).fit.__doc__.split())
+    allowed = "May be in parts (`skdp.engines`)"
+    assert (allowed in text) != ("Rows in parts (`skdp.engines`) are refused" in text)
+    if not estimator._one_place():
+        assert allowed in text
+    else:  # its parameters may be why
+        assert allowed + "." not in text
 
 
 def test_functions_that_need_one_place_say_so():
