@@ -20,7 +20,6 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -40,23 +39,15 @@ from skdp._bounds import (
     names_of,
 )
 from skdp._clients import check_caller, check_folds_of_caller, rows_asked_for
-from skdp._config import noise_is_seeded
-from skdp._parameters import Integers, Table, check_integer, check_parameter, check_parameters
+from skdp._context import CallContext, unit_of
+from skdp._parameters import Table, check_integer, check_parameters
 from skdp._progress import CallbackSupportMixin, tell_callbacks
 from skdp._public_key import public_key
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.budget.ambient import ambient_budget, warn_uncounted
-from skdp.budget.amounts import check_delta, check_positive
-from skdp.core import (
-    PRIVATE_ROWS,
-    PrivacyCertificate,
-    Session,
-    Unit,
-    open_session,
-    untracked,
-)
+from skdp.budget.ambient import ambient_budget
+from skdp.core import PRIVATE_ROWS, Session, untracked
 from skdp.planning import Allowance
-from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows, name_of_ids
+from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows
 
 __all__ = [
     "PRIVATE",
@@ -75,191 +66,10 @@ __all__ = [
 ]
 
 
-_NO_GROUPS = (
-    "{name}: the budget protects all rows of one {unit!r}, and no groups= say whose each row is. "
-    "Pass the ids: fit(X, groups=...). scikit-learn's searches, and pipelines, pass them on to an "
-    "estimator that asks for them: sklearn.set_config(enable_metadata_routing=True), and "
-    ".set_fit_request(groups=True) on each private step (.set_score_request(groups=True) on a "
-    "private scorer). Nothing was charged."
-)
-_NO_UNIT = (
-    "{name}: groups= make a unit of several rows, and the budget protects one row: a total of both "
-    "would mean nothing for a user. Make a budget of that unit, PrivacyBudget(..., unit={unit!r}), "
-    "or leave groups out. Nothing was charged."
-)
-_NO_BUDGET_OF_UNIT = (
-    "{name}: it protects all rows of one {unit!r}, and the budget protects one row: a total would "
-    "mean nothing. Make a budget of that unit, PrivacyBudget(..., unit={unit!r}); where each row "
-    "is a unit, a column of row numbers is one. Nothing was charged."
-)
-_OTHER_UNIT = (
-    "{name}: groups are named {other!r}, and the budget protects one {unit!r}: pass the ids of "
-    "that name, or a budget of another unit. Nothing was charged."
-)
-_ROW = (
-    "{name}: ids are named 'row', which certificates say of one row; give them another name. "
-    "Nothing was charged."
-)
-
-
 # What a fit with groups holds until it ends. The ids are private: they are no attribute of the
 # estimator, which callbacks are given.
 _ALLOWANCE = "_allowance_of_fit"
 _GROUPS: ContextVar[tuple[Any, Any]] = ContextVar("groups of a fit", default=(None, None))
-
-
-@dataclass(frozen=True)
-class CallContext:
-    """One fit, call or score: whose it is, what it may lose, what counts it.
-
-    The one entrance of estimators, statistics functions and scorers to a session. It stands for
-    the moment in which it is made: a budget of None is the ambient one of then.
-    """
-
-    name: str
-    epsilon: float
-    delta: float = 0.0
-    budget: PrivacyBudget | None = None
-    random_state: Any = None
-    groups: Any = field(default=None, kw_only=True)
-    max_rows_per_unit: Any = field(default=PRIVATE_ROWS, kw_only=True)
-
-    def __post_init__(self) -> None:
-        # Named, because a pipeline has many steps.
-        try:
-            check_positive(self.epsilon, "epsilon")
-            check_delta(self.delta)
-            if not (self.budget is None or isinstance(self.budget, PrivacyBudget)):
-                kind = type(self.budget).__name__
-                raise TypeError(f"budget must be a PrivacyBudget or None, got {kind}")
-            check_parameter(
-                self.max_rows_per_unit, "max_rows_per_unit", PRIVATE_ROWS, Integers(1, 2**31)
-            )
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{self.name}: {error}") from None
-        if self.budget is None:
-            object.__setattr__(self, "budget", ambient_budget())
-
-    @property
-    def adjacency(self) -> str:
-        """The neighbouring relation of the table as it is given."""
-        return "replace_one" if self.budget is None else self.budget.adjacency
-
-    @property
-    def counts_users(self) -> bool:
-        """Whether the privacy unit is not a row: the number of rows is private then."""
-        return self.groups is not None or _unit_of(self.budget) is not None
-
-    @property
-    def allows_empty(self) -> bool:
-        """Whether a table without rows is one like others: their number is private."""
-        return self.adjacency == "add_or_remove_one" or self.counts_users
-
-    def unit(self) -> Unit | None:
-        """Return the privacy unit, None for one row; refuse another one than the budget's.
-
-        Raises
-        ------
-        ValueError
-            With the way out; nothing has been charged.
-        """
-        promised = _unit_of(self.budget)
-        if self.groups is None:
-            if promised is not None:
-                raise ValueError(_NO_GROUPS.format(name=self.name, unit=promised))
-            return None
-        name = name_of_ids(self.groups)
-        if self.budget is not None and promised is None:
-            raise ValueError(_NO_UNIT.format(name=self.name, unit=name or "user_id"))
-        if promised is not None and name not in (None, promised):
-            raise ValueError(_OTHER_UNIT.format(name=self.name, unit=promised, other=name))
-        if name is not None:
-            self._check_name(name)
-        return Unit(promised or name or "unit", self.max_rows_per_unit)
-
-    def _check_name(self, name: str) -> None:
-        """Refuse ids of a name that certificates have for units of one row."""
-        if name.strip() == "row":
-            raise ValueError(_ROW.format(name=self.name))
-
-    def check_unit(self, name: str) -> None:
-        """Refuse a unit, whose rows a table holds together, that is not the budget's.
-
-        Raises
-        ------
-        ValueError
-            With the way out; nothing has been charged.
-        """
-        self._check_name(name)
-        promised = _unit_of(self.budget)
-        if self.budget is not None and promised is None:
-            raise ValueError(_NO_BUDGET_OF_UNIT.format(name=self.name, unit=name))
-        if promised is not None and name != promised:
-            raise ValueError(
-                f"{self.name}: unit is {name!r}, and the budget protects one {promised!r}: a total "
-                "of both would mean nothing for either. Take a budget of that unit. Nothing was "
-                "charged."
-            )
-
-    def open(
-        self,
-        rows: Rows,
-        key: Callable[[], str],
-        *,
-        delta: float | None = None,
-        separate_delta: float = 0.0,
-    ) -> Session:
-        """Charge the budget and return the session.
-
-        Parameters
-        ----------
-        rows : Rows
-        key : callable
-            Returns public text that keys seeded noise; called where noise is seeded.
-        delta : float, default=None
-            Of Gaussian noise; None: all that `separate_delta` leaves.
-        separate_delta : float, default=0.0
-            Charged beside it: of published rows, or of Laplace noise of smooth scale.
-        """
-        whole: str | None = getattr(rows, "unit_name", None)
-        if whole is not None:
-            self.check_unit(whole)
-        unit = self.unit() if whole is None else None
-        if unit is not None:
-            rows = rows.of_units(self.groups, self.name)
-        if self.budget is None:
-            warn_uncounted(self.name)
-        seeded = self.random_state is not None and noise_is_seeded()
-        return open_session(
-            rows,
-            estimator=self.name,
-            epsilon=self.epsilon,
-            delta=self.delta - separate_delta if delta is None else delta,
-            separate_delta=separate_delta,
-            budget=self.budget,
-            random_state=self.random_state,
-            context=key() if seeded else "",
-            unit=unit,
-        )
-
-    def nothing_released(self) -> PrivacyCertificate:
-        """Return the certificate of an answer that is public; nothing is charged."""
-        return PrivacyCertificate(
-            estimator=self.name,
-            adjacency=self.adjacency,
-            unit="row",
-            epsilon=0.0,
-            delta=0.0,
-            mu=None,
-            seeded=False,
-            charged=False,
-            releases=(),
-        )
-
-
-def _unit_of(budget: PrivacyBudget | None) -> str | None:
-    """Return a budget's unit; None for what is no budget of ours, which the session refuses."""
-    return getattr(budget, "unit", None)
 
 
 def in_precision_of(X: Any, values: NDArray[np.float64]) -> NDArray[Any]:
@@ -322,7 +132,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         tell_callbacks(cls)
 
     def __sklearn_clone__(self) -> Any:
-        unit = _unit_of(ambient_budget() if self.budget is None else self.budget)
+        unit = unit_of(ambient_budget() if self.budget is None else self.budget)
         if unit is not None:
             check_folds_of_caller(self, unit)
         return super().__sklearn_clone__()
@@ -404,7 +214,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
     def _adjacency(self) -> str:
         """The relation of the table of a fit: units of many rows leave it a private number."""
         budget = ambient_budget() if self.budget is None else self.budget
-        if self._groups() is not None or _unit_of(budget) is not None:
+        if self._groups() is not None or unit_of(budget) is not None:
             return "add_or_remove_one"
         return "replace_one" if budget is None else budget.adjacency
 

@@ -40,6 +40,7 @@ LAYERS = {
     "tabular": 3,
     "user_code": 4,
     "queries": 5,
+    "_context": 6,
     "base": 6,
     "planning": 6,
 }

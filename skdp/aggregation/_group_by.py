@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,9 +23,11 @@ from skdp.aggregation._plan import (
     Aggregate,
     best_caps,
     check_aggregates,
+    check_keys,
     distinct_terms,
     learned_range,
     learns,
+    shares_of,
     terms_of,
     upper_cap,
     with_bounds,
@@ -46,13 +47,11 @@ from skdp.queries import (
     UnitShapes,
     UnitSpread,
 )
-from skdp.tabular import KeyTerm, check_grouped, key_order, table_of
+from skdp.tabular import KeyTerm, check_grouped, table_of
 
 __all__ = ["DPGroupBy"]
 
 PRIVATE = "private"
-_LEARNED, _SHAPES, _LEFT_OUT, _KEYS = 4, 3, 2, 60  # weights of shares; an aggregate's are 60
-_AGGREGATES = 60
 _FEW = 8  # entries that a unit may change, up to which Laplace noise is less than Gaussian
 
 
@@ -204,22 +203,8 @@ class DPGroupBy(BaseEstimator):
 
     def _listed(self) -> tuple[Any, ...] | None:
         """Return the stated keys, or None."""
-        if isinstance(self.keys, str) and self.keys == PRIVATE:
-            return None
-        if isinstance(self.keys, str) or not isinstance(self.keys, Sequence | np.ndarray):
-            raise TypeError("keys must be 'private' or a list of keys")
-        keys = self.keys.tolist() if isinstance(self.keys, np.ndarray) else list(self.keys)
-        width = len(self._by())
-        for key in keys:
-            parts = key if width > 1 else (key,)
-            if not isinstance(parts, tuple) or len(parts) != width:
-                raise ValueError(f"keys must be tuples of {width}, one part for each of by")
-            for part in parts:
-                if not isinstance(part, str | bool | int | float | np.datetime64) or part != part:
-                    raise TypeError("stated keys must be text, numbers, booleans or numpy's dates")
-        if not keys or len(set(keys)) < len(keys):
-            raise ValueError("keys must be at least one, and no key twice")
-        return tuple(sorted(keys, key=key_order))
+        private = isinstance(self.keys, str) and self.keys == PRIVATE
+        return None if private else check_keys(self.keys, len(self._by()))
 
     def _check(self) -> tuple[CallContext, list[Aggregate], tuple[Any, ...] | None]:
         """Raise for what no table makes valid."""
@@ -346,30 +331,12 @@ class DPGroupBy(BaseEstimator):
 
     def _shares(self, aggregates: list[Aggregate], listed: Any) -> dict[str, Fraction]:
         """Return the share of each kind of release: exact fractions, together at most 1."""
-        caps_private = PRIVATE in (self.max_keys_per_unit, self.max_rows_per_unit)
-        learned = {one.column for one in aggregates if learns(one)}
-        # Learned bounds may be other than any that are stated: their terms count apart.
-        bounded = with_bounds(aggregates, dict.fromkeys(learned, (0.0, math.nan)))
-        terms = distinct_terms(term for one in bounded for term in terms_of(one))
-        spreads = sum(one.kind == "mean" for one in aggregates)
-        weights = {
-            "learned": _LEARNED * len(learned),
-            "shapes": _SHAPES
-            if caps_private and (aggregates or _is(self.max_keys_per_unit))
-            else 0,
-            "found": _SHAPES if listed is None and caps_private and aggregates else 0,
-            "keys": _KEYS if listed is None else 0,
-            "left_out": _LEFT_OUT if aggregates else 0,
-            "terms": _AGGREGATES if aggregates else 0,
-        }
-        whole = sum(weights.values())
-        shares = {name: Fraction(weight, whole) for name, weight in weights.items()}
-        if learned:
-            shares["learned"] /= len(learned)
-        if aggregates:
-            shares["term"] = shares["terms"] / (2 * len(terms) + spreads) * 2
-            shares["spread"] = shares["term"] / 2
-        return shares
+        return shares_of(
+            aggregates,
+            listed=listed is not None,
+            private_keys=_is(self.max_keys_per_unit),
+            private_rows=_is(self.max_rows_per_unit),
+        )
 
     # --- the fit ----------------------------------------------------------------------------------
 

@@ -10,13 +10,14 @@ import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.queries import MAX_ROWS_PER_UNIT
-from skdp.tabular import KeyTerm
+from skdp.tabular import KeyTerm, key_order
 
 __all__ = [
     "KEY_EDGES",
@@ -26,9 +27,11 @@ __all__ = [
     "Aggregate",
     "best_caps",
     "check_aggregates",
+    "check_keys",
     "distinct_terms",
     "learned_range",
     "learns",
+    "shares_of",
     "terms_of",
     "upper_cap",
     "with_bounds",
@@ -46,6 +49,9 @@ SPREAD_EDGES = (
     0.0,
     *(2.0**k for k in _EXPONENTS),
 )
+
+# Weights of shares; an aggregate's are 60.
+_LEARNED, _SHAPES, _LEFT_OUT, _KEYS, _AGGREGATES = 4, 3, 2, 60, 60
 
 WITH_VALUES = ("sum", "mean", "variance", "std", "quantile", "histogram")
 KINDS = ("count", "distinct_units", *WITH_VALUES)
@@ -255,3 +261,71 @@ def learned_range(counts: Floats, std: float) -> tuple[float, float]:
     low, high = float(edges[places[0]]), float(edges[places[-1] + 1])
     # The innermost bins stand for zero: a column of zeros still has a width.
     return low, high
+
+
+# --- stated keys, shares --------------------------------------------------------------------------
+
+
+def check_keys(stated: Any, width: int) -> tuple[Any, ...]:
+    """Return stated keys, sorted, or raise.
+
+    Parameters
+    ----------
+    stated : list of keys
+    width : int
+        Key columns: keys of several are tuples.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if isinstance(stated, str) or not isinstance(stated, Sequence | np.ndarray):
+        raise TypeError("keys must be 'private' or a list of keys")
+    keys = stated.tolist() if isinstance(stated, np.ndarray) else list(stated)
+    for key in keys:
+        parts = key if width > 1 else (key,)
+        if not isinstance(parts, tuple) or len(parts) != width:
+            raise ValueError(f"keys must be tuples of {width}, one part for each of by")
+        for part in parts:
+            if not isinstance(part, str | bool | int | float | np.datetime64) or part != part:
+                raise TypeError("stated keys must be text, numbers, booleans or numpy's dates")
+    if not keys or len(set(keys)) < len(keys):
+        raise ValueError("keys must be at least one, and no key twice")
+    return tuple(sorted(keys, key=key_order))
+
+
+def shares_of(
+    aggregates: list[Aggregate], *, listed: bool, private_keys: bool, private_rows: bool
+) -> dict[str, Fraction]:
+    """Return the share of each kind of release: exact fractions, together at most 1.
+
+    Parameters
+    ----------
+    aggregates : list of Aggregate
+    listed : bool
+        Whether keys are stated.
+    private_keys, private_rows : bool
+        Whether the caps on keys, and on rows, are to be found.
+    """
+    private = private_keys or private_rows
+    learned = {one.column for one in aggregates if learns(one)}
+    # Learned bounds may be other than any that are stated: their terms count apart.
+    bounded = with_bounds(aggregates, dict.fromkeys(learned, (0.0, math.nan)))
+    terms = distinct_terms(term for one in bounded for term in terms_of(one))
+    spreads = sum(one.kind == "mean" for one in aggregates)
+    weights = {
+        "learned": _LEARNED * len(learned),
+        "shapes": _SHAPES if private and (aggregates or private_keys) else 0,
+        "found": _SHAPES if not listed and private and aggregates else 0,
+        "keys": 0 if listed else _KEYS,
+        "left_out": _LEFT_OUT if aggregates else 0,
+        "terms": _AGGREGATES if aggregates else 0,
+    }
+    whole = sum(weights.values())
+    shares = {name: Fraction(weight, whole) for name, weight in weights.items()}
+    if learned:
+        shares["learned"] /= len(learned)
+    if aggregates:
+        shares["term"] = shares["terms"] / (2 * len(terms) + spreads) * 2
+        shares["spread"] = shares["term"] / 2
+    return shares
