@@ -23,7 +23,7 @@ class Answer:
         for the rows as bounded and clipped; NULL where a number is computed from several. Beside a
         mean ``x_population_low`` and ``x_population_high``.
     privacy_ : PrivacyCertificate or None
-        None where only public tables were read.
+        Of the last release; None where only public tables, or released subqueries, were read.
     sql : str
         The query as it was asked.
     rewritten : str
@@ -36,6 +36,9 @@ class Answer:
         Of each expression that was clipped, to what.
     left_out_ : dict
         How much of the rows bounding left out, with intervals.
+    subqueries : list of Answer
+        What subqueries that aggregate over units released, before the rest, each with its part of
+        the price.
     """
 
     relation: Any
@@ -47,6 +50,7 @@ class Answer:
     max_rows_per_unit_: int | None = None
     bounds_: dict[str, tuple[float, float]] = field(default_factory=dict)
     left_out_: dict[str, float] = field(default_factory=dict)
+    subqueries: list[Answer] = field(default_factory=list)
 
     @property
     def columns(self) -> list[str]:
@@ -119,6 +123,7 @@ class Answer:
                 "left_out": self.left_out_,
             },
             "privacy": None if self.privacy_ is None else self.privacy_.to_dict(),
+            "subqueries": [one.certificate() for one in self.subqueries],
         }
 
     def to_json(self, *, indent: int | None = None) -> str:

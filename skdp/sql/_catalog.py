@@ -71,6 +71,9 @@ class Table:
     unit : str or None
         Column of ids; None where rows belong to an owner's unit, or to nobody.
     owner : Owner or None
+    released : tuple of str or None
+        Of what a subquery released, a temporary table: the columns that name one row, ("",) if
+        none do.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Table:
     columns: dict[str, Column]
     unit: str | None = None
     owner: Owner | None = None
+    released: tuple[str, ...] | None = None
 
     @property
     def public(self) -> bool:
@@ -98,7 +102,7 @@ class Catalog:
     @contextmanager
     def one_state(self) -> Iterator[Catalog]:
         """Yield the same tables in one state of the database, that of the first one to read."""
-        found = replace(self, shared=True, opened=None)
+        found = replace(self, shared=True, opened=None, tables=dict(self.tables))
         try:
             yield found
         finally:
@@ -164,6 +168,8 @@ class Catalog:
         """
         places = {place for place, _, _, _ in _base_tables(cursor)}
         for table in tables:
+            if table.released is not None:
+                continue  # made by this query itself
             try:
                 found = _columns_of(cursor, table.source)
             except ValueError:

@@ -7,20 +7,24 @@ rows are computed by DuckDB before the charge, by SQL that cannot fail on a cell
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from skdp._parameters import check_parameter
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
+from skdp.budget.amounts import check_delta, check_positive
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Catalog, bounds_of, open_catalog
 from skdp.sql._explain import explained
+from skdp.sql._outline import Plan
 from skdp.sql._parse import parsed
-from skdp.sql._plan import EVERYTHING, MOST_KEYS, Plan, planned
+from skdp.sql._plan import EVERYTHING, MOST_KEYS
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
+from skdp.sql._stages import AFTER, PartsError, Staged, part_of, staged
 
 __all__ = ["PrivateDatabase"]
 
@@ -158,14 +162,16 @@ class PrivateDatabase:
             )
             if made is None:
                 return public_answer(self._catalog, query)
-            plan, by = made
-            by.set_params(random_state=random_state)
-            by.privacy_cost()  # bad parameters raise before a row is read
-            with catalog.reading() as cursor:
-                catalog.check_unchanged(cursor, plan.tables)
-                _compute(cursor, plan, catalog.lazy)
-                by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
-        return answer_of(plan, by)
+            parts, fits = made
+            for by in fits:
+                by.set_params(random_state=random_state)
+            costs = [by.privacy_cost() for by in fits]  # bad parameters raise before a row is read
+            whole = self.budget.reserve(costs, note="parts of a query") if len(costs) > 1 else None
+            with catalog.reading() as cursor, whole or nullcontext():
+                catalog.check_unchanged(
+                    cursor, [table for plan in parts.plans for table in plan.tables]
+                )
+                return _released(catalog, cursor, query, parts, fits)
 
     def explain(
         self,
@@ -207,7 +213,16 @@ class PrivateDatabase:
             )
         if made is None:
             return "reads public tables alone: nothing is charged, no noise is added"
-        return explained(*made, rows_per_key)
+        parts, fits = made
+        texts = [
+            explained(plan, by, rows_per_key) for plan, by in zip(parts.plans, fits, strict=True)
+        ]
+        if len(texts) > 1 or parts.last is None:
+            cost = sum((by.privacy_cost() for by in fits[1:]), fits[0].privacy_cost())
+            name = "released in parts, one after the other, each at an equal part of the price"
+            texts.insert(0, f"{name}: together epsilon {cost.epsilon:g}, delta {cost.delta:g}")
+            texts += [f"after that: {AFTER}"] * (parts.last is None)
+        return "\n\n".join(texts)
 
     def _left_keys(self, catalog: Catalog, plan: Plan) -> list[Any]:
         """Return the keys that public tables have."""
@@ -234,8 +249,8 @@ class PrivateDatabase:
         max_rows: Any,
         bounds: Mapping[str, tuple[float, float]] | None,
         key_method: str,
-    ) -> tuple[Plan, DPGroupBy] | None:
-        """Return the plan of a query and its aggregation; None if only public tables are read."""
+    ) -> tuple[Staged, list[DPGroupBy]] | None:
+        """Return a query in parts and their aggregations; None if only public tables are read."""
         unit = str(self.budget.unit)
         select, options = parsed(query)
         if reads_public_tables_alone(select, catalog):
@@ -243,38 +258,95 @@ class PrivateDatabase:
         if bounds is not None and not isinstance(bounds, Mapping):
             raise TypeError("bounds must be a dict of columns to pairs of numbers: {'x': (0, 1)}")
         boxes = {name: bounds_of(repr(name), pair) for name, pair in (bounds or {}).items()}
-        plan = planned(query, select, catalog, unit, boxes, anonymized=options.used)
+        parts = staged(query, select, catalog, unit, boxes, anonymized=options.used)
         stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys}
         for name, value in options.values:
             if stated[name] not in (None, PRIVATE):
                 raise ValueError(f"{name} is stated twice: in OPTIONS and beside the query")
             stated[name] = int(value) if name.startswith("max") and value.is_integer() else value
-        if catalog.lazy is not None:
-            catalog.lazy.check(plan.rows, {})  # refused before anything is read
+        more = [one.table.source for one in parts.subqueries]
+        if catalog.lazy is not None:  # refused before anything is read
+            with catalog.reading() as cursor:
+                for plan in parts.plans:
+                    catalog.lazy.check(plan.rows, cursor, more)
+        given = {"max_rows_per_unit": max_rows, "key_method": key_method}
+        return parts, [
+            self._aggregation(catalog, plan, len(parts.plans), {**stated, **given})
+            for plan in parts.plans
+        ]
+
+    def _aggregation(
+        self, catalog: Catalog, plan: Plan, parts: int, stated: dict[str, Any]
+    ) -> DPGroupBy:
+        """Return the aggregation of one part of a query, at its part of the price."""
         keys: Any = PRIVATE
+        max_keys = stated["max_keys_per_unit"]
         if not plan.keys:
-            if stated["max_keys_per_unit"] not in (PRIVATE, 1):
+            if max_keys not in (PRIVATE, 1):
                 plan.notes.append("kappa, max_keys_per_unit: without GROUP BY a unit has one key")
-            keys, stated["max_keys_per_unit"] = [EVERYTHING], 1
+            keys, max_keys = [EVERYTHING], 1
         elif plan.left_keys is not None:
             keys = self._left_keys(catalog, plan)
         elif plan.public_keys is not None:
             keys = encoded_keys(plan)
-        by = DPGroupBy(
+        price: dict[str, Any] = {
+            "epsilon": 1.0 if stated["epsilon"] is None else stated["epsilon"],
+            "delta": 1e-6 if stated["delta"] is None else stated["delta"],
+        }
+        if parts > 1:
+            price = {
+                "epsilon": part_of(check_positive(price["epsilon"], "epsilon"), parts),
+                "delta": part_of(check_delta(price["delta"]), parts),
+            }
+        return DPGroupBy(
             plan.by,
-            unit,
-            epsilon=1.0 if stated["epsilon"] is None else stated["epsilon"],
-            delta=1e-6 if stated["delta"] is None else stated["delta"],
+            str(self.budget.unit),
+            **price,
             keys=keys,
-            max_keys_per_unit=stated["max_keys_per_unit"],
-            max_rows_per_unit=1 if plan.per_unit else max_rows,
-            key_method=key_method,
+            max_keys_per_unit=max_keys,
+            max_rows_per_unit=1 if plan.per_unit else stated["max_rows_per_unit"],
+            key_method=stated["key_method"],
             budget=self.budget,
         ).agg(**{one.name: one.given(plan.bounds) for one in plan.aggregates})
-        return plan, by
 
 
-def _compute(cursor: Any, plan: Plan, lazy: Any) -> None:
+def _released(
+    catalog: Catalog, cursor: Any, query: str, parts: Staged, fits: list[DPGroupBy]
+) -> Answer:
+    """Release the parts of a query one after the other: rows, the charge, noise; return the last.
+
+    Raises
+    ------
+    PartsError
+        If a part fails after others were charged.
+    """
+    subqueries = parts.subqueries
+    answers: list[Answer] = []
+    try:
+        for i, (plan, by) in enumerate(zip(parts.plans, fits, strict=True)):
+            _compute(cursor, plan, catalog.lazy, [one.table.source for one in subqueries])
+            by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
+            cursor.execute('DROP TABLE "temp"."main"."skdp_rows_of_query"')
+            answers.append(answer_of(plan, by, subqueries))
+            if i < len(subqueries):
+                subqueries[i].answer = answers[i]
+                subqueries[i].put(cursor)
+        if parts.last is None:
+            answers.append(public_answer(catalog, query, parts.tree))
+            answers[-1].notes.append(AFTER)
+    except Exception as error:
+        if not answers:
+            raise
+        raise PartsError(
+            f"a part of the query failed ({type(error).__name__}) after {len(answers)} subqueries "
+            "were released and charged: their answers are the `subqueries` of this error",
+            answers,
+        ) from None
+    answers[-1].subqueries = answers[:-1]
+    return answers[-1]
+
+
+def _compute(cursor: Any, plan: Plan, lazy: Any, more: Sequence[str] = ()) -> None:
     """Compute the rows that are aggregated, before any charge."""
     try:
         cursor.execute(f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}")
@@ -283,4 +355,4 @@ def _compute(cursor: Any, plan: Plan, lazy: Any) -> None:
             "DuckDB could not compute the rows of the query; nothing was charged"
         ) from None
     if lazy is not None:  # what there is now has the types, and no rows
-        lazy.into(cursor, "temp.main.skdp_rows_of_query", plan.rows, {})
+        lazy.into(cursor, "temp.main.skdp_rows_of_query", plan.rows, more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skdp.sql._plan import Plan
+from skdp.sql._outline import Plan
 
 __all__ = ["explained"]
 

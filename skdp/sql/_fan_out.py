@@ -31,6 +31,7 @@ __all__ = ["MOST_OF_UNIONS", "Equality", "capped", "check_public", "equalities",
 MOST_MATCHES = 1_000
 MOST_PAIRS = 10**6
 MOST_OF_UNIONS = 4 * MOST_PAIRS
+_UNKNOWN = 10**9
 
 
 @dataclass(frozen=True)
@@ -90,16 +91,23 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
         return math.prod(one.matches for _, one, _ in scope.tables)
     reached = {handle for _, one, handle in scope.tables if one.private}
     most = math.prod(one.matches for _, one, _ in scope.tables)  # of subqueries
+    alone = scope.parent is not None and len(waiting) == len(scope.tables)
     try:
         with catalog.reading() as cursor:
             while waiting:
                 found = {
-                    handle: _matches(cursor, one, [
+                    handle: 1 if alone and one.released is not None else _matches(cursor, one, [
                         e.column for e in equated if e.handle == handle and e.others <= reached
                     ])
                     for handle, one in waiting.items()
                 }  # fmt: skip
                 least = min(found, key=found.__getitem__)
+                if found[least] == _UNKNOWN:
+                    refuse(
+                        node,
+                        "a subquery that is released has any number of rows for one row here",
+                        "equate all that it groups by",
+                    )
                 most *= max(found[least], 1)
                 reached.add(least)
                 del waiting[least]
@@ -118,6 +126,8 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
 
 def _matches(cursor: Any, relation: Relation, columns: list[str]) -> int:
     """Return the largest number of rows of a public table that agree in some columns."""
+    if relation.released is not None:  # there are no rows yet
+        return 1 if set(relation.released) <= set(columns) else _UNKNOWN
     if not columns:
         sql = f"SELECT count(*) FROM ({relation.sql})"
     else:

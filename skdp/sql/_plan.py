@@ -5,7 +5,6 @@ Nothing is released here, and no private row is read: a plan is text and public 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,17 +12,18 @@ from typing import Any
 from sqlglot import exp
 
 from skdp.exceptions import QueryRefusedError
-from skdp.sql._catalog import Catalog, Table, folded
+from skdp.sql._catalog import Catalog, folded
 from skdp.sql._dialect import clamp_of, is_anonymized, plain_aggregate
 from skdp.sql._expressions import Expr, compiled, condition
 from skdp.sql._inner import InnerAggregates
 from skdp.sql._intervals import check_names, interval_of
+from skdp.sql._outline import Key, Output, Plan, Specification
 from skdp.sql._refusals import only, refusal, refuse, said
 from skdp.sql._relations import AGGREGATES, Body, is_aggregate, item_name
 from skdp.sql._sources import LEFT_OF_PRIVATE, Compiler
-from skdp.sql._typed import TYPES, canonical, quoted, text_of
+from skdp.sql._typed import quoted, text_of
 
-__all__ = ["EVERYTHING", "MOST_KEYS", "Output", "Plan", "Specification", "planned"]
+__all__ = ["EVERYTHING", "MOST_KEYS", "planned"]
 
 MOST_KEYS = 100_000
 _MOST_ROWS = 10**9
@@ -32,91 +32,6 @@ CHOSEN = (
     "rows were chosen by their noisy values: an interval holds in 95% of releases for every key, "
     "and less often among those that were chosen"
 )
-
-
-@dataclass(frozen=True)
-class Key:
-    """What is grouped by: its column in the rows, its SQL there, and what it is afterwards."""
-
-    column: str
-    row: Expr
-    label: str
-    known: tuple[Any, ...] | None
-    node: exp.Expr
-
-    @property
-    def encoded(self) -> str:
-        """The key as text that is never missing: NULL is the empty text, all else has a mark."""
-        value = canonical(self.row.sql, self.row.family)
-        return f"coalesce('=' || TRY_CAST({value} AS VARCHAR), '')"
-
-    @property
-    def decoded(self) -> str:
-        """The key itself, from its text, as SQL over released columns."""
-        inner = quoted(self.column)
-        if self.row.family == "bool":
-            return f"(CASE {inner} WHEN '=true' THEN TRUE WHEN '=false' THEN FALSE END)"
-        kind = TYPES[self.row.family]
-        return f"(CASE WHEN {inner} <> '' THEN TRY_CAST(substring({inner}, 2) AS {kind}) END)"
-
-
-@dataclass(frozen=True)
-class Specification:
-    """One aggregate: as `DPGroupBy` is asked for it."""
-
-    name: str
-    kind: str
-    column: str = ""
-    q: float = 0.5
-    whole: bool = False  # a number of rows, though added up
-
-    def given(self, bounds: Mapping[str, tuple[float, float]]) -> Any:
-        """Return what `DPGroupBy.agg` takes."""
-        if not self.column:
-            return self.kind
-        parts: tuple[Any, ...] = (self.kind, self.column)
-        if self.kind == "quantile":
-            parts = (*parts, self.q)
-        return (*parts, bounds[self.column]) if self.column in bounds else parts
-
-
-@dataclass(frozen=True)
-class Output:
-    """A column of the answer, as SQL over what was released."""
-
-    name: str
-    sql: str
-    low: str | None = None
-    high: str | None = None
-    population: str | None = None
-    measured: bool = False
-
-
-@dataclass(eq=False)
-class Plan:
-    """All of a query."""
-
-    text: str
-    rows: str
-    by: list[str]
-    keys: list[Key]
-    aggregates: list[Specification]
-    bounds: dict[str, tuple[float, float]]
-    outputs: list[Output]
-    tail: str
-    tables: list[Table]
-    per_unit: bool = False
-    notes: list[str] = field(default_factory=list)
-    left_keys: str | None = None  # SQL that reads all keys from public tables
-
-    @property
-    def public_keys(self) -> list[Any] | None:
-        """All keys, where columns that are grouped by are declared with them; else None."""
-        if not self.keys:
-            return None
-        if any(key.known is None for key in self.keys):
-            return None
-        return list(itertools.product(*(key.known or () for key in self.keys)))
 
 
 # --- the select list ------------------------------------------------------------------------------
@@ -194,7 +109,7 @@ class Released:
             return Expr(quoted(found.name), "int" if whole else "num")
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
             return None
-        if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
+        if isinstance(node, exp.Select | exp.Exists):
             refuse(node, "a subquery beside aggregates is not answered", "ask for it by itself")
         if not is_aggregate(node):
             key = self._key(node)
@@ -388,6 +303,8 @@ def _planned(
     bounds: Mapping[str, tuple[float, float]],
     *,
     anonymized: bool = False,
+    ctes: Mapping[str, Any] | None = None,
+    spare: set[str] | None = None,
 ) -> Plan:
     compiler = Compiler(catalog)
     if isinstance(select, exp.Union):
@@ -399,7 +316,7 @@ def _planned(
         *("expressions", "from_", "joins", "where", "group", "having", "order", "limit"),
         *("offset", "distinct", "with_"),
     )
-    body = compiler.body(select, compiler.with_ctes(select, {}))
+    body = compiler.body(select, compiler.with_ctes(select, dict(ctes or {})))
     if body.unit is None:
         refuse(
             select,
@@ -420,7 +337,9 @@ def _planned(
     if not scope.aggregates and not keys:
         refuse(select, "nothing of this query is an aggregate")
     unknown = set(stated) - {folded(name) for name, _ in scope.values.values()}
-    if unknown:
+    if spare is not None:  # other parts of the query may aggregate them
+        spare &= unknown
+    elif unknown:
         refuse(select, f"bounds name {sorted(unknown)}, which the query does not aggregate")
     return Plan(
         text,
@@ -443,6 +362,9 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
     left = body.left
     if left is None:
         return None
+    if any(one.released is not None for _, one, _ in left.scope.tables):
+        way = "take JOIN, or ask for the subquery first and state its keys in VALUES"
+        refuse(select, "a subquery that is released is on the left of a LEFT JOIN", way)
     public = [left.compiled(key.node) for key in keys]
     pairs = zip(public, keys, strict=True)
     if not keys or not all(one is not None and one.sql == key.row.sql for one, key in pairs):

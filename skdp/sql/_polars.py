@@ -8,7 +8,7 @@ everything after them is: bounding, integers, and noise where it is seeded.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,33 +95,38 @@ class PolarsTables:
         except Exception:  # noqa: BLE001
             return False
 
-    def check(self, sql: str, more: Mapping[str, Any]) -> None:
+    def check(self, sql: str, cursor: Any = None, more: Sequence[str] = ()) -> None:
         """Raise where the rows of a rewritten query are not proved equal; nothing is read.
 
         Parameters
         ----------
         sql : str
-        more : dict
-            Tables of DuckDB alone, by their names: frames of polars.
+        cursor : DuckDB connection
+        more : sequence of str
+            Tables of DuckDB alone.
 
         Raises
         ------
         QueryRefusedError
         """
-        lazy_rows(sql, Tables(self._typed(more), lambda own, rows, test: None))
+        lazy_rows(sql, Tables(self._typed(cursor, more), lambda own, rows, test: None))
 
-    def into(self, cursor: Any, table: str, sql: str, more: Mapping[str, Any]) -> None:
+    def into(self, cursor: Any, table: str, sql: str, more: Sequence[str]) -> None:
         """Put the rows of a rewritten query into a table of DuckDB that has their types.
 
         Raises
         ------
         RuntimeError
         """
-        self.put(cursor, table, lazy_rows(sql, Tables(self._typed(more), _Choice(self, cursor))))
+        tables = Tables(self._typed(cursor, more), _Choice(self, cursor))
+        self.put(cursor, table, lazy_rows(sql, tables))
 
-    def _typed(self, more: Mapping[str, Any]) -> dict[str, Lazy]:
+    def _typed(self, cursor: Any, more: Sequence[str]) -> dict[str, Lazy]:
         tables = {name: _typed(one, self._schemas[name]) for name, one in self._frames.items()}
-        return tables | {name: _typed(one.lazy(), one.schema) for name, one in more.items()}
+        for name in more:
+            frame = polars().from_arrow(cursor.sql(f"SELECT * FROM {name}").to_arrow_table())
+            tables[name] = _typed(frame.lazy(), frame.schema)
+        return tables
 
     def put(self, cursor: Any, table: str, lazy: Lazy) -> None:
         """Compute rows, and put them into a table of DuckDB that has their types.

@@ -182,7 +182,9 @@ class _Select:
         return lit(found[0] if len(found) else None, kind)
 
     def _handles_of(self, node: exp.Expr) -> set[str]:
-        return {column.table for column in node.find_all(exp.Column)}
+        """Return the tables that an expression reads, those of numbers that were released aside."""
+        parts = node.walk(prune=lambda part: isinstance(part, exp.Subquery) and part is not node)
+        return {part.table for part in parts if isinstance(part, exp.Column)}
 
     # --- FROM and WHERE ---
 

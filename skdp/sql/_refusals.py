@@ -6,7 +6,24 @@ from typing import Any, NoReturn
 
 from skdp.exceptions import QueryRefusedError
 
-__all__ = ["only", "place_of", "refusal", "refuse", "said"]
+__all__ = ["OverUnits", "only", "place_of", "refusal", "refuse", "said"]
+
+
+class OverUnits(QueryRefusedError):
+    """A subquery that aggregates over units: refused here, to be released before the rest.
+
+    Attributes
+    ----------
+    node : sqlglot.exp.Expr
+        Its SELECT.
+    """
+
+    def __init__(self, node: Any, text: str) -> None:
+        super().__init__(text)
+        self.node = node
+
+    def __reduce__(self) -> Any:  # without the syntax tree
+        return QueryRefusedError, self.args
 
 
 def place_of(node: Any) -> str:

@@ -45,7 +45,8 @@ class Relation:
     """A SELECT, its columns by folded name, and whether it has a column ``u``, whose rows are.
 
     Public tables in it make up to `matches` rows of a private one. Joins of private tables in it
-    make up to `pairs` rows of a unit, 0 where there are none.
+    make up to `pairs` rows of a unit, 0 where there are none. `released`: of a subquery that is
+    released first, the columns that name one row of it.
     """
 
     sql: str
@@ -53,6 +54,7 @@ class Relation:
     private: bool
     matches: int = 1
     pairs: int = 0
+    released: tuple[str, ...] | None = None
 
 
 @dataclass(eq=False)
@@ -99,7 +101,7 @@ class RowScope:
 
     def special(self, node: exp.Expr) -> Expr | None:
         """Refuse what stands in no row-local expression."""
-        if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
+        if isinstance(node, exp.Select | exp.Exists):
             refuse(
                 node,
                 f"a subquery inside an expression is not answered: {said(node)}",

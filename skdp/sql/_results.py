@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from skdp.sql._answer import Answer
-from skdp.sql._plan import Plan
+from skdp.sql._catalog import Table
+from skdp.sql._outline import Plan
 from skdp.sql._typed import TYPES, quoted
 
-__all__ = ["answer_of", "encoded_keys"]
+__all__ = ["Subquery", "answer_of", "columns_of_answer", "encoded_keys"]
+
+
+@dataclass(eq=False)
+class Subquery:
+    """A subquery that is released first: a temporary table, of no rows until it is.
+
+    Attributes
+    ----------
+    plan : Plan
+    table : Table
+    answer : Answer or None
+        Once it is released.
+    """
+
+    plan: Plan
+    table: Table
+    answer: Answer | None = None
+
+    def put(self, connection: Any) -> None:
+        """Put the table into a database; what was released, if it was."""
+        name = self.table.source.rpartition(".")[2]
+        columns = self.table.columns.values()
+        listed = ", ".join(f"{quoted(one.name)} {one.kind}" for one in columns)
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({listed})")
+        if self.answer is None:
+            return
+        connection.register("skdp_answer", self.answer.to_arrow())
+        names = ", ".join(quoted(one.name) for one in columns)
+        connection.execute(f"INSERT INTO {name} SELECT {names} FROM skdp_answer")
+        connection.unregister("skdp_answer")
 
 
 def _own_database() -> Any:
@@ -50,9 +83,8 @@ def encoded_keys(plan: Plan) -> list[Any]:
     return list(dict.fromkeys(listed))
 
 
-def answer_of(plan: Plan, by: Any) -> Answer:
-    """Return the answer to a query from what was released."""
-    connection = _own_database()
+def _released_columns(plan: Plan) -> list[tuple[str, str]]:
+    """Return the columns of what `DPGroupBy` releases, with their types."""
     columns = [(name, "VARCHAR") for name in plan.by]
     for one in plan.aggregates:
         counted = one.kind in ("count", "distinct_units") or one.whole
@@ -61,17 +93,21 @@ def answer_of(plan: Plan, by: Any) -> Answer:
         if one.kind == "mean":
             ends = ("_population_low", "_population_high")
             columns += [(f"{one.name}{end}", "DOUBLE") for end in ends]
-    whole = {one.name for one in plan.aggregates if one.whole}
-    connection.execute(
-        f"CREATE TABLE released ({', '.join(f'{quoted(name)} {kind}' for name, kind in columns)})"
-    )
-    found = {name: _cells(by.table_[name], name, whole) for name, _ in columns}
-    for one in plan.aggregates:
-        _contain(found, one.name)
-    cells = list(found.values())
-    if cells[0]:
-        parts = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
-        connection.execute(f"INSERT INTO released SELECT {parts}", cells)
+    return columns
+
+
+def _database_of(plan: Plan, subqueries: Sequence[Subquery]) -> Any:
+    """Return a database with an empty table of what the plan releases, and what was before it."""
+    connection = _own_database()
+    listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in _released_columns(plan))
+    connection.execute(f"CREATE TABLE released ({listed})")
+    for one in subqueries:
+        one.put(connection)
+    return connection
+
+
+def _selected(plan: Plan) -> str:
+    """Return the columns of an answer, as SQL over what was released."""
     selected = []
     for output in plan.outputs:
         selected.append((output.name, output.sql))
@@ -84,7 +120,30 @@ def answer_of(plan: Plan, by: Any) -> Answer:
                 inner = quoted(f"{output.population}_population_{end}")
                 selected.append((f"{output.name}_population_{end}", inner))
     sql = ", ".join(f"{one} AS {quoted(name)}" for name, one in selected)
-    connection.execute(f"CREATE TABLE answer AS SELECT {sql} FROM released{plan.tail}")
+    return f"SELECT {sql} FROM released{plan.tail}"
+
+
+def columns_of_answer(plan: Plan, subqueries: Sequence[Subquery]) -> list[tuple[str, str]]:
+    """Return names and types of the columns that an answer will have."""
+    connection = _database_of(plan, subqueries)
+    found = connection.execute(f"DESCRIBE {_selected(plan)}").fetchall()
+    connection.close()
+    return [(row[0], row[1]) for row in found]
+
+
+def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answer:
+    """Return the answer to a query from what was released."""
+    columns = _released_columns(plan)
+    connection = _database_of(plan, subqueries)
+    whole = {one.name for one in plan.aggregates if one.whole}
+    found = {name: _cells(by.table_[name], name, whole) for name, _ in columns}
+    for one in plan.aggregates:
+        _contain(found, one.name)
+    cells = list(found.values())
+    if cells[0]:
+        parts = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
+        connection.execute(f"INSERT INTO released SELECT {parts}", cells)
+    connection.execute(f"CREATE TABLE answer AS {_selected(plan)}")
     return Answer(
         connection.table("answer"),
         plan.text,

@@ -30,6 +30,7 @@ from skdp.sql._fan_out import (
     private_cap,
 )
 from skdp.sql._inner import InnerAggregates
+from skdp.sql._over_units import check_order, names_of_one_row, over_units
 from skdp.sql._parse import conjuncts
 from skdp.sql._refusals import only, refuse, said
 from skdp.sql._relations import (
@@ -120,9 +121,11 @@ class Compiler:
                 unit = f"CASE WHEN NOT isnan({unit}) THEN {unit} + 0.0 END"
             unit = bounded(unit, table.columns[table.unit], named=True)
             selected.insert(0, f"{unit} AS u")
-        return Relation(
-            f"SELECT {', '.join(selected)} FROM {source}", fields, private=not table.public
+        released = table.released and tuple(
+            fields[name].name if name else "" for name in table.released
         )
+        sql = f"SELECT {', '.join(selected)} FROM {source}"
+        return Relation(sql, fields, private=not table.public, released=released)
 
     def relation(self, node: exp.Expr, ctes: dict[str, Any]) -> tuple[str, Relation]:
         """Return what FROM names, and its alias."""
@@ -391,6 +394,7 @@ class Compiler:
             return self._union(node, ctes)
         if not isinstance(node, exp.Select):
             refuse(node, f"a subquery must be a SELECT: {said(node)}")
+        check_order(self, node, ctes)
         for name in ("order", "limit", "offset", "qualify", "sample"):
             if node.args.get(name) is not None:
                 refuse(
@@ -416,11 +420,7 @@ class Compiler:
             only(node.args["distinct"])
             distinct = "DISTINCT "
             if body.unit and not any(compiled(one, scope).tags for _, one in items):
-                refuse(
-                    node,
-                    "DISTINCT inside a subquery compares rows of all units",
-                    "name the unit among its columns",
-                )
+                raise over_units(node)
         fields: dict[str, Field] = {}
         selected = [f"{body.unit} AS u"] if body.unit else []
         for number, (name, item) in enumerate(items):
@@ -439,7 +439,8 @@ class Compiler:
             refuse(node, "the query is too long")
         private = body.unit is not None
         if not private:
-            return Relation(sql, fields, private)
+            released = names_of_one_row(body, items, group, fields)
+            return Relation(sql, fields, private, released=released)
         return Relation(sql, fields, private, body.matches, body.pairs)
 
     def _grouped(
@@ -460,11 +461,7 @@ class Compiler:
         keys = [compiled(one, body.scope) for one in named]
         keys = [replace(one, sql=canonical(one.sql, one.family)) for one in keys]
         if body.unit is not None and not any(key.tags for key in keys):
-            refuse(
-                node,
-                "this subquery aggregates over units, which would be a release of its own",
-                "GROUP BY the unit in it, or run it first by itself",
-            )
+            raise over_units(node)
         groups = [key.sql for key in keys]
         if body.unit is not None:
             groups.insert(0, body.unit)

@@ -24,12 +24,13 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from skdp.sql._refusals import refusal, refuse, said
+from skdp.sql._refusals import OverUnits, only, refusal, refuse, said
 
 __all__ = [
     "FAMILIES",
     "HANDLERS",
     "LONGEST",
+    "RELEASED",
     "TYPES",
     "WORDS",
     "Expr",
@@ -48,9 +49,11 @@ __all__ = [
     "small_integer",
     "tamed",
     "text_of",
+    "value_of_subquery",
 ]
 
 LONGEST = 1_000
+RELEASED = "skdp_released"  # in the meta of a subquery: what it has released
 _LONG = ("BLOB", "BIT")
 _SHORT = ("UUID", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP_NS", "TIME")
 _FIRST_TIME = "TIMESTAMP '290309-12-22 (BC) 00:00:00'"
@@ -143,6 +146,8 @@ def compiled(node: exp.Expr, scope: Scope) -> Expr:
     ------
     QueryRefusedError
     """
+    if isinstance(node, exp.Subquery):
+        return value_of_subquery(node)
     found = scope.special(node)
     if found is not None:
         return found
@@ -157,6 +162,27 @@ def compiled(node: exp.Expr, scope: Scope) -> Expr:
     if len(out.sql) > _LONGEST_SQL:
         refuse(node, "the expression is too long")
     return out
+
+
+def value_of_subquery(node: exp.Subquery) -> Expr:
+    """Return the number that a subquery has released.
+
+    Raises
+    ------
+    OverUnits
+        If it is to be released first.
+    """
+    known = node.meta.get(RELEASED)  # a comment of the query may hold text of this name
+    if isinstance(known, Expr):
+        return known
+    only(node, "this")
+    error = refusal(
+        node,
+        f"a subquery inside an expression is not answered: {said(node)}",
+        "EXISTS and IN may stand between the ANDs of WHERE; others are one aggregate over all, "
+        "without GROUP BY",
+    )
+    raise OverUnits(node.this, str(error))
 
 
 def condition(node: exp.Expr, scope: Scope) -> Expr:

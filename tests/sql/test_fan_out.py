@@ -19,7 +19,8 @@ def database(connection, tables):
 
 
 def exact(db, query):
-    plan, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
+    parts, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
+    plan = parts.last
     return sorted(db._catalog.cursor().execute(plan.rows).fetchall())
 
 
@@ -146,7 +147,8 @@ def owned(victim):
 def test_joins_by_the_key_of_an_owner_leave_no_row_out():
     query = "SELECT SUM(price) FROM items JOIN bills ON items.bill = bills.id"
     db = owned(True)
-    plan, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
+    parts, _ = db._made(db._catalog, query, 1.0, 1e-6, "private", "private", None, "auto")
+    plan = parts.last
     assert "QUALIFY" not in plan.rows
     assert len(exact(owned(True), query)) == 10_000
 

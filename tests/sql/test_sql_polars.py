@@ -17,17 +17,11 @@ from skdp.sql._database import _compute
 from skdp.sql._parse import parsed
 from skdp.sql._plan import planned
 from tests.sql import fuzz
-from tests.sql.shop import TABLES, database, shop
+from tests.sql.polars_shop import on_polars
+from tests.sql.shop import database, shop
 
 if int(pl.__version__.partition(".")[0]) < 2:
     pytest.skip("the second engine needs polars 2.0", allow_module_level=True)
-
-
-def on_polars(con, **kinds):
-    """Return a database of the same tables, whose rows polars computes."""
-    tables = {name: con.sql(f"SELECT * FROM {name}").to_arrow_table() for name in TABLES}
-    budget = PrivacyBudget(1e4, 0.5, adjacency="add_or_remove_one", unit="uid")
-    return PrivateDatabase(tables | kinds, tables=TABLES, budget=budget, engine="polars")
 
 
 @functools.cache
@@ -39,7 +33,7 @@ def engines():
 def plan_of(db, query):
     plan = planned(query, parsed(query)[0], db._catalog, "uid", {})
     if db._catalog.lazy is not None:
-        db._catalog.lazy.check(plan.rows, {})
+        db._catalog.lazy.check(plan.rows)
     return plan
 
 

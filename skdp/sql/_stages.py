@@ -1,0 +1,286 @@
+"""A query with subqueries that aggregate over units: what is released first, and what comes then.
+
+Nothing is released here. Such a subquery is a query of its own: its answer becomes a temporary
+table, which is public from then on, and the query around it is planned against that table while it
+is still empty. So all that may be refused is refused before anything is charged. What comes last
+either reads private tables, and is released too, or released and public ones alone.
+
+Parts of a query are released one after the other, each may hang on what those before it released,
+and each has an equal part of epsilon and delta: by basic composition they cost no more together
+than the whole query is charged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from skdp.exceptions import QueryRefusedError
+from skdp.sql._answer import Answer
+from skdp.sql._catalog import Catalog, Column, Table, folded
+from skdp.sql._outline import Plan
+from skdp.sql._plan import planned
+from skdp.sql._public import public_answer, reads_public_tables_alone
+from skdp.sql._refusals import OverUnits, refuse
+from skdp.sql._relations import is_aggregate
+from skdp.sql._results import Subquery, columns_of_answer
+from skdp.sql._sources import Compiler
+from skdp.sql._typed import RELEASED, Expr, family_of, quoted, value_of_subquery
+
+__all__ = ["AFTER", "PartsError", "Staged", "part_of", "staged"]
+
+_MOST = 10
+_TABLES = (exp.From, exp.Join, exp.CTE, exp.In, exp.Exists, exp.Union)
+AFTER = (
+    "the query reads what its subqueries released: intervals are the columns x_low and x_high of "
+    "each, and rows may have been chosen by their noisy values"
+)
+
+
+class PartsError(RuntimeError):
+    """A part of a query failed after others were released, and charged.
+
+    Attributes
+    ----------
+    subqueries : list of Answer
+        What was released.
+    """
+
+    def __init__(self, text: str, subqueries: list[Answer]) -> None:
+        super().__init__(text)
+        self.subqueries = subqueries
+
+
+@dataclass(eq=False)
+class Staged:
+    """A query in parts.
+
+    Attributes
+    ----------
+    subqueries : list of Subquery
+        To be released first, in this order.
+    last : Plan or None
+        To be released last; None where the rest reads public tables alone.
+    tree : sqlglot.exp.Expr
+        Of the rest.
+    """
+
+    subqueries: list[Subquery]
+    last: Plan | None
+    tree: exp.Expr
+
+    @property
+    def plans(self) -> list[Plan]:
+        """All that is released."""
+        plans = [one.plan for one in self.subqueries]
+        return plans if self.last is None else [*plans, self.last]
+
+
+def part_of(whole: float, parts: int) -> float:
+    """Return an equal part of an amount: the largest float of which so many are at most it."""
+    part = float(whole) / parts
+    while Fraction(part) * parts > Fraction(whole):
+        part = math.nextafter(part, 0.0)
+    return part
+
+
+def staged(
+    text: str,
+    select: exp.Expr,
+    catalog: Catalog,
+    unit: str,
+    bounds: Mapping[str, tuple[float, float]],
+    *,
+    anonymized: bool,
+) -> Staged:
+    """Return the parts of a query; tables that are not there yet are put into the catalogue.
+
+    Raises
+    ------
+    QueryRefusedError
+    """
+    subqueries: list[Subquery] = []
+    spare = {folded(name) for name in bounds}
+    while True:
+        try:
+            if subqueries and reads_public_tables_alone(select, catalog):
+                public_answer(catalog, text, select)  # of no rows: what fails fails now
+                last = None
+            else:
+                _check_numbers(select)
+                last = _planned(text, select, catalog, unit, bounds, anonymized, spare)
+            break
+        except OverUnits as error:
+            if error.node.root() is not select:  # of a part that was written anew
+                raise
+            if len(subqueries) == _MOST:
+                refuse(error.node, f"at most {_MOST} subqueries of a query are released")
+            if not _of_released(error.node, catalog):
+                found = _subquery(error, text, catalog, unit, bounds, anonymized, spare, subqueries)
+                subqueries.append(found)
+    if spare:
+        refuse(select, f"bounds name {sorted(spare)}, which the query does not aggregate")
+    return Staged(subqueries, last, select)
+
+
+def _check_numbers(select: exp.Expr) -> None:
+    """Raise for the first subquery in an expression that is not released, those inside it first."""
+    for node in reversed(list(select.find_all(exp.Subquery))):
+        number = _stands_for_a_number(node.this) and _is_one_number(node.this)
+        if number and RELEASED not in node.meta:
+            value_of_subquery(node)
+
+
+def _planned(
+    text: str,
+    node: exp.Expr,
+    catalog: Catalog,
+    unit: str,
+    bounds: Mapping[str, tuple[float, float]],
+    anonymized: bool,
+    spare: set[str],
+) -> Plan:
+    """Return a plan of one part; take off `spare` the bounds that it uses."""
+    left = {folded(name) for name in bounds}
+    plan = planned(
+        text, node, catalog, unit, bounds, anonymized=anonymized, ctes=_ctes(node), spare=left
+    )
+    spare &= left
+    return plan
+
+
+def _ctes(node: exp.Expr) -> dict[str, Any]:
+    """Return the common tables that a subquery sees: those that stand before it."""
+    above: list[exp.Expr] = []
+    at = node.parent
+    while at is not None:
+        above.insert(0, at)
+        at = at.parent
+    inside = {id(one) for one in above}
+    ctes: dict[str, Any] = {}
+    for one in above:
+        given = one.args.get("with_")
+        for cte in given.expressions if given is not None else ():
+            if id(cte) in inside:
+                break
+            ctes = {**ctes, folded(cte.alias): (cte.this, ctes)}
+    return ctes
+
+
+def _subquery(
+    error: OverUnits,
+    text: str,
+    catalog: Catalog,
+    unit: str,
+    bounds: Mapping[str, tuple[float, float]],
+    anonymized: bool,
+    spare: set[str],
+    before: list[Subquery],
+) -> Subquery:
+    """Return the innermost subquery that is to be released, and put a table in its place."""
+    while True:
+        node = error.node
+        number = _stands_for_a_number(node)
+        if number and not _is_one_number(node):
+            raise error
+        try:
+            plan = _planned(text, node, catalog, unit, bounds, anonymized, spare)
+            break
+        except OverUnits as inner:
+            error = inner
+        except QueryRefusedError as inner:
+            if not number:
+                raise
+            way = "it sees its own tables alone; GROUP BY in a subquery of FROM, and join that"
+            text = str(inner).replace(" Nothing was charged.", "")
+            raise QueryRefusedError(f"{text} In a subquery: {way}. Nothing was charged.") from None
+    found = Subquery(plan, _table(plan, catalog, before))
+    with catalog.reading() as cursor:
+        found.put(cursor)
+    catalog.tables[folded(found.table.name)] = found.table
+    names = [output.name for output in plan.outputs] if number else [
+        column.name for column in found.table.columns.values()
+    ]  # fmt: skip
+    whole = exp.to_table(found.table.name)
+    rest = exp.select(*[exp.column(name, quoted=True) for name in names]).from_(whole)
+    if number:
+        column = next(iter(found.table.columns.values()))
+        sql = f"(SELECT r.{quoted(column.name)} FROM {found.table.source} AS r)"
+        node.parent.meta[RELEASED] = Expr(sql, column.family)
+    elif _is_member(node):  # of IN: the columns that it has
+        rest.set("expressions", rest.expressions[: len(plan.outputs)])
+    node.replace(rest)
+    return found
+
+
+def _of_released(node: exp.Expr, catalog: Catalog) -> bool:
+    """Say whether a number is computed from released tables alone; put it in its place then."""
+    if not _stands_for_a_number(node) or not _is_one_number(node):
+        return False
+    compiler = Compiler(catalog)
+    try:
+        found = compiler.derived(node, _ctes(node))
+    except QueryRefusedError:
+        return False
+    if not compiler.used or any(table.released is None for table in compiler.used):
+        return False
+    (one,) = found.fields.values()
+    sql = f"(SELECT r.{quoted(one.name)} FROM ({found.sql}) AS r)"
+    assert node.parent is not None
+    node.parent.meta[RELEASED] = Expr(sql, one.family)
+    return True
+
+
+def _is_member(node: exp.Expr) -> bool:
+    at = node.parent
+    while isinstance(at, exp.Subquery | exp.Paren):
+        at = at.parent
+    return isinstance(at, exp.In)
+
+
+def _stands_for_a_number(node: exp.Expr) -> bool:
+    """Say whether a SELECT stands in an expression, and not for a table or by itself."""
+    at = node.parent
+    if not isinstance(at, exp.Subquery):
+        return False
+    while isinstance(at, exp.Subquery):
+        at = at.parent
+    return at is not None and not isinstance(at, _TABLES)
+
+
+def _is_one_number(node: exp.Expr) -> bool:
+    """Say whether a SELECT is one aggregate, of one row."""
+    known = {name for name, part in node.args.items() if part}
+    return (
+        isinstance(node, exp.Select)
+        and len(node.expressions) == 1
+        and is_aggregate(node.expressions[0])
+        and not known & {"group", "having", "limit", "offset", "distinct"}
+    )
+
+
+def _table(plan: Plan, catalog: Catalog, before: list[Subquery]) -> Table:
+    """Return the table of what a plan will release: its columns, then their intervals."""
+    kinds = dict(columns_of_answer(plan, before))
+    first = [output.name for output in plan.outputs]
+    names = first + [name for name in kinds if name not in first]
+    columns = {folded(name): Column(name, kinds[name]) for name in names}
+    for column in columns.values():
+        if family_of(column.kind) == "other":
+            refuse(None, f"column {column.name!r} of a subquery has a type that is not answered")
+    shown = {output.sql: folded(output.name) for output in plan.outputs}
+    number = len(before) + 1
+    while f"skdp_released_{number}" in catalog.tables:
+        number += 1
+    name = f"skdp_released_{number}"
+    return Table(
+        name,
+        f'"temp"."main".{quoted(name)}',
+        columns,
+        released=tuple(shown.get(key.decoded, "") for key in plan.keys),
+    )
