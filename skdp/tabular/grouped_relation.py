@@ -40,6 +40,7 @@ from skdp.tabular.grouped_sql import (
     literal,
     place_of_edges,
     quoted,
+    reached,
     square_sql,
     steps_sql,
     there,
@@ -224,11 +225,11 @@ class GroupedRelation(GroupedRows):
         They are added to those that pairs have; where pairs are there without them, all is made
         anew.
         """
-        if term.kind in (*_COUNTS, *_BINNED):
+        if term.kind in _COUNTS:
             return "", ""
         where = f"CASE WHEN {there(term.column)} THEN"
         asked = [f"count({where} 1 END)"]
-        if term.kind != "filled":
+        if term.kind not in ("filled", *_BINNED):
             steps = square_sql(term) if term.kind == "square" else steps_sql(term)
             asked.append(f"coalesce(sum({where} {steps} END), 0)::BIGINT")
         if any(sql not in self._sums for sql in asked):
@@ -306,9 +307,19 @@ class GroupedRelation(GroupedRows):
         """Return the pairs of listed keys, `code` being the place in the list, as SQL."""
         if self._codes is None:
             return self._table(("pairs", tuple(keys)), self._counted(self._listed(keys), ""))
-        return (
-            f"(SELECT own.* REPLACE (place::BIGINT AS code) FROM {self._private()} AS own "
-            f"JOIN {self._places(keys)} AS places(found, place) ON own.code = places.found)"
+        return self._table(
+            ("pairs", tuple(keys)),
+            f"SELECT own.* REPLACE (place::BIGINT AS code) FROM {self._private()} AS own "
+            f"JOIN {self._places(keys)} AS places(found, place) ON own.code = places.found",
+        )
+
+    def _units(self, keys: Sequence[Any], max_keys: int) -> str:
+        """Return what units have in listed keys: how many, rows, the last of the smallest ranks."""
+        rank = _rank("code", self.salt(-2))
+        return self._table(
+            ("units", tuple(keys), max_keys),
+            f"SELECT u, count(*) AS c, sum(n)::BIGINT AS n, min({rank}, {max_keys})[-1] AS last "
+            f"FROM {self._pairs(keys)} GROUP BY u",
         )
 
     def _kept(self, keys: Sequence[Any], max_keys: int) -> str:
@@ -317,12 +328,11 @@ class GroupedRelation(GroupedRows):
         No two ranks of a unit are equal, so no more than max_keys are at or below the last of the
         smallest. A unit that the join did not find would be left out, not let through.
         """
-        pairs, salt = self._pairs(keys), self.salt(-2)
+        units, rank = self._units(keys, max_keys), _rank("own.code", self.salt(-2), unit="own.u")
         return self._table(
             ("kept", tuple(keys), max_keys),
-            f"SELECT own.* FROM {pairs} AS own JOIN (SELECT u, min({_rank('code', salt)}, "
-            f"{max_keys})[-1] AS last FROM {pairs} GROUP BY u) AS most ON own.u = most.u "
-            f"WHERE ({_rank('own.code', salt, unit='own.u')}) <= most.last",
+            f"SELECT own.* FROM {self._pairs(keys)} AS own JOIN {units} AS most ON own.u = most.u "
+            f"WHERE ({rank}) <= most.last",
         )
 
     # --- what queries read: as `GroupedTable` has it ----------------------------------------------
@@ -358,7 +368,7 @@ class GroupedRelation(GroupedRows):
         cells = np.zeros(len(key_edges) + len(row_edges), dtype=np.int64)
         found = self._fetch(
             f"WITH units AS (SELECT count(*) AS c, arg_min(n, {rank}) AS r FROM {pairs} GROUP BY u)"
-            f" SELECT {_cell('c', key_edges)}, {_cell('r', row_edges)}, count(*) FROM units "
+            f" SELECT {_last('c', key_edges)}, {_last('r', row_edges)}, count(*) FROM units "
             "GROUP BY ALL"
         )
         for i, j, count in found:
@@ -388,12 +398,11 @@ class GroupedRelation(GroupedRows):
             found = self._packed(keys, max_keys, max_rows, most_keys, most_rows)
             return np.array(found[0], dtype=np.int64)
         lost = (
-            f"WITH whole AS (SELECT u, count(*) AS c, sum(n) AS n FROM {self._pairs(keys)} "
-            f"GROUP BY u), stays AS (SELECT u, sum(least(n, {max_rows})) AS n "
+            f"WITH stays AS (SELECT u, sum(least(n, {max_rows})) AS n "
             f"FROM {self._kept(keys, max_keys)} GROUP BY u) "
             f"SELECT coalesce(sum(least(greatest(c - {max_keys}, 0), {most_keys})), 0), "
             f"coalesce(sum(least(whole.n - stays.n, {most_rows})), 0) "
-            "FROM whole JOIN stays ON whole.u = stays.u"
+            f"FROM {self._units(keys, max_keys)} AS whole JOIN stays ON whole.u = stays.u"
         )
         gone, rows = self._fetch(lost)[0]
         return np.array([int(gone), int(rows)], dtype=np.int64)
@@ -458,8 +467,8 @@ class GroupedRelation(GroupedRows):
             return [
                 (code, *(two[_COUNTS.index(one.kind)] for one in terms)) for code, two in by_code
             ]
-        values = []
-        for term, (rows, sums) in zip(terms, columns, strict=True):
+        values, centers = [], ""
+        for i, (term, (rows, sums)) in enumerate(zip(terms, columns, strict=True)):
             if term.kind in _COUNTS:
                 values.append(f"sum(least(n, {max_rows}))" if term.kind == "rows" else "count(*)")
                 continue
@@ -469,28 +478,37 @@ class GroupedRelation(GroupedRows):
                 continue
             total = f"({bounded_sql(sums, rows, max_rows)} - {counted} * {term.offset})"
             if term.kind == "about":
-                center = f"{list(term.centers)}[code + 1]::BIGINT"
-                shifted = f"(({total} - {center} * {counted}) >> {_CENTER_BITS})"
-                total = f"({shifted}::HUGEINT * {shifted}::HUGEINT)"
+                places = ", ".join(
+                    f"({j}, {center}::BIGINT)" for j, center in enumerate(term.centers)
+                )
+                centers += f" JOIN (VALUES {places}) AS c{i}(place, center) ON code = c{i}.place"
+                shifted = f"(({total} - c{i}.center * {counted}) >> {_CENTER_BITS})"
+                total = f"({shifted} * {shifted})"  # at most 2**58
             values.append(f"sum({total})")
         return self._fetch(
-            f"SELECT code, {', '.join(values)} FROM {self._kept(keys, max_keys)} GROUP BY code"
+            f"SELECT code, {', '.join(values)} FROM {self._kept(keys, max_keys)}{centers} "
+            "GROUP BY code"
         )
 
     def _binned(
         self, keys: Sequence[Any], term: KeyTerm, max_keys: int, max_rows: int
     ) -> list[tuple[Any, ...]]:
-        """Return (place of the key, bin, parts of rows)."""
-        kept = self._kept(keys, max_keys)
-        count = bounded_sql(f"(c << {FRACTION_BITS})", "m", max_rows)
+        """Return (place of the key, bin, parts of rows).
+
+        Where a unit has no more than max_rows in a key each of its rows counts, so those of all
+        such units are counted together; others by unit.
+        """
+        filled, _ = self._sums_of(KeyTerm("filled", term.column))
+        whole = f"c << {FRACTION_BITS}"
         return self._fetch(
-            f"WITH parts AS (SELECT {self._u} AS u, listed.code AS code, {bin_of(term)} AS bin, "
-            f"count(*) AS c FROM skdp_rows JOIN {self._listed(keys)} AS listed ON {self._joined()} "
-            f"WHERE {there(term.column)} GROUP BY ALL), "
-            "shares AS (SELECT parts.*, (sum(c) OVER (PARTITION BY parts.u, parts.code))::BIGINT "
-            f"AS m FROM parts SEMI JOIN {kept} AS kept ON parts.u = kept.u "
-            "AND parts.code = kept.code) "
-            f"SELECT code, bin, sum({count}) FROM shares GROUP BY code, bin"
+            f"WITH parts AS (SELECT kept.code AS code, {bin_of(term)} AS bin, "
+            f"CASE WHEN kept.{filled} > {max_rows} THEN kept.u END AS own, "
+            f"any_value(kept.{filled})::BIGINT AS m, count(*) AS c FROM skdp_rows "
+            f"JOIN {self._listed(keys)} AS listed ON {self._joined()} "
+            f"JOIN {self._kept(keys, max_keys)} AS kept ON kept.code = listed.code "
+            f"AND kept.u = {self._u} WHERE {there(term.column)} GROUP BY ALL) "
+            f"SELECT code, bin, sum(CASE WHEN own IS NULL THEN {whole} ELSE "
+            f"{bounded_sql(f'({whole})', 'm', max_rows)} END) FROM parts GROUP BY code, bin"
         )
 
 
@@ -511,7 +529,6 @@ def _code_of(rank: str) -> str:
     return f"{rank} & 4294967295"
 
 
-def _cell(column: str, edges: Sequence[int]) -> str:
+def _last(column: str, edges: Sequence[int]) -> str:
     """Return the last of ascending edges that an integer reaches, as SQL."""
-    above = [f"({column} >= {edge})::BIGINT" for edge in edges[1:]]
-    return f"({' + '.join(above) or '0'})"
+    return reached(column, [str(edge) for edge in edges[1:]])

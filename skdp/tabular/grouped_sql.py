@@ -24,6 +24,7 @@ __all__ = [
     "literal",
     "place_of_edges",
     "quoted",
+    "reached",
     "square_sql",
     "steps_sql",
     "there",
@@ -135,10 +136,22 @@ def square_sql(term: KeyTerm) -> str:
     return f"(({about} * {about}) >> {VALUE_BITS})"
 
 
+def reached(value: str, edges: Sequence[str]) -> str:
+    """Return how many of ascending numbers a value reaches: by halves, few comparisons a row."""
+
+    def between(low: int, high: int) -> str:
+        if low == high:
+            return str(low)
+        middle = (low + high) // 2
+        above, below = between(middle + 1, high), between(low, middle)
+        return f"CASE WHEN {value} >= {edges[middle]} THEN {above} ELSE {below} END"
+
+    return f"({between(0, len(edges))})::BIGINT"
+
+
 def place_of_edges(column: str, edges: Sequence[float]) -> str:
     """Return in which bin a value is; the outer bins hold what is beyond."""
-    inner = [f"({_value(column)} >= {_number(edge)})::BIGINT" for edge in edges[1:-1]]
-    return f"({' + '.join(inner) or '0'})"
+    return reached(_value(column), [_number(edge) for edge in edges[1:-1]])
 
 
 def bin_of(term: KeyTerm) -> str:
