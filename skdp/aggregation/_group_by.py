@@ -14,8 +14,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._parameters import Integers, check_parameter
+from skdp._parameters import Integers, Reals, check_parameter
 from skdp._public_key import public_key
+from skdp.aggregation._intervals import LEVEL
 from skdp.aggregation._plan import (
     KEY_EDGES,
     ROW_EDGES,
@@ -421,6 +422,7 @@ class DPGroupBy(BaseEstimator):
         self._choose_caps(session, shapes, len(keys), aggregates, terms, shares)
         self._measure_left_out(session, keys, shares)
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
+        self._noisy: dict[str, Any] = {}
         releases = {}
         for i, term in enumerate(terms):
             if keys:
@@ -450,6 +452,7 @@ class DPGroupBy(BaseEstimator):
                 empty |= {f"{one.name}_population_low": [], f"{one.name}_population_high": []}
             return empty
         found = [release for release in releases if release is not None]
+        self._noisy[one.name] = one, terms, found, session.pure
         out = interval_of(one, terms, found, pure=session.pure)
         if one.kind != "mean":
             return out
@@ -541,6 +544,35 @@ class DPGroupBy(BaseEstimator):
             own.clear()
             own.update(before)
             raise
+
+    def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
+        """Return the intervals of an aggregate at another level than 95%; nothing is released.
+
+        Parameters
+        ----------
+        name : str
+            Of a count, a number of units, a sum or a mean; others are known at 95% alone.
+        level : float, default=0.95
+            In (0, 1).
+
+        Returns
+        -------
+        low, high : list
+            In the order of `keys_`.
+
+        Raises
+        ------
+        ValueError
+        """
+        check_is_fitted(self)
+        check_parameter(level, "level", Reals(0.0, 1.0, "()"))
+        if name not in (self.aggregates or {}):
+            raise ValueError(f"name must be an aggregate of this fit, got {name!r}")
+        if name not in self._noisy:
+            return [], []
+        one, terms, found, pure = self._noisy[name]
+        out = interval_of(one, terms, found, pure=pure, level=float(level))
+        return out[f"{name}_low"], out[f"{name}_high"]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "table_")

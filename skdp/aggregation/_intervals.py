@@ -35,8 +35,8 @@ Z = float(ndtri(0.5 + LEVEL / 2))
 _SMOOTHED = 1.06
 
 
-def half_width(std: float, step: float, *, pure: bool) -> float:
-    """Return the least multiple of a step that noise stays within at 95%.
+def half_width(std: float, step: float, *, pure: bool, level: float = LEVEL) -> float:
+    """Return the least multiple of a step that noise stays within, at a level.
 
     Examples
     --------
@@ -45,24 +45,24 @@ def half_width(std: float, step: float, *, pure: bool) -> float:
     """
     sigma = std / step
     if not pure:
-        return step * max(math.ceil(Z * sigma - 0.5), 0)
+        return step * max(math.ceil(float(ndtri(0.5 + level / 2)) * sigma - 0.5), 0)
     # P(|X| > h) = 2 q**(h + 1) / (1 + q), q = exp(-1 / scale).
     scale = 0.5 / math.asinh(math.sqrt(0.5) / sigma)
     q = math.exp(-1 / scale)
-    return step * max(math.ceil(scale * math.log(2 / (1 + q) / (1 - LEVEL))) - 1, 0)
+    return step * max(math.ceil(scale * math.log(2 / (1 + q) / (1 - level))) - 1, 0)
 
 
-def _two_laplace(a: float, b: float) -> float:
-    """Return the 95% quantile of |X + Y|, Laplace variables of standard deviations a and b."""
+def _two_laplace(a: float, b: float, level: float = LEVEL) -> float:
+    """Return a quantile of |X + Y|, Laplace variables of standard deviations a and b."""
     a, b = sorted((a / math.sqrt(2), b / math.sqrt(2)), reverse=True)
     if b < 1e-9 * a:
-        return -a * math.log(1 - LEVEL)
+        return -a * math.log(1 - level)
     if a - b < 1e-6 * a:
-        return a * float(brentq(lambda t: (1 + t / 2) * math.exp(-t) - (1 - LEVEL), 0, 50))
+        return a * float(brentq(lambda t: (1 + t / 2) * math.exp(-t) - (1 - level), 0, 50))
 
     def beyond(t: float) -> float:
         tail = (a * a * math.exp(-t / a) - b * b * math.exp(-t / b)) / (a * a - b * b)
-        return tail - (1 - LEVEL)
+        return tail - (1 - level)
 
     return float(brentq(beyond, 0, 50 * a))
 
@@ -77,22 +77,25 @@ def quotient_interval(
     high: float,
     pure: bool,
     extra: float = 0.0,
+    level: float = LEVEL,
 ) -> tuple[float, float]:
     """Return the quotients in [low, high] that noise of total and count allows (Fieller).
 
     All r with |total - r count| within the 95% quantile of the noise of that difference, which r
-    alone decides; their hull. `extra` is the variance of the total beyond its noise.
+    alone decides; their hull. `extra` is the variance of the total beyond its noise, for intervals
+    at 95% only.
     """
     grid = np.linspace(low, high, 513)
 
     def allowed(r: Any) -> Any:
         size = np.abs(r) * count_std
         if pure and not extra:
-            limit = _two_laplace_all(total_std, size)
+            limit = _two_laplace_all(total_std, size, level)
         else:
             variance = total_std**2 + size**2 + extra
             kurtosis = 3 * (total_std**4 + size**4) / variance**2 if pure else 0.0
-            limit = _heavy_z(kurtosis) * np.sqrt(variance)
+            z = _heavy_z(kurtosis) if level == LEVEL else float(ndtri(0.5 + level / 2))
+            limit = z * np.sqrt(variance)
         return limit - np.abs(total - r * count)
 
     inside = np.flatnonzero(allowed(grid) >= 0)
@@ -144,14 +147,18 @@ def spread_seen(value: Floats, std: float) -> Floats:
     return np.where(value < 0, 2 * std**2 / np.maximum(root - value, 1e-300), (value + root) / 2)
 
 
-def _two_laplace_all(a: float, sizes: Any) -> Any:
+def _two_laplace_all(a: float, sizes: Any, level: float = LEVEL) -> Any:
     """Return the quantiles for many second standard deviations, by interpolation of their ratio."""
     ratio = np.minimum(a, sizes) / np.maximum(np.maximum(a, sizes), 1e-300)
-    return np.maximum(a, sizes) * np.interp(ratio, _RATIOS, _QUANTILES)
+    return np.maximum(a, sizes) * np.interp(ratio, _RATIOS, _quantiles(level))
 
 
 _RATIOS = np.linspace(0, 1, 65)
-_QUANTILES = np.array([_two_laplace(1.0, float(r)) for r in _RATIOS])
+
+
+@functools.lru_cache(maxsize=64)
+def _quantiles(level: float) -> Floats:
+    return np.array([_two_laplace(1.0, float(r), level) for r in _RATIOS])
 
 
 def _edge(allowed: Callable[[Any], Any], inside: float, outside: float) -> float:

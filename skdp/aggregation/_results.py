@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.aggregation._intervals import (
+    LEVEL,
     Z,
     half_width,
     quantile_bins,
@@ -29,6 +30,8 @@ from skdp.tabular import KeyTerm
 __all__ = ["column_of", "columns_of_result", "expected_width", "interval_of"]
 
 Floats = NDArray[np.float64]
+
+_AT_ANY_LEVEL = ("count", "distinct_units", "sum", "mean")
 
 
 def column_of(one: Aggregate) -> list[str]:
@@ -64,16 +67,25 @@ def interval_of(
     *,
     pure: bool,
     spread: Release | None = None,
+    level: float = LEVEL,
 ) -> dict[str, list[Any]]:
-    """Return the columns of an aggregate; with `spread`, the interval of a population's mean."""
+    """Return the columns of an aggregate; with `spread`, the interval of a population's mean.
+
+    Raises
+    ------
+    ValueError
+        For a level other than 95% where intervals are known at that one alone.
+    """
+    if level != LEVEL and (one.kind not in _AT_ANY_LEVEL or spread is not None):
+        raise ValueError(f"{one.name}: intervals of a {one.kind} are known at 95% alone")
     if one.kind in ("count", "distinct_units"):
         value, std = releases[0].value[:, 0], _std(releases[0])
-        width = half_width(std, 1.0, pure=pure)
+        width = half_width(std, 1.0, pure=pure, level=level)
         columns = _with(one.name, value, np.maximum(value - width, 0), np.maximum(value + width, 0))
         return {name: [round(cell) for cell in cells] for name, cells in columns.items()}
     if one.kind == "sum":
         value, std = releases[0].value[:, 0], _std(releases[0])
-        width = half_width(std, terms[0].grid, pure=pure)
+        width = half_width(std, terms[0].grid, pure=pure, level=level)
         low, high = value - width, value + width
         if terms[0].low >= 0:
             low, high = np.maximum(low, 0), np.maximum(high, 0)
@@ -89,7 +101,7 @@ def interval_of(
             out |= _with(name, value, np.maximum(value - width, 0), np.maximum(value + width, 0))
         return out
     if one.kind == "mean":
-        return _mean(one, terms, releases, pure=pure, spread=spread)
+        return _mean(one, terms, releases, pure=pure, spread=spread, level=level)
     if one.kind == "quantile":
         return _quantile(one, terms[0], releases[0], pure=pure)
     return _variance(one, terms, releases, pure=pure)
@@ -102,6 +114,7 @@ def _mean(
     *,
     pure: bool,
     spread: Release | None,
+    level: float = LEVEL,
 ) -> dict[str, list[Any]]:
     count, total = (release.value[:, 0] for release in releases)
     stds = _std(releases[1]), _std(releases[0])
@@ -113,7 +126,9 @@ def _mean(
         extra = spread_seen(spread.value[:, 0], _std(spread)) * terms[1].grid ** 2 * _STEPS
     ends = np.array(
         [
-            quotient_interval(t, n, *stds, low=-half, high=half, pure=pure, extra=float(more))
+            quotient_interval(
+                *(t, n, *stds), low=-half, high=half, pure=pure, extra=float(more), level=level
+            )
             for t, n, more in zip(total.tolist(), count.tolist(), extra, strict=True)
         ]
     )

@@ -20,8 +20,9 @@ class Answer:
     relation : duckdb.DuckDBPyRelation
         In a database of its own. Beside a number ``x`` stand ``x_low`` and ``x_high``: its
         interval, which holds in 95% of releases (measured: 94.3 to 100, by aggregate) the number
-        for the rows as bounded and clipped; NULL where a number is computed from several. Beside a
-        mean ``x_population_low`` and ``x_population_high``.
+        for the rows as bounded and clipped, and in at least 95% where it is computed from several;
+        NULL where that cannot be had. Beside a mean ``x_population_low`` and
+        ``x_population_high``.
     privacy_ : PrivacyCertificate or None
         Of the last release; None where only public tables, or released subqueries, were read.
     sql : str

@@ -1,8 +1,10 @@
-"""Intervals of what is computed from one released number, and their names: post-processing.
+"""Intervals of what is computed from released numbers, and their names: post-processing.
 
-An interval of the number becomes one of the result where every step follows its ends; else there
-is none. Results of several numbers have none: each of their intervals holds in 95% of releases,
-and all of them together in less.
+Intervals of numbers become one of the result where every step follows their ends; else there is
+none. Of one number it is that at 95%. Of k numbers each is taken at level 1 - 0.05 / k: all of them
+hold together in at least 95% of releases, whatever they have to do with each other, and then so
+does the interval of the result. Medians, variances and deviations are known at 95% alone: what is
+computed from one of these and another number has no interval.
 """
 
 from __future__ import annotations
@@ -19,25 +21,39 @@ from skdp.sql._refusals import refuse
 from skdp.sql._relations import AGGREGATES
 from skdp.sql._typed import quoted
 
-__all__ = ["check_names", "interval_of"]
+__all__ = ["check_names", "ends_of", "interval_of"]
 
 Ends = tuple[str, str]
 
+_AT_ANY_LEVEL = ("count", "distinct_units", "sum", "mean")  # as `DPGroupBy.intervals` has it
 
-def interval_of(node: exp.Expr, scope: Any) -> Ends | None:
-    """Return the ends of an expression's interval as SQL over released columns, or None."""
+
+def interval_of(node: exp.Expr, scope: Any, parts: int = 1) -> Ends | None:
+    """Return the ends of an expression's interval as SQL over released columns, or None.
+
+    `parts` is the number of aggregates in all of the expression.
+    """
+
+    def inner_of(part: exp.Expr) -> Ends | None:
+        return interval_of(part, scope, parts)
+
     if isinstance(node, exp.Paren):
-        return interval_of(node.this, scope)
+        return inner_of(node.this)
     if is_anonymized(node) or isinstance(node, AGGREGATES):
         one = scope.specification(node)
-        return quoted(f"{one.name}_low"), quoted(f"{one.name}_high")
+        if parts > 1 and one.kind not in _AT_ANY_LEVEL:
+            return None
+        low, high = ends_of(one.name, parts)
+        if parts > 1:
+            scope.levels.add((one.name, parts))
+        return quoted(low), quoted(high)
     if isinstance(node, exp.Literal):
         value = compiled(node, scope).sql
         return value, value
     if isinstance(node, exp.Neg):
-        return interval_of(exp.Sub(this=exp.Literal.number(0), expression=node.this), scope)
+        return inner_of(exp.Sub(this=exp.Literal.number(0), expression=node.this))
     if isinstance(node, exp.Round | exp.Floor | exp.Ceil):
-        inner = interval_of(node.this, scope)
+        inner = inner_of(node.this)
         places = node.args.get("decimals")
         if inner is None or (places is not None and not isinstance(places, exp.Literal)):
             return None
@@ -45,13 +61,19 @@ def interval_of(node: exp.Expr, scope: Any) -> Ends | None:
         rest = f", {places.this}" if places is not None else ""
         return tuple(f"{name}(CAST({end} AS DOUBLE){rest})" for end in inner)  # type: ignore[return-value]
     if isinstance(node, exp.Cast):
-        inner = interval_of(node.this, scope)
+        inner = inner_of(node.this)
         names = ("DOUBLE", "FLOAT")
         return inner if getattr(node.to.this, "name", "") in names else None
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
-        a, b = interval_of(node.this, scope), interval_of(node.expression, scope)
+        a, b = inner_of(node.this), inner_of(node.expression)
         return None if a is None or b is None else _combined(node, a, b)
     return None
+
+
+def ends_of(name: str, parts: int) -> tuple[str, str]:
+    """Return the columns with the ends of an aggregate, one of so many of an expression."""
+    place = "" if parts == 1 else f"_of_{parts}"
+    return f"{name}_low{place}", f"{name}_high{place}"
 
 
 def _combined(node: exp.Expr, a: Ends, b: Ends) -> Ends:

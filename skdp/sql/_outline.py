@@ -93,6 +93,8 @@ class Plan:
     per_unit: bool = False
     notes: list[str] = field(default_factory=list)
     left_keys: str | None = None  # SQL that reads all keys from public tables
+    # Intervals beside those at 95%: of which aggregate, as one of how many at 95% together.
+    levels: list[tuple[str, int]] = field(default_factory=list)
 
     @property
     def public_keys(self) -> list[Any] | None:

@@ -83,6 +83,7 @@ class Released:
     notes: list[str] = field(default_factory=list)
     used: list[Specification] = field(default_factory=list)
     per_unit: bool = False  # a unit's rows of a key are aggregated to one first
+    levels: set[tuple[str, int]] = field(default_factory=set)  # of intervals, beside 95%
 
     def column(self, node: exp.Column) -> Expr:
         """Return what a name means that is no key: an alias of the SELECT, or nothing."""
@@ -354,6 +355,7 @@ def _planned(
         scope.per_unit,
         [*compiler.notes, *scope.notes],
         _left_keys(select, body, keys),
+        sorted(scope.levels),
     )
 
 
@@ -450,12 +452,13 @@ def _output(name: str, item: exp.Expr, scope: Released) -> Output:
     used = list({spec.name: spec for spec in scope.used}.values())
     if not used:
         return Output(name, one.sql)
-    ends = interval_of(item, scope) if len(used) == 1 else None
+    ends = interval_of(item, scope, len(used))
     if ends is None:
-        scope.notes.append(f"{name}: no interval, since it is computed from several numbers, or in "
-                           "a way that intervals do not follow")  # fmt: skip
+        scope.notes.append(f"{name}: no interval, since it is computed in a way that intervals do "
+                           "not follow, or from several numbers with a quantile, a variance or a "
+                           "standard deviation among them")  # fmt: skip
         return Output(name, one.sql, "NULL::DOUBLE", "NULL::DOUBLE", measured=True)
-    plain = isinstance(item, exp.Avg | exp.Filter) and used[0].kind == "mean"
+    plain = isinstance(item, exp.Avg | exp.Filter) and len(used) == 1 and used[0].kind == "mean"
     population = used[0].name if plain and one.sql == quoted(used[0].name) else None
     return Output(name, one.sql, *ends, population, measured=True)
 

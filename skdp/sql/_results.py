@@ -11,6 +11,7 @@ import numpy as np
 
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Table
+from skdp.sql._intervals import ends_of
 from skdp.sql._outline import Plan
 from skdp.sql._typed import TYPES, quoted
 
@@ -93,6 +94,8 @@ def _released_columns(plan: Plan) -> list[tuple[str, str]]:
         if one.kind == "mean":
             ends = ("_population_low", "_population_high")
             columns += [(f"{one.name}{end}", "DOUBLE") for end in ends]
+        of_several = [parts for name, parts in plan.levels if name == one.name]
+        columns += [(end, kind) for parts in of_several for end in ends_of(one.name, parts)]
     return columns
 
 
@@ -136,13 +139,17 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
     columns = _released_columns(plan)
     connection = _database_of(plan, subqueries)
     whole = {one.name for one in plan.aggregates if one.whole}
-    found = {name: _cells(by.table_[name], name, whole) for name, _ in columns}
-    for one in plan.aggregates:
-        _contain(found, one.name)
+    released = {name: by.table_[name] for name, _ in columns if name in by.table_}
+    for name, parts in plan.levels:
+        ends = by.intervals(name, 1 - 0.05 / parts)
+        released |= dict(zip(ends_of(name, parts), ends, strict=True))
+    found = {name: _cells(released[name], name, whole) for name, _ in columns}
+    for name, parts in [*((one.name, 1) for one in plan.aggregates), *plan.levels]:
+        _contain(found, name, parts)
     cells = list(found.values())
     if cells[0]:
-        parts = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
-        connection.execute(f"INSERT INTO released SELECT {parts}", cells)
+        listed = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
+        connection.execute(f"INSERT INTO released SELECT {listed}", cells)
     connection.execute(f"CREATE TABLE answer AS {_selected(plan)}")
     return Answer(
         connection.table("answer"),
@@ -163,14 +170,13 @@ def _cells(column: Any, name: str, whole: set[str]) -> list[Any]:
     stem, _, end = name.partition("_")
     if stem not in whole:
         return [_fitting(value) if isinstance(value, int) else value for value in values]
-    to = {"low": np.floor, "high": np.ceil}.get(end, np.rint)
+    to = {"low": np.floor, "high": np.ceil}.get(end.partition("_")[0], np.rint)
     return [_fitting(int(to(value))) if math.isfinite(value) else None for value in values]
 
 
-def _contain(cells: dict[str, list[Any]], name: str) -> None:
+def _contain(cells: dict[str, list[Any]], name: str, parts: int) -> None:
     """Widen intervals to what they are of: cut at 0, those of negative counts are beside them."""
-    for end, widest in (("low", min), ("high", max)):
-        place = f"{name}_{end}"
+    for place, widest in zip(ends_of(name, parts), (min, max), strict=True):
         cells[place] = [
             edge if edge is None or value is None or edge != edge else widest(edge, value)
             for edge, value in zip(cells[place], cells[name], strict=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from skdp import PrivacyBudget
+from skdp.aggregation import DPGroupBy
 from skdp.exceptions import BudgetExceededError, QueryRefusedError
 from skdp.sql import PrivateDatabase
 from tests.sql.shop import database, shop
@@ -116,11 +117,41 @@ def test_an_interval_beside_every_number_and_none_where_it_would_not_hold():
         *("r", "r_low", "r_high", "k"),
     ]
     assert row["m_low"][0] <= row["m"][0] <= row["m_high"][0]
-    assert row["r_low"] == [None]
-    assert any("r: no interval" in note for note in answer.notes)
+    assert row["r_low"][0] <= row["r"][0] <= row["r_high"][0]
+    none = near("SELECT AVG(minutes) / MEDIAN(minutes) AS r FROM visits")
+    assert none.to_dict()["r_low"] == [None]
+    assert any("r: no interval" in note for note in none.notes)
     negative = near("SELECT -COUNT(*) AS n, 10 / (0 - COUNT(*)) AS d FROM visits").to_dict()
     assert negative["n_low"][0] <= negative["n"][0] <= negative["n_high"][0] < 0
     assert negative["d_low"][0] <= negative["d"][0] <= negative["d_high"][0] < 0
+
+
+def test_the_interval_of_several_numbers_is_of_intervals_that_hold_together(monkeypatch):
+    asked = {}
+    whole = DPGroupBy.intervals
+
+    def intervals(by, name, level):
+        asked[name, round(level, 6)] = found = whole(by, name, level)
+        return found
+
+    monkeypatch.setattr(DPGroupBy, "intervals", intervals)
+    answer = database().sql(
+        "SELECT SUM(minutes) / COUNT(*) AS r, COUNT(*) - 3 * COUNT(DISTINCT uid) + SUM(pages) AS d,"
+        " COUNT(*) + COUNT(*) AS t FROM visits",
+        bounds={"pages": (-3, 9)},
+        epsilon=20,
+        max_rows_per_unit=12,
+    )
+    row = {name: cells[0] for name, cells in answer.to_dict().items()}
+    third, half = round(1 - 0.05 / 3, 6), 0.975
+    assert set(asked) == {("a0", half), ("a1", half), *((f"a{i}", third) for i in (1, 2, 3))}
+    ends = {place: (low[0], high[0]) for place, (low, high) in asked.items()}
+    assert row["r_low"] == pytest.approx(ends["a0", half][0] / ends["a1", half][1])
+    assert row["r_high"] == pytest.approx(ends["a0", half][1] / ends["a1", half][0])
+    assert row["d_low"] == pytest.approx(
+        ends["a1", third][0] - 3 * ends["a2", third][1] + ends["a3", third][0]
+    )
+    assert row["t_high"] - row["t_low"] < 2 * (ends["a1", half][1] - ends["a1", half][0])
 
 
 @pytest.mark.slow
