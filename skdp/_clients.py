@@ -17,8 +17,9 @@ _NEEDS = {
     "yellowbrick.cluster": "the labels of private rows, and distances to them",
     _IMPORTANCES: "feature_importances_ or coef_",
 }
-# Splitters whose folds the users of a table decide together: what one user moves among the others.
-GROUP_SPLITTERS = {
+# Splitters whose folds the users of a table decide together, and what one user moves among the
+# others; and those whose number of fits tells how many users, or rows, there are.
+_USERS_SPLITTERS = {
     "GroupKFold": "balances its folds by the sizes of all users, so that one user moves others",
     "GroupShuffleSplit": "draws a number of users that follows from how many there are, by their "
     "places among the others",
@@ -27,6 +28,11 @@ GROUP_SPLITTERS = {
     "StratifiedGroupKFold": "balances its folds by the sizes and labels of all users, so that one "
     "user moves others",
 }
+_USERS_SPLITTERS |= dict.fromkeys(
+    ("LeaveOneOut", "LeavePOut"),
+    "fits once a row or more, so that the ledger tells the number of rows, which is private where "
+    "a user has many",
+)
 _SEARCHES = ("sklearn.model_selection._search", "sklearn.model_selection._validation")
 
 # Modules whose frames pass a fit on.
@@ -44,6 +50,14 @@ def _caller() -> str:
     return ""
 
 
+def refused_for_users(splitter: Any) -> tuple[str, str]:
+    """Return the name of a splitter that no budget of users takes, of subclasses too, and why."""
+    for kind in type(splitter).__mro__:
+        if why := _USERS_SPLITTERS.get(kind.__name__):
+            return kind.__name__, why
+    return "", ""
+
+
 def check_folds_of_caller(estimator: Any, unit: str) -> None:
     """Raise if this fit is one of a search whose folds the users of the table decide together.
 
@@ -58,14 +72,13 @@ def check_folds_of_caller(estimator: Any, unit: str) -> None:
     while frame is not None:
         if frame.f_globals.get("__name__", "") in _SEARCHES:
             for name in ("cv", "cv_orig"):
-                for kind in (one.__name__ for one in type(frame.f_locals.get(name)).__mro__):
-                    if kind not in GROUP_SPLITTERS:
-                        continue
+                kind, why = refused_for_users(frame.f_locals.get(name))
+                if kind:
                     raise ValueError(
-                        f"{type(estimator).__name__}: {kind} {GROUP_SPLITTERS[kind]}; the budget "
-                        f"protects one {unit!r}, so the sum of the charges would be no guarantee "
-                        "for the search. Use PerRecordKFold, which draws the fold of each user "
-                        "alone. Nothing was charged."
+                        f"{type(estimator).__name__}: {kind} {why}; the budget protects one "
+                        f"{unit!r}, so the sum of the charges would be no guarantee for the "
+                        "search. Use PerRecordKFold, which draws the fold of each user alone. "
+                        "Nothing was charged."
                     )
         frame = frame.f_back
 

@@ -32,7 +32,7 @@ from sklearn.model_selection import (
     check_cv,
 )
 
-from skdp._clients import GROUP_SPLITTERS
+from skdp._clients import refused_for_users
 from skdp.model_selection._folds import PerRecordKFold
 from skdp.model_selection._searches import is_halving
 
@@ -170,16 +170,10 @@ def check_splits(cv: Any, splitter: Any, adjacencies: set[str], n_samples: int |
     ValueError
         With the way out.
     """
-    kind = type(splitter).__name__
-    if USERS in adjacencies and kind in GROUP_SPLITTERS:
+    kind, why = refused_for_users(splitter)
+    if USERS in adjacencies and kind:
         raise ValueError(
-            f"cv: {kind} {GROUP_SPLITTERS[kind]}; how many rows a user has is private{WAY_OUT}"
-            "PerRecordKFold, which draws the fold of each user alone"
-        )
-    if USERS in adjacencies and isinstance(splitter, LeaveOneOut | LeavePOut):
-        raise ValueError(
-            f"cv: {kind} fits once a row or more, so the ledger would tell the number of rows, "
-            f"which is private where a user has many{WAY_OUT}PerRecordKFold"
+            f"cv: {kind} {why}{WAY_OUT}PerRecordKFold, which draws the fold of each user alone"
         )
     if "add_or_remove_one" in adjacencies and isinstance(splitter, LeaveOneOut | LeavePOut):
         raise ValueError(

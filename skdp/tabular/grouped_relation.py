@@ -34,7 +34,9 @@ from skdp.tabular.grouped_keys import family_of_key, key_order, told_apart
 from skdp.tabular.grouped_sql import (
     bin_of,
     bounded_sql,
+    column_of,
     family,
+    integers,
     key_cell,
     key_sql,
     literal,
@@ -277,12 +279,9 @@ class GroupedRelation(GroupedRows):
     def _places(self, keys: Sequence[Any]) -> str:
         """Return the codes of private keys and their places in a list, as SQL."""
         codes = self._codes or {}
-        rows = [
-            f"({codes[told_apart(key)]}, {i})"
-            for i, key in enumerate(keys)
-            if told_apart(key) in codes
-        ]
-        return f"(VALUES {', '.join(rows or ['(NULL::BIGINT, NULL::BIGINT)'])})"
+        known = [(codes.get(told_apart(key), -1), i) for i, key in enumerate(keys)]
+        known = [pair for pair in known if pair[0] >= 0]
+        return integers([code for code, _ in known], [i for _, i in known])
 
     def _listed(self, keys: Sequence[Any]) -> str:
         """Return a table of listed keys with their places, as SQL."""
@@ -292,6 +291,15 @@ class GroupedRelation(GroupedRows):
                 f"(SELECT {fields}, place::BIGINT AS code FROM {self._tables['keys']} AS known "
                 f"JOIN {self._places(keys)} AS places(found, place) ON known.code = places.found)"
             )
+        parts = list(zip(*map(self._parts, keys), strict=True))
+        columns = [
+            column_of(part, self._kinds[name])
+            for part, name in zip(parts, self._by, strict=False)  # none, of no keys
+        ]
+        if columns and all(columns):
+            codes = f"unnest(range({len(keys)}))::BIGINT"
+            made = ", ".join(map(str, (*columns, codes)))
+            return f"(SELECT * FROM (SELECT {made}) AS stated({fields}, code))"
         rows = [
             f"({', '.join(self._literals(key))}, {i}::BIGINT)" for i, key in enumerate(keys)
         ] or [f"({', '.join(['NULL'] * len(self._by))}, NULL::BIGINT)"]
@@ -478,10 +486,8 @@ class GroupedRelation(GroupedRows):
                 continue
             total = f"({bounded_sql(sums, rows, max_rows)} - {counted} * {term.offset})"
             if term.kind == "about":
-                places = ", ".join(
-                    f"({j}, {center}::BIGINT)" for j, center in enumerate(term.centers)
-                )
-                centers += f" JOIN (VALUES {places}) AS c{i}(place, center) ON code = c{i}.place"
+                places = integers(range(len(term.centers)), term.centers)
+                centers += f" JOIN {places} AS c{i}(place, center) ON code = c{i}.place"
                 shifted = f"(({total} - c{i}.center * {counted}) >> {_CENTER_BITS})"
                 total = f"({shifted} * {shifted})"  # at most 2**58
             values.append(f"sum({total})")

@@ -19,6 +19,7 @@ from sklearn.model_selection import (
     LeaveOneGroupOut,
     LeaveOneOut,
     LeavePGroupsOut,
+    LeavePOut,
     StratifiedGroupKFold,
     cross_val_score,
     cross_validate,
@@ -250,6 +251,35 @@ def test_splitters_of_groups_are_refused_where_fits_run_elsewhere():
                     search.estimator, X, cv=cv, params={"groups": USERS % 5},
                     scoring=search.scoring, n_jobs=2,
                 )  # fmt: skip
+    assert budget.spent.epsilon == 0
+
+
+class Mine(GroupKFold):
+    """A splitter of somebody's own, which balances by groups, too."""
+
+
+class Held(LeaveOneOut):
+    """One of somebody's own that fits once a row."""
+
+
+@pytest.mark.parametrize("cv", [Mine(3), Held(), LeaveOneOut(), LeavePOut(1)], ids=repr)
+def test_what_tells_of_users_is_refused_by_any_name(cv):
+    """Not noted only: also of a subclass before the search, and of a splitter of rows in it."""
+    budget = budget_of("add_or_remove_one")
+    few, ids = X[:20], USERS[:20] % 5
+    with routing():
+        search = search_of(budget, cv)
+        with pytest.raises(ValueError, match=r"cv: (GroupKFold|LeaveOneOut|LeavePOut) "):
+            search_cost(search, n_samples=20, groups=ids)
+        high = [one.what for one in check_pipeline(search) if one.severity == "high"]
+        assert any(what.startswith("cv: ") for what in high)
+        with pytest.raises(ValueError, match=r"DPKMeans: (GroupKFold|LeaveOneOut|LeavePOut) "):
+            search.fit(few, groups=ids)
+        with pytest.raises(ValueError, match=r"DPKMeans: (GroupKFold|LeaveOneOut|LeavePOut) "):
+            cross_val_score(
+                search.estimator, few, cv=cv, params={"groups": ids}, scoring=search.scoring,
+                error_score="raise",
+            )  # fmt: skip
     assert budget.spent.epsilon == 0
 
 
