@@ -34,6 +34,10 @@ has no negative inner minimum, as there D'' < 0. Where the interval begins at 0,
 ends, so throughout. Otherwise c >= 0 on [0, its beginning], D'(0) = 0 and D(0) >= 0, so D grows
 there, and again D >= 0 at both ends. So D >= 0, which is the claim.
 
+**A price stays valid where more is left.** From R_e x G_r >= G_mu follows R_e x G_r x G_t >= G_mu x
+G_t, and squares of Gaussian distances add up. So of equal releases one after the other, each before
+the last one may take a price that is valid for the last.
+
 References
 ----------
 .. [1] M. Regehr, B. Hu, E. Leeman, P. Manurangsi, P. Tholoniat, M. Lecuyer, "Privacy filters are
@@ -96,8 +100,8 @@ def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
     """
     plain = exact(pure_mu(epsilon)) ** 2
     bound = up(epsilon)  # the decimal of repr may lie above the float
-    price, total = Fraction(0), Fraction(0)
-    for done in range(times):
+    price, total, done = Fraction(0), Fraction(0), 0
+    while done < times:
         rest = left - total
         # The last one takes all that it takes by itself: it does not fit. Past the count, and where
         # nothing is to be had, the rest takes the plain price, which is valid whatever is left.
@@ -105,8 +109,30 @@ def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:
             return total + (times - done) * plain
         if not price or not _holds(bound, rest, price):
             price = _smallest_price(bound, rest, plain)
-        total += price
+        many = _as_many(bound, rest, plain, price, min(times, _COUNTED) - done)
+        total += many * price
+        done += many
     return total
+
+
+def _as_many(epsilon: float, left: Fraction, plain: Fraction, price: Fraction, most: int) -> int:
+    """Return how many releases, `most` at most, take a price that is valid for the first of them.
+
+    It is valid for all where it is for the last; the plain price must still fit before that.
+    """
+
+    def fit(n: int) -> bool:
+        rest = left - (n - 1) * price
+        return n <= most and rest >= plain and _holds(epsilon, rest, price)
+
+    n = 1
+    while fit(2 * n):
+        n *= 2
+    low, high = n, min(2 * n, most + 1)  # `low` fit, `high` do not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fit(middle) else (low, middle)
+    return low
 
 
 def _smallest_price(epsilon: float, left: Fraction, plain: Fraction) -> Fraction:

@@ -7,6 +7,7 @@ again from its components, and the rest of every plan from what was drawn.
 from __future__ import annotations
 
 import datetime
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -118,6 +119,12 @@ def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
         yield Finding(
             "note", f"seeded noise, which whoever knows the seed can remove: {_some(seeded)}"
         )
+    unread = [row["number"] for row in rows if not _is_list(row["releases"])]
+    yield _judged(
+        not unread,
+        "what its charges say of their releases can be read",
+        f"charges whose releases cannot be read: they were changed by others: {_some(unread)}",
+    )
     silent = [row["number"] for row in rows if row["releases"] == "[]"]
     if silent:
         yield Finding(
@@ -138,6 +145,15 @@ def _judged(fine: bool, yes: str, no: str, level: str = "wrong") -> Finding:
 def _some(numbers: list[int]) -> str:
     shown = ", ".join(f"#{number}" for number in numbers[:10])
     return shown + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")
+
+
+def _is_list(text: object) -> bool:
+    """Say whether a text is a JSON list of objects, as releases are written."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return False
+    return isinstance(found, list) and all(isinstance(one, dict) for one in found)
 
 
 def _wrong_prices(

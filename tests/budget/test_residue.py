@@ -8,8 +8,9 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from skdp.budget import Cost, PrivacyBudget, gdp_mu, plan_epsilon, pure_mu
+from skdp.budget import Cost, PrivacyBudget, gdp_mu, plan_epsilon, pure_mu, residue
 from skdp.budget.amounts import exact
+from skdp.budget.conversions import up
 from skdp.budget.residue import pure_price
 from skdp.exceptions import BudgetExceededError
 
@@ -69,6 +70,24 @@ def test_many_prices_at_once_are_those_one_by_one():
     for _ in range(20):
         one_by_one += pure_price(0.1, 1, left - one_by_one)
     assert float(together) == pytest.approx(float(one_by_one), rel=1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.3, 1.7])
+@pytest.mark.parametrize("times", [1, 2, 7, 150, 700])
+def test_many_prices_are_the_sum_of_those_that_are_searched_for_one_by_one(epsilon, times):
+    """The slow oracle asks at every release whether the price of the last one still holds."""
+    for left in (exact(gdp_mu(3.0, 1e-6)) ** 2, Fraction("0.011"), Fraction(30)):
+        plain = exact(pure_mu(epsilon)) ** 2
+        price, total = Fraction(0), Fraction(0)
+        for done in range(times):
+            rest = left - total
+            if rest < plain:
+                total += (times - done) * plain
+                break
+            if not price or not residue._holds(up(epsilon), rest, price):
+                price = residue._smallest_price(up(epsilon), rest, plain)
+            total += price
+        assert pure_price(epsilon, times, left) == total
 
 
 def test_a_hundred_pure_charges_need_hardly_more_than_a_plan():

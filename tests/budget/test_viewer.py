@@ -92,6 +92,8 @@ WRONG = {
     "less is set aside": ("UPDATE totals SET aside_main = '0'", "totals"),
     "the last charge is gone from the totals": ("UPDATE totals SET charges = 3", "totals"),
     "no number": ("UPDATE charges SET apart = 'x' WHERE number = 4", ""),
+    "no releases": ("UPDATE charges SET releases = 'none' WHERE number = 4", "releases"),
+    "releases that are none": ("UPDATE charges SET releases = '[1]' WHERE number = 4", "releases"),
     "no price": ("UPDATE charges SET components = '[[' WHERE number = 4", "read"),
 }
 
