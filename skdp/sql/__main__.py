@@ -19,6 +19,7 @@ from skdp.budget import PrivacyBudget
 from skdp.exceptions import BudgetExceededError, LedgerError, QueryRefusedError
 from skdp.sql._answer import Answer
 from skdp.sql._database import PrivateDatabase
+from skdp.sql._magic import told
 
 __all__ = ["main"]
 
@@ -36,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bounds", nargs=3, action="append", default=[],
                         metavar=("COLUMN", "LOW", "HIGH"))  # fmt: skip
     parser.add_argument("--explain", action="store_true", help="say what it costs; spend nothing")
+    parser.add_argument("--progress", action="store_true", help="say how far the query is")
     parser.add_argument("--certificate", help="where what was released is written down")
     return parser
 
@@ -60,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except (TypeError, ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)  # noqa: T201
+        for one in getattr(error, "subqueries", []):  # they are paid for
+            one.to_pandas().to_csv(sys.stdout, index=False)
         return 2
     if isinstance(found, str):
         print(found)  # noqa: T201
@@ -82,8 +86,10 @@ def _answered(given: Any) -> Answer | str:
         tables={table: {"unit": given.unit, "columns": bounds}},
         budget=budget,
     )
-    ask = database.explain if given.explain else database.sql
-    return ask(given.query, epsilon=given.epsilon, delta=given.delta)
+    price = {"epsilon": given.epsilon, "delta": given.delta}
+    if given.explain:
+        return database.explain(given.query, **price)
+    return database.sql(given.query, **price, progress=told if given.progress else None)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ rows are computed by DuckDB before the charge, by SQL that cannot fail on a cell
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from skdp._parameters import check_parameter
@@ -62,7 +63,9 @@ class PrivateDatabase:
     **Privacy.** Released: keys, and aggregates by key of rows as bounded; sensitivities, mechanisms
     and proofs are those of `DPGroupBy`. Every row of a query belongs to one unit and depends on
     rows of this unit and on public tables alone; bounding takes care of how many there are.
-    Charged: (epsilon, delta) a query, after the rows were computed and before any noise. Messages
+    Charged: (epsilon, delta) a query, after the rows were computed and before any noise; where
+    subqueries are released first, all of it is set aside before, and each part is charged an equal
+    part of it. Messages
     depend on the query and on declarations. Whoever holds the connection can read the tables:
     answers are protected.
 
@@ -122,6 +125,7 @@ class PrivateDatabase:
         bounds: Mapping[str, tuple[float, float]] | None = None,
         key_method: str = "auto",
         random_state: Any = None,
+        progress: Callable[[int, int, str], Any] | None = None,
     ) -> Answer:
         """Answer a query: one SELECT.
 
@@ -141,6 +145,10 @@ class PrivateDatabase:
             How keys are found: see `skdp.aggregation.DPGroupBy`.
         random_state : int or None, default=None
             Seeds noise only inside ``skdp.config_context(noise="seeded")``: for tests.
+        progress : callable or None, default=None
+            Called before each step, and at the end, with how many steps are done, how many there
+            are, and what comes. What it raises is not heard: an answer that is paid for would be
+            lost.
 
         Returns
         -------
@@ -153,8 +161,11 @@ class PrivateDatabase:
         BudgetExceededError
             Nothing was charged.
         RuntimeError
-            If DuckDB cannot compute the rows (memory, disk, a connection that is closed).
+            If DuckDB cannot compute the rows (memory, disk, a connection that is closed). If some
+            parts of the query were released until then, it has them as ``subqueries``.
         """
+        if not (progress is None or callable(progress)):
+            raise TypeError(f"progress must be a function or None, got {type(progress).__name__}")
         with self._catalog.one_state() as catalog:
             made = self._made(
                 *(catalog, query, epsilon, delta),
@@ -171,7 +182,7 @@ class PrivateDatabase:
                 catalog.check_unchanged(
                     cursor, [table for plan in parts.plans for table in plan.tables]
                 )
-                return _released(catalog, cursor, query, parts, fits)
+                return _released(catalog, cursor, query, parts, fits, progress)
 
     def explain(
         self,
@@ -311,7 +322,12 @@ class PrivateDatabase:
 
 
 def _released(
-    catalog: Catalog, cursor: Any, query: str, parts: Staged, fits: list[DPGroupBy]
+    catalog: Catalog,
+    cursor: Any,
+    query: str,
+    parts: Staged,
+    fits: list[DPGroupBy],
+    progress: Callable[[int, int, str], Any] | None,
 ) -> Answer:
     """Release the parts of a query one after the other: rows, the charge, noise; return the last.
 
@@ -322,9 +338,18 @@ def _released(
     """
     subqueries = parts.subqueries
     answers: list[Answer] = []
+    steps = itertools.count()
+
+    def tell(what: str) -> None:
+        with suppress(Exception):
+            if progress is not None:
+                progress(next(steps), 2 * len(fits), what)
+
     try:
         for i, (plan, by) in enumerate(zip(parts.plans, fits, strict=True)):
+            tell(f"rows of part {i + 1} of {len(fits)}")
             _compute(cursor, plan, catalog.lazy, [one.table.source for one in subqueries])
+            tell(f"release of part {i + 1} of {len(fits)}")
             by.fit(cursor.table('"temp"."main"."skdp_rows_of_query"'))
             cursor.execute('DROP TABLE "temp"."main"."skdp_rows_of_query"')
             answers.append(answer_of(plan, by, subqueries))
@@ -343,6 +368,7 @@ def _released(
             answers,
         ) from None
     answers[-1].subqueries = answers[:-1]
+    tell("done")
     return answers[-1]
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from typing import Any
 
 from skdp.sql._database import PrivateDatabase
 
-__all__ = ["dpsql", "load_ipython_extension"]
+__all__ = ["dpsql", "load_ipython_extension", "told"]
 
-_USAGE = "%%dpsql DATABASE [--epsilon E] [--delta D] [--explain] [--to NAME]"
+_USAGE = "%%dpsql DATABASE [--epsilon E] [--delta D] [--explain] [--to NAME] [--progress]"
+
+
+def told(done: int, steps: int, what: str) -> None:
+    """Write how far a query is to the error stream, in one line."""
+    end = "\n" if done == steps else ""
+    print(f"\r{done}/{steps} {what:<30}", end=end, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
@@ -36,10 +43,13 @@ def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
         raise ValueError(f"{_USAGE}: DATABASE is the name of a PrivateDatabase")
     parameters: dict[str, Any] = {}
     explain, to = False, ""
+    progress: dict[str, Any] = {}
     rest = iter(parts[1:])
     for part in rest:
         if part == "--explain":
             explain = True
+        elif part == "--progress":
+            progress["progress"] = told
         elif part in ("--epsilon", "--delta"):
             parameters[part[2:]] = float(next(rest, "none"))
         elif part == "--to":
@@ -48,7 +58,7 @@ def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
             raise ValueError(f"{_USAGE}: got {part!r}")
     if explain:
         return database.explain(cell, **parameters)
-    answer = database.sql(cell, **parameters)
+    answer = database.sql(cell, **parameters, **progress)
     if to:
         names[to] = answer
     return answer

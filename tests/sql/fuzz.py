@@ -18,6 +18,8 @@ from skdp.exceptions import QueryRefusedError
 from skdp.queries.key_totals import term_bound
 from skdp.sql._parse import parsed
 from skdp.sql._plan import planned
+from skdp.sql._public import public_answer
+from skdp.sql._stages import staged
 from skdp.tabular import check_grouped
 from skdp.tabular.grouped import term_width
 from tests.sql.shop import database, shop
@@ -237,6 +239,35 @@ class Generator:
         query += self.pick("", "", " HAVING COUNT(*) > 3", " ORDER BY a0 DESC LIMIT 3")
         return self.spoiled(query)
 
+    def in_parts(self):
+        """Return a query with subqueries that aggregate over units."""
+        source, tables = self.source()
+        v = [("v", "visits")]
+        inner = f"FROM visits v WHERE {self.condition(v, 1)}"
+        key = self.text(v)
+        if self.chance(0.3):
+            inner += f" AND {self.number(v, 1)} > (SELECT {self.aggregate(v)} FROM visits v)"
+        by_key = f"(SELECT {key} AS k, {self.aggregate(v)} AS c {inner} GROUP BY {key})"
+        ordered = by_key[:-1] + self.pick("", " HAVING COUNT(*) > 3", " ORDER BY c LIMIT 2") + ")"
+        number = f"(SELECT {self.aggregate(v)} {inner})"
+        first, second = self.aggregate(tables), self.aggregate(v)
+        tied = f"FROM visits v JOIN {by_key} s ON v.browser = s.k"
+        query = self.pick(
+            f"SELECT {first} FROM {source} WHERE {self.number(tables, 1)} > {number}",
+            f"SELECT {second} {tied} WHERE s.c > {self.number(v, 1)}",
+            f"SELECT {second} {tied} AND s.c > {self.number(v, 0)} WHERE {self.condition(v, 1)}",
+            f"SELECT s.k, SUM(s.c * {self.number(v, 1)}) {tied} GROUP BY s.k",
+            f"SELECT {second} FROM visits v WHERE v.browser IN (SELECT k FROM {ordered})",
+            f"SELECT {first} / {number} AS r FROM {source}",
+            f"SELECT {key}, {second} FROM visits v GROUP BY 1 HAVING COUNT(*) > {number}",
+            f"WITH q AS {ordered} SELECT MAX(c), (SELECT MIN(c) FROM q) FROM q WHERE c > 2",
+            f"WITH q AS {by_key} SELECT {second} FROM visits v WHERE 9 > (SELECT AVG(c) FROM q)",
+            f"SELECT AVG(t) FROM (SELECT uid, SUM({self.number(v, 1)}) AS t FROM visits v GROUP BY "
+            f"uid HAVING COUNT(*) > {number})",
+            f"SELECT {second} FROM visits v JOIN {by_key} s ON s.c > v.pages",
+        )
+        return self.spoiled(query)
+
     def spoiled(self, query):
         """Return a query, one in twenty with a word lost, doubled or put elsewhere."""
         if not self.chance(0.05):
@@ -253,6 +284,21 @@ def fetched(con, plan):
     names = [one[0] for one in found.description]
     cells = list(zip(*found.fetchall(), strict=True)) or [()] * len(names)
     return {name: list(column) for name, column in zip(names, cells, strict=True)}
+
+
+def fill(cursor, table):
+    """Put rows into the table of a released subquery: any, for what they are is public."""
+    cells = {
+        "int": ["0", "5", "-9223372036854775808"],
+        "num": ["0.5", "'nan'", "1e300"],
+        "text": ["'chrome'", "'it''s'", "NULL"],
+        "bool": ["TRUE", "FALSE", "NULL"],
+        "date": ["DATE '2026-01-10'", "NULL", "'infinity'"],
+        "time": ["NULL", "TIMESTAMP '2026-01-10 01:00:00'", "'infinity'"],
+    }
+    for i in range(3 if table.released else 1):
+        row = ", ".join(cells[column.family][i] for column in table.columns.values())
+        cursor.execute(f"INSERT INTO {table.source} VALUES ({row})")
 
 
 def by_unit(rows):
@@ -288,6 +334,34 @@ class Checker:
             return planned(query, parsed(query)[0], catalog, "uid", {}), ""
         except QueryRefusedError as error:
             return None, str(error)
+
+    def check_parts(self, query, number):
+        """Return what became of a query in parts; raise where one of them shows a unit."""
+        user = list(self.less)[number % len(self.less)]
+        found = []
+        for which in (None, user):
+            with self.databases[which]._catalog.one_state() as catalog:
+                try:
+                    parts = staged(query, parsed(query)[0], catalog, "uid", {}, anonymized=False)
+                except QueryRefusedError as error:
+                    found.append(str(error))
+                    continue
+                with catalog.reading() as cursor:
+                    rows = []
+                    for i, plan in enumerate(parts.plans):
+                        rows.append((plan.rows, by_unit(fetched(cursor, plan))))
+                        if i < len(parts.subqueries):
+                            fill(cursor, parts.subqueries[i].table)
+                    if parts.last is None:
+                        public_answer(catalog, query, parts.tree)
+                found.append(rows)
+        if isinstance(found[0], str) or isinstance(found[1], str):
+            assert found[0] == found[1], query
+            return "refused"
+        for (text, whole), (other, fewer) in zip(*found, strict=True):
+            assert text == other, query
+            assert fewer == {unit: of for unit, of in whole.items() if unit != user}, query
+        return "in parts" if len(found[0]) > 1 or parts.last is None else "answered"
 
     def check(self, query, number):
         """Return what became of a query; raise where it shows a unit."""
@@ -329,11 +403,15 @@ def main():
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--parts", action="store_true", help="queries with subqueries over units")
     given = parser.parse_args()
     checker, generator = Checker(), Generator(given.seed)
     started, found = time.time(), collections.Counter()
     for number in range(given.queries):
-        found[checker.check(generator.query(), number)] += 1
+        if given.parts:
+            found[checker.check_parts(generator.in_parts(), number)] += 1
+        else:
+            found[checker.check(generator.query(), number)] += 1
     text = (
         f"{datetime.date.today()}: {given.queries} random queries (seed {given.seed}), "
         f"{dict(found)}. None moved a statistic by more than declared, none changed a row of "

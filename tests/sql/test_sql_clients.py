@@ -7,6 +7,7 @@ import json
 import pandas as pd
 import pytest
 
+from skdp.sql import _database
 from skdp.sql.__main__ import main
 from skdp.sql._magic import dpsql, load_ipython_extension
 from tests.sql.shop import database, shop
@@ -27,6 +28,8 @@ def test_the_command_line(tmp_path, capsys):
     assert main([*given, QUERY, "--certificate", str(paper)]) == 0
     assert capsys.readouterr().out.startswith("n,n_low,n_high,m,m_low")
     assert json.loads(paper.read_text())["privacy"]["charged"]
+    assert main([*given, "--epsilon", "0.1", QUERY, "--progress"]) == 0
+    assert "2/2 done" in capsys.readouterr().err
     assert main([*given, QUERY]) == 2
     assert "budget" in capsys.readouterr().err
     assert main([*given, "SELECT MAX(x) FROM rows"]) == 2
@@ -34,7 +37,7 @@ def test_the_command_line(tmp_path, capsys):
     assert main([str(tmp_path / "none.parquet"), *given[1:], QUERY]) == 2
 
 
-def test_the_magic():
+def test_the_magic(capsys):
     names = {"db": database(shop(users=30))}
     cell = "SELECT COUNT(*) AS n FROM visits"
     assert "epsilon 2" in dpsql("db --epsilon 2 --explain", cell, names)
@@ -43,6 +46,9 @@ def test_the_magic():
     for line in ("", "nope", "db --eps 2", "db --epsilon"):
         with pytest.raises(ValueError):
             dpsql(line, cell, names)
+
+    dpsql("db --progress", cell, names)
+    assert "\r1/2 release of part 1 of 1" in capsys.readouterr().err
 
     class Shell:
         user_ns = names
@@ -56,3 +62,44 @@ def test_the_magic():
     assert (kind, name) == ("cell", "dpsql")
     assert len(function("db", cell)) == 1
     assert function("db --explain", cell) is None
+
+
+def test_a_query_tells_its_steps_and_no_listener_stops_it():
+    db = database(shop(users=30))
+    query = "SELECT COUNT(*) FROM visits WHERE minutes > (SELECT AVG(minutes) FROM visits)"
+    heard = []
+
+    def listen(*step):
+        heard.append(step)
+        raise ValueError
+
+    answer = db.sql(query, epsilon=4, progress=listen)
+    assert len(answer.fetchall()) == 1
+    assert heard == [
+        (0, 4, "rows of part 1 of 2"),
+        (1, 4, "release of part 1 of 2"),
+        (2, 4, "rows of part 2 of 2"),
+        (3, 4, "release of part 2 of 2"),
+        (4, 4, "done"),
+    ]
+    with pytest.raises(TypeError, match="progress must be a function"):
+        db.sql(query, progress=True)
+
+
+def test_what_was_released_before_a_failure_is_written_out(tmp_path, capsys, monkeypatch):
+    pd.DataFrame({"user": range(50), "x": [0.5] * 50}).to_parquet(tmp_path / "rows.parquet")
+    compute, calls = _database._compute, []
+
+    def fails(*args):
+        calls.append(1)
+        if len(calls) > 1:
+            raise RuntimeError
+        return compute(*args)
+
+    monkeypatch.setattr(_database, "_compute", fails)
+    query = "SELECT COUNT(*) FROM rows WHERE x >= (SELECT AVG(x) AS mean FROM rows)"
+    given = [str(tmp_path / "rows.parquet"), query, "--unit", "user", "--total", "3", "1e-5"]
+    assert main([*given, "--ledger", str(tmp_path / "spent")]) == 2
+    out, err = capsys.readouterr()
+    assert out.startswith("mean,mean_low,mean_high")
+    assert "1 subqueries were released" in err
