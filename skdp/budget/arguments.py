@@ -30,6 +30,7 @@ __all__ = [
     "checked_facts",
     "checked_terms",
     "ledger_path",
+    "ledgers_of_parts",
     "path_of",
 ]
 
@@ -191,6 +192,16 @@ def check_text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str; got {type(value).__name__}.")
     return value
+
+
+def ledgers_of_parts(parts: object) -> dict[str, str]:
+    """Return the path of each part's ledger, or raise; {} where parts are names alone."""
+    if not isinstance(parts, Mapping):
+        return {}
+    paths = {name: ledger_path(path, must_exist=False) for name, path in parts.items()}
+    if len(set(paths.values())) < len(paths):
+        raise ValueError("each of parts must have a ledger of its own; two have the same path.")
+    return paths
 
 
 def check_parts(parts: object) -> list[str]:

@@ -25,6 +25,7 @@ from skdp.budget.arguments import (
     checked_facts,
     checked_terms,
     ledger_path,
+    ledgers_of_parts,
     path_of,
 )
 from skdp.budget.charge import Charge, Cost
@@ -541,15 +542,11 @@ class PrivacyBudget(BudgetReader):
                 f'parts cannot be in parallel under accountant="{self._terms.accountant}"; take '
                 "another accountant."
             )
-        paths = dict(parts) if isinstance(parts, Mapping) else {}
-        own: dict[str, Any] = {"adjacency": "add_or_remove_one", "unit": self.unit}
-        places = [ledger_path(path, must_exist=False) for path in paths.values()]
-        if len(set(places)) < len(places):
-            raise ValueError("each of parts must have a ledger of its own; two have the same path.")
-        for place in places:
-            if os.path.exists(place):  # of another promise, say: that is refused before the charge
-                PrivacyBudget(epsilon, delta, ledger=place, **own)
+        paths = ledgers_of_parts(parts)
         cost = parts_cost(check_positive(epsilon, "epsilon"), check_delta(delta), self.adjacency)
+        terms: dict[str, Any] = {"adjacency": "add_or_remove_one", "unit": self.unit}
+        for path in filter(os.path.exists, paths.values()):  # that of another promise is refused
+            PrivacyBudget(epsilon, delta, ledger=path, **terms)
         self._account.grant(
             cost,
             estimator="PrivacyBudget.parallel",
@@ -557,9 +554,7 @@ class PrivacyBudget(BudgetReader):
             releases=(),
             note=f"disjoint parts: {', '.join(names)}",
         )
-        return {
-            name: PrivacyBudget(epsilon, delta, ledger=paths.get(name), **own) for name in names
-        }
+        return {n: PrivacyBudget(epsilon, delta, ledger=paths.get(n), **terms) for n in names}
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the ledger to another file, whole and as of one moment, while others charge it.
