@@ -2,7 +2,7 @@
 
 Nothing is released here but by `skdp.aggregation.DPGroupBy`: no noise is drawn and no sensitivity
 is stated. A query is read by a closed whitelist (`skdp.sql._expressions`, `skdp.sql._sources`);
-rows are computed by DuckDB before the charge, by SQL that cannot fail on a cell.
+rows are computed by DuckDB, or polars, before the charge, by SQL that cannot fail on a cell.
 """
 
 from __future__ import annotations

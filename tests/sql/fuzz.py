@@ -412,13 +412,14 @@ def main():
             found[checker.check_parts(generator.in_parts(), number)] += 1
         else:
             found[checker.check(generator.query(), number)] += 1
+    moved = "" if given.parts else "None moved a statistic by more than declared, none"
     text = (
         f"{datetime.date.today()}: {given.queries} random queries (seed {given.seed}), "
-        f"{dict(found)}. None moved a statistic by more than declared, none changed a row of "
-        f"another unit, none raised anything but a refusal. {time.time() - started:.0f} s.\n"
+        f"{dict(found)}. {moved or 'None'} changed a row of another unit, none raised anything but "
+        f"a refusal. {time.time() - started:.0f} s.\n"
     )
     print(text)
-    if given.write:
+    if given.write and not given.parts:
         Path(__file__).with_suffix(".md").write_text(f"# Random queries\n\n{text}")
 
 
