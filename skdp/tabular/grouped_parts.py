@@ -47,6 +47,8 @@ class _Stream:
 
     def __init__(self, source: Source, columns: tuple[Any, ...], schema: Any) -> None:
         self._source, self._columns, self._schema = source, columns, schema
+        self._n: int | None = None
+        self.changed = False  # whether a later pass had another number of rows than the first
 
     def __repr__(self) -> str:
         return "_Stream(...)"
@@ -59,20 +61,24 @@ class _Stream:
 
     def _batches(self) -> Iterator[Any]:
         arrow = import_module("pyarrow")
+        n = 0
         for handle in self._source.handles:
             for batch in self._source.reader(handle):
                 if not len_of(batch):
                     continue
+                n += len_of(batch)
                 one = chosen(batch, self._columns)
                 if hasattr(one, "iloc"):
                     one = arrow.Table.from_pandas(one, schema=self._schema, preserve_index=False)
                 elif hasattr(one, "to_arrow"):
                     one = one.to_arrow()
                 yield from one.replace_schema_metadata().cast(self._schema).to_batches()
+        self.changed |= self._n not in (None, n)
+        self._n = n
 
 
-def relation_of(source: Source, columns: Sequence[str]) -> Any:
-    """Return a relation of some columns of all parts; no row has been read.
+def relation_of(source: Source, columns: Sequence[str]) -> tuple[Any, Any]:
+    """Return a relation of some columns of all parts, and its stream; no row has been read.
 
     Parameters
     ----------
@@ -112,4 +118,4 @@ def relation_of(source: Source, columns: Sequence[str]) -> Any:
     stream = _Stream(source, kept[0], schemas[0])
     connection = duckdb.connect()
     connection.register("skdp_parts", stream)
-    return connection.table("skdp_parts")
+    return connection.table("skdp_parts"), stream

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.exceptions import SourceError
 from skdp.tabular.grouped import (
     _CENTER_BITS,
     FRACTION_BITS,
@@ -91,6 +92,7 @@ def open_relation(
     columns: Sequence[str],
     random_state: Any,
     allow_empty: bool,
+    stream: Any = None,
 ) -> GroupedRelation:
     """Return a checked relation; see `skdp.tabular.grouped.check_grouped`."""
     relation = _opened(table)
@@ -103,7 +105,7 @@ def open_relation(
     for name in columns:
         if family(kinds[name]) not in ("number", "boolean"):
             raise TypeError(f"column {name!r} must hold numbers")
-    rows = GroupedRelation(relation, by, unit, columns, kinds, random_state)
+    rows = GroupedRelation(relation, by, unit, columns, kinds, random_state, stream)
     rows.check(allow_empty)
     return rows
 
@@ -119,7 +121,9 @@ class GroupedRelation(GroupedRows):
         columns: Sequence[str],
         kinds: dict[str, str],
         random_state: Any = None,
+        stream: Any = None,
     ) -> None:
+        self._stream = stream  # of a table in parts: what counts the rows of every pass
         super().__init__(n_features=len(columns), unit_name=unit)
         self._relation, self._by, self._unit = relation, list(by), unit
         self._kinds = kinds
@@ -139,6 +143,12 @@ class GroupedRelation(GroupedRows):
             found: list[tuple[Any, ...]] = [] if done is None else done.fetchall()
         except Exception:  # noqa: BLE001
             raise RuntimeError("DuckDB could not run a query on the table") from None
+        if self._stream is not None and self._stream.changed:
+            # What was bounded by the rows of one pass must not be added up from those of another.
+            raise SourceError(
+                "the parts have another number of rows than when they were checked. Nothing is "
+                "released by this fit; what was charged stays charged."
+            )
         return found
 
     def _table(self, what: Any, sql: str) -> str:

@@ -60,8 +60,9 @@ def check_grouped(
     TypeError, ValueError
         Name the column; quote no cell.
     """
+    stream = None
     if is_parts(table):
-        table = relation_of(table, (*by, unit, *columns))
+        table, stream = relation_of(table, (*by, unit, *columns))
     if is_relation(table):
         return open_relation(
             table,
@@ -70,6 +71,7 @@ def check_grouped(
             columns=columns,
             random_state=random_state,
             allow_empty=allow_empty,
+            stream=stream,
         )
     if not (is_frame(table) or is_sliced_table(table) or isinstance(table, dict)):
         raise TypeError(

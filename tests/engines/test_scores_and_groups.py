@@ -243,3 +243,21 @@ def test_a_batch_of_other_types_ends_in_a_fixed_text():
     assert "secret" not in repr(caught.getrepr(style="long", chain=True).reprcrash)
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
     assert budget.spent.epsilon == 0
+
+
+@pytest.mark.parametrize("later", [ARROW[:0], pa.concat_tables([ARROW, ARROW]), ARROW[:100]])
+@pytest.mark.parametrize("passes", [1, 2, 3])
+def test_parts_that_change_between_passes_release_nothing(later, passes):
+    """What a unit may add is known of one pass: rows of another are not added up by it."""
+    seen = []
+
+    def read(handle):
+        seen.append(handle)
+        yield ARROW if len(seen) <= passes else later
+
+    source = Source((0,), read, from_arrays([ARROW]).engine, (ARROW[:0],))
+    budget = of_users()
+    with pytest.raises(SourceError, match="another number of rows"):
+        asked(budget).fit(source)
+    # The check and the digest of seeded fits come before the charge.
+    assert budget.spent.epsilon == (20 if passes == 3 else 0)
