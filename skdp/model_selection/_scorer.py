@@ -394,7 +394,8 @@ def private_scorer(
     and both are released together. *Mechanism*: K-norm noise on integers (in one dimension
     Laplace noise), pure epsilon-DP. *Charged*: `epsilon`, to `budget`, by every call, before
     the noise is drawn. Rows are scored one by one and clipped; where scoring a row fails, its
-    score is ``low``. The estimator must be private by itself.
+    score is ``low``. The estimator must be private by itself, and score each row by that row alone:
+    one that remembers rows (a cache, a state that `predict` changes) is not covered.
 
     **Time.** Scoring one row at a time costs about 0.2-0.5 ms a row for every metric but
     "neg_inertia", and for "neg_inertia" behind a `DPPCA` or a transformer that is not of skdp.
