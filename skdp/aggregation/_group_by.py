@@ -408,7 +408,8 @@ class DPGroupBy(BaseEstimator):
             cap = self.max_keys_per_unit
             if _is(cap):
                 assert shapes is not None
-                cap = min(upper_cap(shapes[0].value, _std(shapes[0]), KEY_EDGES), 256)
+                seen = upper_cap(shapes[0].value, _std(shapes[0]), KEY_EDGES, pure=session.pure)
+                cap = min(seen, 256)
             keys = tuple(session.answer(SelectKeys(int(cap), self.key_method), shares["keys"]))
             self.max_keys_per_unit_ = int(cap)
         self.keys_ = list(keys)
@@ -510,6 +511,7 @@ class DPGroupBy(BaseEstimator):
             noise=2.0 / session.level(shares["term"]),
             power=1.0 if session.pure else 0.5,
             of_rows=not ratios,
+            pure=session.pure,
             max_keys=None if _is(keys) else int(keys),
             max_rows=(1 if units else None) if _is(rows) else int(rows),
         )

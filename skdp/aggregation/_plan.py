@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from skdp.queries import MAX_ROWS_PER_UNIT
 from skdp.tabular import KeyTerm, key_order
@@ -188,17 +189,35 @@ def _typical(edges: Sequence[int]) -> Floats:
     return np.sqrt(np.array(edges, dtype=float) * np.array(last))
 
 
-def _seen(counts: Floats, std: float) -> Floats:
-    """Return counts that are clear of noise; others are zero, and all of them ones if none is."""
+def _seen(counts: Floats, std: float, pure: bool) -> Floats:
+    """Return counts of units without what noise alone shows.
+
+    The largest bin that counts is one that noise alone would show in one table of a thousand, in
+    any of the bins: a bin of large numbers weighs much. Below it, two deviations are enough. If
+    there is none, all units are in the first bin.
+    """
+    alone = 0.001 / len(counts)
+    clear = -math.log(2 * alone) / math.sqrt(2) if pure else -float(ndtri(alone))
+    places = np.flatnonzero(counts > clear * std)
+    if not places.size:
+        return np.r_[1.0, np.zeros(len(counts) - 1)]
     kept = np.where(counts > 2 * std, counts, 0.0)
-    return kept if kept.any() else np.r_[1.0, np.zeros(len(counts) - 1)]
+    kept[places[-1] + 1 :] = 0
+    return kept
 
 
-def upper_cap(counts: Floats, std: float, edges: Sequence[int], share: float = 0.95) -> int:
+def upper_cap(
+    counts: Floats, std: float, edges: Sequence[int], *, pure: bool, share: float = 0.95
+) -> int:
     """Return the least edge at or below which this share of units is, as far as can be seen."""
-    seen = _seen(counts, std)
+    seen = _seen(counts, std, pure)
     place = int(np.searchsorted(np.cumsum(seen), share * seen.sum()))
     return int(edges[min(place + 1, len(edges) - 1)])
+
+
+def _caps_of(seen: Floats, edges: Sequence[int]) -> Sequence[int]:
+    """Return the caps to try: up to the end of the last bin that is seen, and no further."""
+    return edges[: int(np.flatnonzero(seen)[-1]) + 2]
 
 
 def best_caps(
@@ -210,6 +229,7 @@ def best_caps(
     noise: float,
     power: float,
     of_rows: bool,
+    pure: bool,
     max_keys: int | None,
     max_rows: int | None,
 ) -> tuple[int, int]:
@@ -226,15 +246,17 @@ def best_caps(
     of_rows : bool
         Whether rows are counted or added up; else only shares of them are asked for, to which a
         row that counts in part does less harm.
+    pure : bool
+        Whether noise is Laplace's; else it is Gaussian.
     max_keys, max_rows : int or None
         As stated.
     """
-    many, m = _seen(by_keys, std), _typical(KEY_EDGES)
-    rows, r = _seen(by_rows, std), _typical(ROW_EDGES)
+    many, m = _seen(by_keys, std, pure), _typical(KEY_EDGES)
+    rows, r = _seen(by_rows, std, pure), _typical(ROW_EDGES)
     rows = rows / rows.sum()
     whole = float(many @ m) * float(rows @ r)
-    key_caps = [edge for edge in KEY_EDGES if edge <= min(m[many > 0].max() + 1, n_keys)]
-    row_caps = [edge for edge in ROW_EDGES if edge <= r[rows > 0].max() + 1]
+    key_caps = [cap for cap in _caps_of(many, KEY_EDGES) if cap <= n_keys]
+    row_caps = _caps_of(rows, ROW_EDGES)
 
     def error(caps: tuple[int, int]) -> float:
         kept = float(many @ np.minimum(m, caps[0])) * float(rows @ np.minimum(r, caps[1]))
