@@ -51,6 +51,11 @@ def key_order(key: Any) -> Any:
     return (1, type(key).__name__, 0.0, str(key))
 
 
+def with_zone(column: str) -> str:
+    """Return why a column of dates is refused."""
+    return f"column {column!r} has dates with a time zone; make them text first"
+
+
 def plain_key(value: Any, column: str) -> Any:
     """Return a key as a plain value of Python, dates as those of numpy."""
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
@@ -61,11 +66,11 @@ def plain_key(value: Any, column: str) -> Any:
         if abs(int(value.astype("datetime64[Y]").astype(np.int64))) > _YEARS:
             raise ValueError(f"column {column!r} has dates that microseconds cannot count")
         return value.astype("datetime64[us]")
-    if type(value) in (str, int, float, bool, bytes):
+    if type(value) in (str, int, float, bool):
         return value
     if hasattr(value, "isoformat") and hasattr(value, "year"):
         if getattr(value, "tzinfo", None) is not None:
-            raise ValueError(f"column {column!r} has dates with a time zone; make them text first")
+            raise ValueError(with_zone(column))
         if hasattr(value, "to_datetime64"):  # of pandas, which has years that Python has not
             return plain_key(value.to_datetime64(), column)
         return np.datetime64(value, "us")

@@ -47,8 +47,8 @@ class _Stream:
 
     def __init__(self, source: Source, columns: tuple[Any, ...], schema: Any) -> None:
         self._source, self._columns, self._schema = source, columns, schema
-        self._n: int | None = None
-        self.changed = False  # whether a later pass had another number of rows than the first
+        self._sizes: list[int] | None = None
+        self.changed = False  # whether a later pass had parts of other sizes than the first
 
     def __repr__(self) -> str:
         return "_Stream(...)"
@@ -61,20 +61,21 @@ class _Stream:
 
     def _batches(self) -> Iterator[Any]:
         arrow = import_module("pyarrow")
-        n = 0
+        sizes = []
         for handle in self._source.handles:
+            sizes.append(0)
             for batch in self._source.reader(handle):
                 if not len_of(batch):
                     continue
-                n += len_of(batch)
+                sizes[-1] += len_of(batch)
                 one = chosen(batch, self._columns)
                 if hasattr(one, "iloc"):
                     one = arrow.Table.from_pandas(one, schema=self._schema, preserve_index=False)
                 elif hasattr(one, "to_arrow"):
                     one = one.to_arrow()
                 yield from one.replace_schema_metadata().cast(self._schema).to_batches()
-        self.changed |= self._n not in (None, n)
-        self._n = n
+        self.changed |= self._sizes not in (None, sizes)
+        self._sizes = sizes
 
 
 def relation_of(source: Source, columns: Sequence[str]) -> tuple[Any, Any]:

@@ -31,7 +31,7 @@ from skdp.tabular.grouped import (
     secret_number,
     term_width,
 )
-from skdp.tabular.grouped_keys import family_of_key, key_order, told_apart
+from skdp.tabular.grouped_keys import family_of_key, key_order, told_apart, with_zone
 from skdp.tabular.grouped_sql import (
     bin_of,
     bounded_sql,
@@ -55,6 +55,16 @@ __all__ = ["GroupedRelation", "is_relation", "open_relation"]
 _MOST_PACKED_KEYS, _MOST_PACKED_ROWS = 2**22, 2**10
 _COUNTS = ("rows", "units")
 _BINNED = ("bins", "leaves")
+
+
+_UNREADABLE = (
+    "the parts could not be read as they were checked: a part is gone, has columns of other types, "
+    "or DuckDB failed. Nothing is released by this fit; what was charged stays charged."
+)
+_CHANGED = (
+    "the parts have another number of rows than when they were checked. Nothing is released by "
+    "this fit; what was charged stays charged."
+)
 
 
 def is_relation(table: Any) -> bool:
@@ -100,6 +110,8 @@ def open_relation(
     check_names(names, by=by, unit=unit, columns=columns)
     kinds = {name: str(kind) for name, kind in zip(names, relation.types, strict=True)}
     for name in by:
+        if "WITH TIME ZONE" in kinds[name].upper():
+            raise ValueError(with_zone(name))
         if not family(kinds[name]) or kinds[name].startswith("DECIMAL"):  # read as Decimal
             raise TypeError(f"keys of column {name!r} must be text, numbers, booleans or dates")
     for name in columns:
@@ -142,13 +154,12 @@ class GroupedRelation(GroupedRows):
             done = self._relation.query("skdp_rows", sql)
             found: list[tuple[Any, ...]] = [] if done is None else done.fetchall()
         except Exception:  # noqa: BLE001
+            if self._stream is not None:
+                raise SourceError(_UNREADABLE) from None
             raise RuntimeError("DuckDB could not run a query on the table") from None
         if self._stream is not None and self._stream.changed:
             # What was bounded by the rows of one pass must not be added up from those of another.
-            raise SourceError(
-                "the parts have another number of rows than when they were checked. Nothing is "
-                "released by this fit; what was charged stays charged."
-            )
+            raise SourceError(_CHANGED)
         return found
 
     def _table(self, what: Any, sql: str) -> str:

@@ -98,7 +98,8 @@ class OpaqueForm(Form):
         """Return the rows of a batch."""
         X, y = batch, None
         if isinstance(batch, Pair):
-            assert batch.y is not None
+            if batch.y is None:
+                raise ValueError(_OTHER_LENGTH)
             X, y = batch.X, chosen(batch.y, self.y)
         elif self.target:
             X = chosen(batch, None)
@@ -139,10 +140,23 @@ def _column(y: Any) -> Any:
 
 
 def _cells(table: Any) -> list[Any]:
-    """Return the cells of each row, as Python has them."""
+    """Return the cells of each row, as Python has them; a number is the same in any dtype."""
     table = table.to_numpy() if hasattr(table, "to_numpy") else np.asarray(table)
-    cells: list[Any] = table.tolist()
-    return cells
+    rows: list[Any] = table.tolist()
+    return [[_cell(c) for c in row] if isinstance(row, list) else _cell(row) for row in rows]
+
+
+def _cell(cell: Any) -> Any:
+    """Return a cell as it is hashed: 1, 1.0 and True alike, and all that is missing alike."""
+    if cell is None or type(cell).__name__ in ("NaTType", "NAType") or cell != cell:
+        return None
+    if not isinstance(cell, int | float):
+        return cell
+    try:
+        number = float(cell) + 0.0
+    except OverflowError:
+        return cell
+    return number if number == cell else cell
 
 
 def _opaque_parts(X: Any, y: Any, *, allow_empty: bool) -> PartsRows:

@@ -7,7 +7,9 @@ a part, because the text could quote a cell.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -106,15 +108,32 @@ def len_of(batch: Any) -> int:
 
 
 class Meta:
-    """The last total of every task: rows, parts that failed, and those with another skdp."""
+    """The last total of every task: rows, parts that failed or have another skdp, where rows lie.
 
-    ROWS, FAILED, SKEW = 0, 1, 2
-    SIZE = 3
+    The last is the sum of rows times a number of their part: rows that moved from one part to
+    another change it, but for one case in a million.
+    """
+
+    ROWS, FAILED, SKEW, PLACES = 0, 1, 2, 3
+    SIZE = 4
+
+    @staticmethod
+    def place(number: int) -> int:
+        """Return what a row of a part counts as: 1 to 2**20."""
+        return 1 + (number * 0x9E3779B1 >> 3) % 2**20
 
 
-def _versions() -> tuple[str, str]:
-    """Return the versions that must be the same wherever rows are read."""
-    return __version__, np.__version__
+@functools.cache
+def _versions() -> tuple[str | None, ...]:
+    """Return the versions that must be the same wherever rows are read: a model may be, too."""
+    return __version__, *map(_version_of, ("numpy", "scipy", "scikit-learn", "pandas", "pyarrow"))
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,7 @@ class FoldTask:
     least: int = 256
     read: str = "chunk"
     image: str | None = None  # of the probe, as it is where noise is drawn
-    versions: tuple[str, str] | None = None
+    versions: tuple[str | None, ...] | None = None
 
     @property
     def reads(self) -> tuple[Any, ...] | None:
@@ -206,6 +225,7 @@ class FoldTask:
                     held = 0
                 fold_span(rows, span, self.add, now[:-1], self.read)
                 now[-1][Meta.ROWS] += size
+                now[-1][Meta.PLACES] += size * Meta.place(part.number)
                 held += size
         return now if whole is None else added(whole, now)
 
@@ -235,6 +255,7 @@ class GatherTask(FoldTask):
                 n += size
         found[0] = pieces
         totals[-1][Meta.ROWS] = n
+        totals[-1][Meta.PLACES] = n * Meta.place(part.number)
         return totals
 
 

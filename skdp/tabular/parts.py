@@ -67,8 +67,9 @@ _CHANGED = (
     "charged."
 )
 _SKEWED = (
-    "where the parts of X are read there is another version of skdp or numpy than here, or a "
-    "machine that computes otherwise. Nothing was charged. Install the same versions everywhere."
+    "where the parts of X are read there is another version of skdp, numpy, scipy, scikit-learn, "
+    "pandas or pyarrow than here, or a machine that computes otherwise. Nothing was charged. "
+    "Install the same versions everywhere."
 )
 _NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 
@@ -397,8 +398,9 @@ class PartsRows:
 
     def _pass(self, task: Any, parts: list[Part]) -> Totals:
         totals = _visited(self._source, task, parts)
-        if totals is None or totals[-1][Meta.FAILED :].any():
+        if totals is None or totals[-1][Meta.FAILED] or totals[-1][Meta.SKEW]:
             raise SourceError(_CHANGED)
-        if totals[-1][Meta.ROWS] != self._n:
+        places = sum(size * Meta.place(k) for k, size in self._lengths.items())
+        if (totals[-1][Meta.ROWS], totals[-1][Meta.PLACES]) != (self._n, places):
             raise SourceError(_CHANGED)
         return totals[:-1]

@@ -240,6 +240,22 @@ def test_parts_that_change_end_in_a_fixed_text(after, later):
     assert not hasattr(scaler, "mean_")
 
 
+def test_rows_that_move_to_another_part_are_noticed():
+    """Positions among all rows would be those of other rows."""
+    passes = []
+
+    def read(handle):
+        passes.append(handle)
+        at = 10 if len(passes) <= 2 else 11
+        yield X[:at] if handle == 0 else X[at:]
+
+    budget = PrivacyBudget(1.0)
+    source = Source((0, 1), read, Threads(1), PARTS.heads * 2)
+    with pytest.raises(SourceError, match="could not be read again"):
+        DPStandardScaler(bounds=(-1, 1), budget=budget).fit(source)
+    assert budget.spent.epsilon == 1.0
+
+
 class Broken(Threads):
     def map_add(self, task, parts):
         raise RuntimeError("a worker died over the row secret-17.5")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import sys
 import warnings
@@ -152,6 +153,20 @@ def test_seeded_scores_do_not_depend_on_the_parts(model):
     assert scorer(model, from_arrays(cut(moved, 9)), "owns") != one
 
 
+def test_seeded_scores_do_not_depend_on_dtypes():
+    """Parts of other dtypes that hold the same numbers draw the same noise."""
+    rng = np.random.default_rng(3)
+    X, y = rng.integers(0, 5, (90, 2)), rng.integers(0, 2, 90)
+    model = LogisticRegression().fit(X, y)
+    scorer = private_scorer("accuracy", epsilon=1.0, random_state=0)
+    scores = {
+        scorer(model, from_arrays(cut(X.astype(kind), 9)), from_arrays(cut(y.astype(target), 9)))
+        for kind in ("i8", "f8", "i2", "f4")
+        for target in ("i8", "u1")
+    }
+    assert len(scores) == 1
+
+
 @pytest.mark.parametrize(
     ("X", "y", "error", "text"),
     [
@@ -238,11 +253,65 @@ def test_a_batch_of_other_types_ends_in_a_fixed_text():
     batches = [ARROW[:20], ARROW[20:].set_column(3, "who", pa.array(["secret"] * (N - 20)))]
     source = Source((0, 1), lambda k: [batches[k]], from_arrays([ARROW]).engine, (ARROW[:0],))
     budget = of_users()
-    with pytest.raises(RuntimeError, match="could not run a query") as caught:
+    with pytest.raises(SourceError, match="could not be read as they were checked") as caught:
         asked(budget).fit(source)
     assert "secret" not in repr(caught.getrepr(style="long", chain=True).reprcrash)
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
     assert budget.spent.epsilon == 0
+
+
+@pytest.mark.parametrize("passes", [0, 1, 2, 3])
+def test_a_part_that_vanishes_is_told_by_a_fixed_text(passes):
+    seen = []
+
+    def read(handle):
+        seen.append(handle)
+        if len(seen) > passes:
+            raise FileNotFoundError("secret")
+        yield ARROW
+
+    budget = of_users()
+    source = Source((0,), read, from_arrays([ARROW]).engine, (ARROW[:0],))
+    with pytest.raises(SourceError, match="a part is gone") as caught:
+        asked(budget).fit(source)
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    assert "secret" not in str(caught.value)
+    assert budget.spent.epsilon == (20 if passes == 3 else 0)
+
+
+def test_rows_that_move_to_another_part_are_noticed():
+    seen = []
+
+    def read(handle):
+        seen.append(handle)
+        at = 100 if len(seen) <= 4 else 50
+        yield ARROW[:at] if handle == 0 else ARROW[at:]
+
+    source = Source((0, 1), read, from_arrays([ARROW]).engine, (ARROW[:0],) * 2)
+    with pytest.raises(SourceError, match="another number of rows"):
+        asked(of_users()).fit(source)
+
+
+def test_keys_are_refused_alike_in_memory_and_in_parts(tmp_path):
+    moments = pa.array([dt.datetime(2020, 1, 1 + i % 2, tzinfo=dt.UTC) for i in range(N)])
+    for keys, error, text in (
+        (pa.array([b"ab", b"cd"] * (N // 2)), TypeError, "must be text, numbers, booleans or"),
+        (moments, ValueError, "dates with a time zone; make them text first"),
+    ):
+        table = ARROW.set_column(1, "town", keys).replace_schema_metadata()
+        path = tmp_path / "keys.parquet"
+        pq.write_table(table, path)
+        for one in (
+            table,
+            table.to_pandas(),
+            pl.from_arrow(table),
+            str(path),
+            from_arrays([table]),
+        ):
+            budget = of_users()
+            with pytest.raises(error, match=text):
+                asked(budget).fit(one)
+            assert budget.spent.epsilon == 0
 
 
 @pytest.mark.parametrize("later", [ARROW[:0], pa.concat_tables([ARROW, ARROW]), ARROW[:100]])
