@@ -347,7 +347,8 @@ class GroupedRelation(GroupedRows):
         rank = _rank("code", self.salt(-2))
         return self._table(
             ("units", tuple(keys), max_keys),
-            f"SELECT u, count(*) AS c, sum(n)::BIGINT AS n, min({rank}, {max_keys})[-1] AS last "
+            "SELECT u, count(*) AS c, sum(n)::BIGINT AS n, "
+            f"list_max({_smallest(rank, max_keys)}) AS last "
             f"FROM {self._pairs(keys)} GROUP BY u",
         )
 
@@ -375,11 +376,9 @@ class GroupedRelation(GroupedRows):
         gone = f"{self._places(without)} AS gone(code, place)"
         weight = "1" if set(weights) == {1} else f"{weights}[least(len(ws), {most})]"
         found = self._fetch(
-            f"WITH units AS (SELECT list({rank}) AS ws FROM {pairs} AS own ANTI JOIN {gone} "
-            "ON own.code = gone.code GROUP BY u), "
-            f"capped AS (SELECT CASE WHEN len(ws) > {most} THEN list_sort(ws, 'ASC')[:{most}] "
-            f"ELSE ws END AS ws, {weight} AS w FROM units), "
-            "each AS (SELECT unnest(ws) AS word, w FROM capped) "
+            f"WITH units AS (SELECT {_smallest(rank, most)} AS ws FROM {pairs} AS own "
+            f"ANTI JOIN {gone} ON own.code = gone.code GROUP BY u), "
+            f"each AS (SELECT unnest(ws) AS word, {weight} AS w FROM units) "
             f"SELECT ({_code_of('word')}) AS code, sum(w) FROM each GROUP BY 1"
         )
         named = sorted(((self._names[code], int(total)) for code, total in found), key=_by_key)
@@ -474,7 +473,7 @@ class GroupedRelation(GroupedRows):
             )
             found = self._fetch(
                 "WITH units AS MATERIALIZED (SELECT count(*) AS c, sum(n)::BIGINT AS n, "
-                f"min({word}, {max_keys}) AS words FROM {self._pairs(keys)} GROUP BY u), "
+                f"{_smallest(word, max_keys)} AS words FROM {self._pairs(keys)} GROUP BY u), "
                 "words AS (SELECT unnest(words) AS w FROM units) "
                 "SELECT ((w >> 10) & 4194303)::BIGINT, sum(w & 1023)::BIGINT, count(*) FROM words "
                 f"GROUP BY 1 UNION ALL SELECT -1, sum(least(greatest(c - {max_keys}, 0), "
@@ -550,6 +549,17 @@ def _rank(code: str, salt: int, key: str = "", unit: str = "u") -> str:
     """
     word = f"hash({unit}, {key or f'{code}::BIGINT'}, {salt}::UBIGINT)"
     return f"(({word} >> 32) << 32) | {code}::UBIGINT"
+
+
+def _smallest(word: str, most: int) -> str:
+    """Return the aggregate of a unit's smallest words, in any order.
+
+    A heap is faster for few of them. Most units have no more than many, and are not sorted.
+    """
+    if most <= 8:
+        return f"min({word}, {most})"
+    words = f"list({word})"
+    return f"CASE WHEN count(*) > {most} THEN list_sort({words}, 'ASC')[:{most}] ELSE {words} END"
 
 
 def _code_of(rank: str) -> str:
