@@ -2,6 +2,8 @@
 
 Nothing is released here. Calendars are integer arithmetic, the same for any engine: polars' own
 functions fail on dates far away. What is taken apart here is within the years 1 to 9999, or NULL.
+The arithmetic is numpy's: as an expression of polars each step would be computed again by all that
+use it, thousands of times for one date.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from sqlglot import exp
 
-from skdp.sql._polars_typed import Compile, Value, choice, dtype_of, not_proved, polars
+from skdp.sql._polars_typed import Compile, Value, dtype_of, not_proved, polars
 
 __all__ = ["DATES", "DAY", "shifted"]
 
@@ -27,18 +30,34 @@ def _civil(days: Any) -> tuple[Any, Any, Any]:
     yoe = (doe - doe // 1460 + doe // 36_524 - doe // 146_096) // 365
     doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
     mp = (5 * doy + 2) // 153
-    month = choice(mp < 10, mp + 3, mp - 9)
-    year = yoe + era * 400 + choice(month <= 2, polars().lit(1), polars().lit(0))
+    month = np.where(mp < 10, mp + 3, mp - 9)
+    year = yoe + era * 400 + np.where(month <= 2, 1, 0)
     return year, month, doy - (153 * mp + 2) // 5 + 1
 
 
 def _days(year: Any, month: Any, day: Any) -> Any:
     """Return days since 1970 of a date."""
-    y = year - choice(month <= 2, polars().lit(1), polars().lit(0))
+    y = year - np.where(month <= 2, 1, 0)
     era = y // 400
     yoe = y - era * 400
-    doy = (153 * choice(month > 2, month - 3, month + 9) + 2) // 5 + day - 1
+    doy = (153 * np.where(month > 2, month - 3, month + 9) + 2) // 5 + day - 1
     return era * 146_097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719_468
+
+
+def _first(months: Any) -> Any:
+    """Return days since 1970 of the first day of a month, counted from year 0."""
+    return _days(months // 12, months % 12 + 1, 1)
+
+
+def _of_numbers(moment: Any, make: Callable[[Any], Any]) -> Any:
+    """Return what `make` does with integers, as an expression; NULL stays NULL."""
+
+    def made(cells: Any) -> Any:
+        pl = polars()
+        found = pl.Series(make(cells.fill_null(0).to_numpy()), dtype=dtype_of("int"))
+        return pl.select(pl.when(cells.is_not_null()).then(found)).to_series()
+
+    return moment.map_batches(made, return_dtype=dtype_of("int"), is_elementwise=True)
 
 
 def _moment(node: exp.Expr, inner: Compile) -> Any:
@@ -49,20 +68,16 @@ def _moment(node: exp.Expr, inner: Compile) -> Any:
 
 
 def _part(node: exp.Expr, inner: Compile) -> Value:
-    moment = _moment(node.this, inner)
-    days = moment // DAY
-    year, month, day = _civil(days)
-    ways: dict[type, Callable[[], Any]] = {
-        exp.Year: lambda: year,
-        exp.Quarter: lambda: (month + 2) // 3,
-        exp.Month: lambda: month,
-        exp.Day: lambda: day,
-        exp.DayOfWeek: lambda: (days + 4) - ((days + 4) // 7) * 7,
-        exp.Hour: lambda: (moment - days * DAY) // _SPANS["HOUR"],
-        exp.Minute: lambda: ((moment - days * DAY) // _SPANS["MINUTE"]) % 60,
+    ways: dict[type, Callable[[Any], Any]] = {
+        exp.Year: lambda moment: _civil(moment // DAY)[0],
+        exp.Quarter: lambda moment: (_civil(moment // DAY)[1] + 2) // 3,
+        exp.Month: lambda moment: _civil(moment // DAY)[1],
+        exp.Day: lambda moment: _civil(moment // DAY)[2],
+        exp.DayOfWeek: lambda moment: (moment // DAY + 4) % 7,
+        exp.Hour: lambda moment: moment % DAY // _SPANS["HOUR"],
+        exp.Minute: lambda moment: moment % DAY // _SPANS["MINUTE"] % 60,
     }
-    made = ways[type(node)]()
-    return Value(made, "int")
+    return Value(_of_numbers(_moment(node.this, inner), ways[type(node)]), "int")
 
 
 def _trunc(node: exp.Expr, inner: Compile) -> Value:
@@ -70,14 +85,17 @@ def _trunc(node: exp.Expr, inner: Compile) -> Value:
     unit = node.args["unit"].name.upper()
     if unit in ("HOUR", "MINUTE", "DAY"):
         return Value((moment // _SPANS[unit]) * _SPANS[unit], "time", True)
-    days = moment // DAY
-    year, month, _ = _civil(days)
-    one = polars().lit(1, dtype=dtype_of("int"))
-    if unit == "WEEK":  # Mondays
-        return Value((days - ((days + 3) - ((days + 3) // 7) * 7)) * DAY, "time", True)
-    if unit not in ("YEAR", "MONTH"):
+    if unit not in ("WEEK", "MONTH", "YEAR"):
         not_proved(node)
-    return Value(_days(year, month if unit == "MONTH" else one, one) * DAY, "time", True)
+
+    def truncated(moment: Any) -> Any:
+        days = moment // DAY
+        if unit == "WEEK":  # Mondays
+            return (days - (days + 3) % 7) * DAY
+        year, month, _ = _civil(days)
+        return _days(year, month if unit == "MONTH" else 1, 1) * DAY
+
+    return Value(_of_numbers(moment, truncated), "time", True)
 
 
 def shifted(node: exp.Binary, inner: Compile) -> Value:
@@ -92,15 +110,15 @@ def shifted(node: exp.Binary, inner: Compile) -> Value:
         return Value(moment + many * _SPANS[unit], "time", True)
     if unit not in ("YEAR", "MONTH"):
         not_proved(node)
-    days = moment // DAY
-    year, month, day = _civil(days)
-    months = year * 12 + month - 1 + many * (12 if unit == "YEAR" else 1)
-    year, month = months // 12, months - (months // 12) * 12 + 1
-    one = polars().lit(1, dtype=dtype_of("int"))
-    length = _days((months + 1) // 12, (months + 1) - ((months + 1) // 12) * 12 + 1, one)
-    length = length - _days(year, month, one)
-    moved = _days(year, month, choice(day > length, length, day))
-    return Value(moved * DAY + (moment - days * DAY), "time", True)
+
+    def moved(moment: Any) -> Any:
+        days = moment // DAY
+        year, month, day = _civil(days)
+        months = year * 12 + month - 1 + many * (12 if unit == "YEAR" else 1)
+        first, following = _first(months), _first(months + 1)
+        return (first + np.minimum(day, following - first) - 1) * DAY + moment % DAY
+
+    return Value(_of_numbers(moment, moved), "time", True)
 
 
 DATES: dict[type, Callable[[Any, Compile], Value]] = {
