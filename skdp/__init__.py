@@ -46,6 +46,7 @@ _HOMES = {
     "DPTrainOnRelease": "ensemble",
     "DPuLSIF": "density_ratio",
     "Domain": "synthetic",
+    "FoldsWarning": "exceptions",
     "LedgerError": "exceptions",
     "MWEMReleaser": "synthetic",
     "PrivacyBudget": "budget",

@@ -3,12 +3,15 @@
 Nothing is released here. yellowbrick's visualizers of clusterings fit the estimator that they are
 given, which charges the budget, and then ask for the labels and distances of private rows, which
 are no release: an error comes when the cost is paid. So the fit is refused before it is charged.
+Searches whose folds are not neighbouring are refused, or warned of.
 """
 
 from __future__ import annotations
 
 import sys
 from typing import Any
+
+from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit, PredefinedSplit
 
 _IMPORTANCES = "yellowbrick.model_selection.importances"
 
@@ -58,10 +61,17 @@ def refused_for_users(splitter: Any) -> tuple[str, str]:
     return "", ""
 
 
-def check_folds_of_caller(estimator: Any, unit: str) -> None:
+def check_folds_of_caller(estimator: Any, unit: str | None) -> str:
     """Raise if this fit is one of a search whose folds the users of the table decide together.
 
-    Or a clone for one: a search clones where it is called, and may fit in other processes.
+    Or a clone for one: a search clones where it is called, and may fit in other processes. Return
+    what to warn of if its folds are drawn by position, or by labels; "" for nothing.
+
+    Parameters
+    ----------
+    estimator : object
+    unit : str or None
+        Of the budget, under which the number of rows is private; None if that is a row.
 
     Raises
     ------
@@ -72,7 +82,8 @@ def check_folds_of_caller(estimator: Any, unit: str) -> None:
     while frame is not None:
         if frame.f_globals.get("__name__", "") in _SEARCHES:
             for name in ("cv", "cv_orig"):
-                kind, why = refused_for_users(frame.f_locals.get(name))
+                splitter = frame.f_locals.get(name)
+                kind, why = refused_for_users(splitter) if unit is not None else ("", "")
                 if kind:
                     raise ValueError(
                         f"{type(estimator).__name__}: {kind} {why}; the budget protects one "
@@ -80,7 +91,26 @@ def check_folds_of_caller(estimator: Any, unit: str) -> None:
                         "search. Use PerRecordKFold, which draws the fold of each user alone. "
                         "Nothing was charged."
                     )
+                if _draws_together(splitter):
+                    one = "a record" if unit is None else f"one {unit!r}"
+                    return (
+                        f"{type(estimator).__name__}: {one} more or less moves other rows between "
+                        f"the folds of {type(splitter).__name__}, and the number of rows is "
+                        "private under this budget, so the sum of the charges is no guarantee for "
+                        "the search. Use skdp.model_selection.PerRecordKFold."
+                    )
         frame = frame.f_back
+    return ""
+
+
+def _draws_together(splitter: Any) -> bool:
+    """Say whether a splitter of scikit-learn draws the folds of rows together, not one by one."""
+    kind = type(splitter)
+    if not isinstance(splitter, BaseCrossValidator | BaseShuffleSplit):
+        return False
+    return kind.__module__.startswith("sklearn.") and not (
+        isinstance(splitter, PredefinedSplit) or kind.__name__ == "_CVIterableWrapper"
+    )
 
 
 def check_caller(estimator: Any) -> None:

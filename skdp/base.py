@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -44,8 +45,9 @@ from skdp._parameters import Table, check_integer, check_parameters
 from skdp._progress import CallbackSupportMixin, tell_callbacks
 from skdp._public_key import public_key
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
-from skdp.budget.ambient import ambient_budget
+from skdp.budget.ambient import ambient_budget, outside_level
 from skdp.core import PRIVATE_ROWS, Session, untracked
+from skdp.exceptions import FoldsWarning
 from skdp.planning import Allowance
 from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows
 
@@ -132,9 +134,11 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         tell_callbacks(cls)
 
     def __sklearn_clone__(self) -> Any:
-        unit = unit_of(ambient_budget() if self.budget is None else self.budget)
-        if unit is not None:
-            check_folds_of_caller(self, unit)
+        budget = ambient_budget() if self.budget is None else self.budget
+        unit = unit_of(budget)
+        private = unit is not None or getattr(budget, "adjacency", None) == "add_or_remove_one"
+        if private and (told := check_folds_of_caller(self, unit)):
+            warnings.warn(told, FoldsWarning, stacklevel=outside_level())
         return super().__sklearn_clone__()
 
     if not TYPE_CHECKING:  # or every attribute would pass for one that is there

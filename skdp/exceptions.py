@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "BudgetExceededError",
+    "FoldsWarning",
     "LedgerError",
     "PrivacyLeakError",
     "PublicRowCountWarning",
@@ -63,6 +64,14 @@ class SourceError(RuntimeError):
 
     Files may vanish or grow, and engines fail, where a table in memory cannot. The text is fixed
     and quotes neither a cell nor the part. Nothing is released; what was charged stays charged.
+    """
+
+
+class FoldsWarning(UserWarning):
+    """A search or cross-validation whose folds are not neighbouring, so its charges do not add up.
+
+    Where the number of rows is private, one record more moves others between folds drawn by
+    position or by labels: each of them changes fits that are priced for one record.
     """
 
 

@@ -20,7 +20,9 @@ from sklearn.model_selection import (
     LeaveOneOut,
     LeavePGroupsOut,
     LeavePOut,
+    ShuffleSplit,
     StratifiedGroupKFold,
+    StratifiedKFold,
     cross_val_score,
     cross_validate,
 )
@@ -29,6 +31,7 @@ from sklearn.pipeline import make_pipeline
 from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
+from skdp.exceptions import FoldsWarning
 from skdp.model_selection import (
     PerRecordKFold,
     check_pipeline,
@@ -291,6 +294,34 @@ def test_splitters_by_position_are_noted():
         stated = search_cost(search_of(budget_of(), [(np.arange(100), np.arange(100, 200))]))
     assert "a user more moves the rows of others" in price.note
     assert "stated splits give neighbouring folds only if the fold of each user" in stated.note
+
+
+@pytest.mark.parametrize("cv", [KFold(3), 3, ShuffleSplit(2), StratifiedKFold(3)])
+@pytest.mark.parametrize(
+    ("relation", "unit"), [("add_or_remove_one", None), ("replace_one", "who"), (None, None)]
+)
+def test_a_search_whose_folds_move_others_warns(cv, relation, unit):
+    """One row more changes up to three rows of each part: the charges are for one."""
+    terms = {} if relation is None else {"adjacency": relation, "unit": unit}
+    budget = PrivacyBudget(1e3, 0.1, **terms)
+    model = DPKMeans(2, bounds=(0.0, 1.0), delta=1e-6, max_rows_per_unit=5, budget=budget)
+    told = []
+    with routing():
+        model.set_fit_request(groups=unit is not None)
+        for splitter in (cv, PerRecordKFold(3), [(np.arange(100), np.arange(100, 200))]):
+            search = GridSearchCV(model, {"n_clusters": [2]}, cv=splitter, scoring=_nothing)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                search.fit(X, np.arange(len(X)) % 2, **({"groups": USERS} if unit else {}))
+            told.append({str(w.message) for w in caught if w.category is FoldsWarning})
+            assert {w.filename for w in caught if w.category is FoldsWarning} <= {__file__}
+    assert [len(texts) for texts in told] == [1 if terms else 0, 0, 0]
+    if terms:
+        assert "PerRecordKFold" in told[0].pop()
+
+
+def _nothing(model, X, y=None):
+    return 0.0
 
 
 def test_group_splitters_of_public_groups_stay():
