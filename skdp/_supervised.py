@@ -233,11 +233,11 @@ _NO_DELTA = (
 )
 _FEW_CLASSES = (
     "{}: {} class(es) had enough rows to be named, and nothing else was asked. State classes, or "
-    "take a larger epsilon or delta"
+    "take a larger epsilon or delta; for a y of many different numbers, take a regressor"
 )
 _NO_CLASS = (
     "{}: no class had enough rows to be named, so there is nothing to predict. State classes, or "
-    "take a larger epsilon or delta"
+    "take a larger epsilon or delta; for a y of many different numbers, take a regressor"
 )
 
 
