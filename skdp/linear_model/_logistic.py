@@ -23,10 +23,12 @@ from skdp.queries import LogisticGradient, StandardBall
 __all__ = ["DPLogisticRegression"]
 
 _CENTER_SHARES = (0.1, 0.05)  # for two classes, and for more
-_CONSTANT = 0.25  # the intercept's coordinate, as a part of the radius
+# The intercept's coordinate, as a part of the radius: less where the parts of the classes, from
+# which it starts, say nearly all.
+_CONSTANTS = (0.25, 0.1)
 # Bounds on a row's residuals and norm: the least, the most, and the noise times the most.
-_CLIPS, _CLIP_NOISE = (0.35, 0.5), 0.15
-_RADII, _RADIUS_NOISE = (0.4, 1.0), 0.01
+_CLIPS, _CLIP_NOISE, _CLIP_OF_MORE = (0.35, 0.5), 0.15, 0.3
+_RADII, _RADIUS_NOISE, _RADIUS_OF_MORE = (0.4, 1.0), 0.01, 0.6
 _SHORTER = 0.7
 _LARGEST = 1e300
 
@@ -68,7 +70,7 @@ class _Plan:
         gradients and their noise alike, and later ones hardly: residuals are smaller then.
         """
         if self.n_logits > 1:
-            return _CLIPS[0]
+            return _CLIP_OF_MORE
         return min(max(_CLIP_NOISE / self.relative_noise, _CLIPS[0]), _CLIPS[1])
 
     @property
@@ -90,7 +92,13 @@ class _Plan:
     @property
     def radius(self) -> float:
         """What norms of scaled rows are clipped to, in roots of the number of columns."""
-        return min(max(_RADIUS_NOISE / self.relative_noise, _RADII[0]), _RADII[1])
+        least = _RADIUS_OF_MORE if self.n_logits > 1 else _RADII[0]
+        return min(max(_RADIUS_NOISE / self.relative_noise, least), _RADII[1])
+
+    @property
+    def constant(self) -> float:
+        """The coordinate of the intercept, as a part of the radius."""
+        return _CONSTANTS[self.n_logits > 1]
 
 
 class DPLogisticRegression(LabelledClassifier):
@@ -220,21 +228,19 @@ class DPLogisticRegression(LabelledClassifier):
         theta = _descend(session, plan, view, offset)
         self.n_iter_ = plan.n_steps
         coef = theta[:, :-1] / standard.scale
-        intercept = theta[:, -1] * _CONSTANT * radius + offset - coef @ standard.center
+        intercept = theta[:, -1] * plan.constant * radius + offset - coef @ standard.center
         self.coef_ = np.clip(np.nan_to_num(coef), -_LARGEST, _LARGEST)
         self.intercept_ = np.clip(np.nan_to_num(intercept), -_LARGEST, _LARGEST)
         self.coef_std_error_ = np.full(coef.shape, math.nan)
         self._view, self._theta, self._offset = view, theta, offset
+        self._constant = plan.constant * radius
 
     # --- predicting ---------------------------------------------------------------------------
 
     def _logits(self, X: Any) -> Floats:
         """Return the logits of the caller's rows, shape (n, n_logits)."""
         with np.errstate(all="ignore"):
-            logits = (
-                self._mapped(X) @ self._theta[:, :-1].T
-                + _CONSTANT * self._view.radius * self._theta[:, -1]
-            )
+            logits = self._mapped(X) @ self._theta[:, :-1].T + self._constant * self._theta[:, -1]
         return np.clip(logits + self._offset, -_LARGEST, _LARGEST)
 
     def decision_function(self, X: ArrayLike) -> Floats:
@@ -266,7 +272,7 @@ def _descend(session: Session, plan: _Plan, view: StandardBall, offset: Floats) 
     rate = plan.rate
     for step in told_steps(steps):
         share = session.remaining / (steps - step)
-        query = LogisticGradient(view, _CONSTANT, theta, offset, plan.clip)
+        query = LogisticGradient(view, plan.constant, theta, offset, plan.clip)
         release = session.answer(query, share, name=f"gradient {step + 1}")
         gradient, std = release.value, float(np.mean(release.std))
         if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(theta.size):
