@@ -408,12 +408,10 @@ class DPGroupBy(BaseEstimator):
             cap = self.max_keys_per_unit
             if _is(cap):
                 assert shapes is not None
-                seen = upper_cap(shapes[0].value, _std(shapes[0]), KEY_EDGES, pure=session.pure)
-                cap = min(seen, 256)
+                cap = upper_cap(shapes[0].value, _std(shapes[0]), pure=session.pure)
             keys = tuple(session.answer(SelectKeys(int(cap), self.key_method), shares["keys"]))
             self.max_keys_per_unit_ = int(cap)
-        self.keys_ = list(keys)
-        by = self._by()
+        self.keys_, by = list(keys), self._by()
         parts = [(key,) if len(by) == 1 else key for key in keys]
         columns = {name: [part[i] for part in parts] for i, name in enumerate(by)}
         if not aggregates:

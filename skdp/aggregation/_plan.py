@@ -44,6 +44,7 @@ TREE_DEPTH = 7
 _FIRST = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256)
 KEY_EDGES = (*_FIRST, 512, 1024, 4096)
 ROW_EDGES = (*_FIRST, 512, 1024, 4096, MAX_ROWS_PER_UNIT)
+_MOST_KEYS = 256  # of a unit, where that is not stated
 _EXPONENTS = range(-20, 61)
 SPREAD_EDGES = (
     *(-(2.0**k) for k in reversed(_EXPONENTS)),
@@ -206,13 +207,11 @@ def _seen(counts: Floats, std: float, pure: bool) -> Floats:
     return kept
 
 
-def upper_cap(
-    counts: Floats, std: float, edges: Sequence[int], *, pure: bool, share: float = 0.95
-) -> int:
-    """Return the least edge at or below which this share of units is, as far as can be seen."""
-    seen = _seen(counts, std, pure)
-    place = int(np.searchsorted(np.cumsum(seen), share * seen.sum()))
-    return int(edges[min(place + 1, len(edges) - 1)])
+def upper_cap(by_keys: Floats, std: float, *, pure: bool) -> int:
+    """Return the least edge at or below which 95% of units is, as far as can be seen."""
+    seen = _seen(by_keys, std, pure)
+    place = int(np.searchsorted(np.cumsum(seen), 0.95 * seen.sum()))
+    return min(int(KEY_EDGES[min(place + 1, len(KEY_EDGES) - 1)]), _MOST_KEYS)
 
 
 def _caps_of(seen: Floats, edges: Sequence[int]) -> Sequence[int]:

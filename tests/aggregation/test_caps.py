@@ -44,7 +44,7 @@ def test_noise_is_not_taken_for_units_of_many_rows(pure, size):
     keys, rows = units(KEY_EDGES, _1=size), units(ROW_EDGES, _1=size)
     caps = [chosen(rng, keys, rows, 10.0, pure)[1] for _ in range(N_TABLES)]
     assert sum(cap > 2 for cap in caps) < 12
-    keys = [upper_cap(keys + noise(rng, 10.0, len(keys), pure), 10.0, KEY_EDGES, pure=pure)]
+    keys = [upper_cap(keys + noise(rng, 10.0, len(keys), pure), 10.0, pure=pure)]
     assert keys == [2]
 
 

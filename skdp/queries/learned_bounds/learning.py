@@ -2,13 +2,11 @@
 
 What is released, in this order: the number of rows where it is private; of each column a point m
 amid its rows, chosen by the exponential mechanism from a floating lattice with a public prior;
-noisy counts of the rows' distances from m by factors of √2, once or, where the first leave doubts,
-twice; the noisy number of rows outside the bounds that `decoding` makes of these. How much
-each takes of the allowance follows the public (or released) number of rows. Proofs:
-learned_bounds.md.
-
-Where a column's part of the allowance is too small for its rows, one box is learned for all
-columns, of the rows' least and greatest values, or of their largest.
+noisy counts of the rows' distances from m by factors of √2, once, or twice if the first leave
+doubts; the noisy number of rows outside the bounds that `decoding` makes of these. How much each
+takes of the allowance follows the public (or released) number of rows. Where a column's part is too
+small for its rows, one box is learned for all, of the rows' least and greatest values, or of their
+largest. Proofs: learned_bounds.md.
 """
 
 from __future__ import annotations
