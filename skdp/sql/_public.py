@@ -28,6 +28,7 @@ _FUNCTIONS = (
     *(exp.VariancePop, exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.PercentileCont),
     *(exp.Quantile, exp.RowNumber, exp.Rank, exp.Lag, exp.Lead),
 )
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
 _LISTED = frozenset((*_STRUCTURE, *_FUNCTIONS))
 
 
@@ -86,6 +87,24 @@ def reads_public_tables_alone(select: exp.Expr, catalog: Catalog) -> bool:
     return found is not None and bool(found[0])
 
 
+def _make_total(select: exp.Expr) -> None:
+    """Give expressions NULL where they have no value: after a charge nothing may fail.
+
+    Arithmetic on subqueries, windows and aggregates stays as it is: DuckDB tries none of them.
+    """
+    for spec in select.find_all(exp.WindowSpec):
+        for end in (spec.args.get("start"), spec.args.get("end")):
+            if isinstance(end, exp.Expr) and not isinstance(end, exp.Literal):
+                refuse(spec, "the frame of a window needs stated integers")
+    for cast in list(select.find_all(exp.Cast)):
+        if type(cast) is exp.Cast:
+            cast.replace(exp.TryCast(this=cast.this.copy(), to=cast.to.copy()))
+    # From the inside out, each by itself: what is grouped by stays what is shown.
+    for node in reversed(list(select.find_all(*_ARITHMETIC))):
+        if node.find(exp.Select, exp.Window, exp.AggFunc) is None:
+            node.replace(exp.Anonymous(this="TRY", expressions=[node.copy()]))
+
+
 def public_answer(catalog: Catalog, query: str, tree: exp.Expr | None = None) -> Answer:
     """Return the exact answer to a query that reads public tables alone, released ones among them.
 
@@ -110,10 +129,8 @@ def public_answer(catalog: Catalog, query: str, tree: exp.Expr | None = None) ->
         node.replace(whole)
     for alias, name in found[1]:
         alias.set("this", exp.to_identifier(name))
-    if tree is not None:  # after a charge nothing may fail: NULL where there is no such value
-        for node in list(select.find_all(exp.Cast)):
-            if type(node) is exp.Cast:
-                node.replace(exp.TryCast(this=node.this.copy(), to=node.to.copy()))
+    if tree is not None:
+        _make_total(select)
     sql = select.sql(dialect="duckdb", comments=False)
     try:
         with catalog.reading() as cursor:

@@ -537,10 +537,14 @@ class Compiler:
         if given.args.get("recursive"):
             refuse(given, "WITH RECURSIVE is not answered")
         only(given, "expressions")
+        named: set[str] = set()
         for cte in given.expressions:
             only(cte, "this", "alias", "materialized")
             alias = cte.args["alias"]
             only(alias, "this")
+            if folded(alias.name) in named:
+                refuse(cte, f"two common tables are called {alias.name!r}")
+            named.add(folded(alias.name))
             ctes = {**ctes, folded(alias.name): (cte.this, ctes)}
         return ctes
 

@@ -109,6 +109,7 @@ def staged(
     while True:
         try:
             if subqueries and reads_public_tables_alone(select, catalog):
+                _check_one_row(select)
                 public_answer(catalog, text, select)  # of no rows: what fails fails now
                 last = None
             else:
@@ -134,6 +135,17 @@ def _check_numbers(select: exp.Expr) -> None:
         number = _stands_for_a_number(node.this) and _is_one_number(node.this)
         if number and RELEASED not in node.meta:
             value_of_subquery(node)
+
+
+def _check_one_row(select: exp.Expr) -> None:
+    """Refuse subqueries that stand for a number and may have several rows: it would fail late."""
+    for node in select.find_all(exp.Subquery):
+        if (
+            _stands_for_a_number(node.this)
+            and RELEASED not in node.meta
+            and not _is_one_number(node.this)
+        ):
+            refuse(node, "a subquery in an expression is one aggregate, without GROUP BY")
 
 
 def _planned(

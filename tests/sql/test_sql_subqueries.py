@@ -280,3 +280,45 @@ def test_both_engines_answer_queries_in_parts_alike():
                 for db in (database(con), on_polars(con))
             ]
             assert list(map(repr, found[0])) == list(map(repr, found[1])), query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT c * 9223372036854775807 FROM {BY_BROWSER}",
+        f"SELECT SUM((c + 1) * 9223372036854775807) FROM {BY_BROWSER}",
+        f"SELECT 1 // (c - c) FROM {BY_BROWSER}",
+        f"SELECT s.c * 9223372036854775807 FROM {BY_BROWSER} AS s JOIN nation ON n_id < s.c",
+    ],
+)
+def test_arithmetic_on_what_was_released_is_null_where_it_overflows(query):
+    assert {row[0] for row in database().sql(query, **MANY).fetchall()} == {None}
+
+
+def test_arithmetic_that_is_grouped_by_stays_what_is_shown():
+    query = f"SELECT c * 2 AS a, c * 2 + 1 AS b, COUNT(*) FROM {BY_BROWSER} GROUP BY c * 2"
+    rows = database().sql(query, **MANY).fetchall()
+    assert rows
+    assert all(b == a + 1 for a, b, _ in rows)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT browser, (SELECT n_name FROM nation WHERE n_id < s.c) FROM {BY_BROWSER} AS s",
+        f"SELECT SUM(c) OVER (ORDER BY c ROWS c PRECEDING) FROM {BY_BROWSER}",
+    ],
+)
+def test_what_may_fail_on_released_rows_is_refused_before_the_charge(query):
+    db = database()
+    with pytest.raises(QueryRefusedError, match="Nothing was charged"):
+        db.sql(query, epsilon=1)
+    assert db.budget.spent.epsilon == 0
+
+
+def test_common_tables_of_one_name_are_refused():
+    query = (
+        "WITH a AS (SELECT uid FROM visits), A AS (SELECT uid FROM visits) SELECT COUNT(*) FROM a"
+    )
+    with pytest.raises(QueryRefusedError, match="two common tables"):
+        database().sql(query)
