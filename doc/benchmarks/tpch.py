@@ -299,6 +299,8 @@ def line(number: int, con, db, epsilon: float) -> tuple[str, float | None]:
     if answer.privacy_ is None and not answer.subqueries:
         return f"| {number} | public | exact | | {plain:.2f} | {private:.2f} |", None
     error, keys = compared(con, query, answer)
+    if keys.startswith("0 of"):
+        what = f"{what}; no key has enough customers"
     text = f"| {number} | {what} | {error} | {keys} | {plain:.2f} | {private:.2f} |"
     return text, private / plain
 
