@@ -22,12 +22,12 @@ from skdp.queries import LogisticGradient, StandardBall
 
 __all__ = ["DPLogisticRegression"]
 
-_CENTER_SHARES = (0.1, 0.05)  # for two classes, and for more
+_CENTER_SHARES = (0.2, 0.05)  # for two classes, and for more
 # The intercept's coordinate, as a part of the radius: less where the parts of the classes, from
 # which it starts, say nearly all.
 _CONSTANTS = (0.25, 0.1)
 # Bounds on a row's residuals and norm: the least, the most, and the noise times the most.
-_CLIPS, _CLIP_NOISE, _CLIP_OF_MORE = (0.35, 0.5), 0.15, 0.3
+_CLIPS, _CLIP_NOISE, _CLIP_OF_MORE = (0.25, 0.5), 0.15, 0.3
 _RADII, _RADIUS_NOISE, _RADIUS_OF_MORE = (0.4, 1.0), 0.01, 0.6
 _SHORTER = 0.7
 _LARGEST = 1e300
@@ -178,7 +178,7 @@ class DPLogisticRegression(LabelledClassifier):
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
     stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); means
-    and mean squares of the columns, or means alone, where noise does not hide them (at most 10%);
+    and mean squares of the columns, or means alone, where noise does not hide them (at most 20%);
     then, a step, the sum over rows of r x z: z the clipped row with a constant, r the predicted
     probabilities less the label's indicator, clipped in norm. *Sensitivity* of a gradient in L2:
     the product R of the bounds on the norms of r and z if a row is added or removed, 2 R if one is
