@@ -194,27 +194,39 @@ def test_the_race_finds_a_ledger_that_does_not_lock(server, name):
     assert granted.value > 1
 
 
-def _die(url, granted, when):
+def _die(url, granted, dead, when):
+    """Charge once, race against the others, and die at the next commit if `when` says so.
+
+    Whoever lives leaves charges for those who are to die, however late these come to run.
+    """
     commit = postgres.PostgresLedger._commit
 
     def killed(self, connection):
         if when == "after":
             commit(self, connection)
+        with dead.get_lock():
+            dead.value += 1
         os.kill(os.getpid(), signal.SIGKILL)
 
-    if when is not None:
-        PrivacyBudget(1.0, ledger=url).charge(Cost(0.01), estimator="A")
+    budget = PrivacyBudget(1.0, ledger=url)
+    for _ in range(1 if when else 4):
+        budget.charge(Cost(0.01), estimator="A")
         with granted.get_lock():
             granted.value += 1
+    if when is not None:
         postgres.PostgresLedger._commit = killed
+    else:
+        deadline = time.monotonic() + 60
+        while dead.value < 8 and time.monotonic() < deadline:
+            time.sleep(0.01)
     _take(url, granted)
 
 
 def test_processes_killed_inside_a_transaction_leave_no_lock_and_no_half(server, name):
-    granted = multiprocessing.Value("i", 0)
+    granted, dead = multiprocessing.Value("i", 0), multiprocessing.Value("i", 0)
     PrivacyBudget(1.0, ledger=server.url(name))
     how = ["before", "after", None, None] * 4
-    codes = run_all(_die, lambda i: (server.url(name), granted, how[i]))
+    codes = run_all(_die, lambda i: (server.url(name), granted, dead, how[i]))
     assert sorted(codes) == [-9] * 8 + [0] * 8
     charged = lines(server, name)
     # Noise is drawn once a charge has returned: no more of it than charges.
