@@ -18,6 +18,7 @@ from sklearn import (
     cluster,
     decomposition,
     discriminant_analysis,
+    ensemble,
     feature_selection,
     impute,
     linear_model,
@@ -38,6 +39,7 @@ from skdp.budget.amounts import check_positive, exact, round_down
 from skdp.cluster import DPKMeans
 from skdp.decomposition import DPPCA
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
+from skdp.ensemble import DPRandomForestClassifier
 from skdp.feature_selection import DPSelectKBest
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, PrivateScorer
@@ -84,6 +86,7 @@ _BINS = ("n_bins", "encode", "strategy", "random_state")
 _IMPUTER = ("strategy", "fill_value", "add_indicator")
 _QUANTILES = ("n_quantiles", "output_distribution", "random_state")
 _COMPONENTS = ("n_components", "whiten", "random_state")
+_FOREST = ("n_estimators", "max_depth", "random_state")
 _CLUSTERS = ("n_clusters", "random_state")
 
 _COUNTERPARTS: dict[type, _Counterpart] = {
@@ -106,6 +109,8 @@ _COUNTERPARTS: dict[type, _Counterpart] = {
     linear_model.LogisticRegression: _Counterpart(DPLogisticRegression, ("random_state",)),
     linear_model.LinearRegression: _Counterpart(DPLinearRegression),
     linear_model.Ridge: _Counterpart(DPRidge, ("alpha", "random_state"), always=("alpha",)),
+    ensemble.RandomForestClassifier: _Counterpart(DPRandomForestClassifier, _FOREST),
+    ensemble.ExtraTreesClassifier: _Counterpart(DPRandomForestClassifier, _FOREST),
     naive_bayes.GaussianNB: _Counterpart(DPGaussianNB),
     naive_bayes.CategoricalNB: _Counterpart(DPCategoricalNB, ("alpha",), always=("alpha",)),
     neighbors.NearestCentroid: _Counterpart(DPNearestCentroid),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import RandomForestClassifier, StackingClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, StackingClassifier
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
@@ -64,11 +65,21 @@ def test_a_selection_of_columns_keeps_its_score():
     assert private.fit(X, X[:, 1])[0].get_support().tolist() == [False, True]
 
 
+@pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])
+def test_a_forest_keeps_its_size_and_nothing_else(forest):
+    private = make_private(forest(n_estimators=7, max_depth=3, n_jobs=2), **FACTS)
+    assert type(private).__name__ == "DPRandomForestClassifier"
+    assert (private.n_estimators, private.max_depth) == (7, 3)
+    assert (private.bounds, private.classes) == ((-4, 4), [0, 1])
+    assert make_private(forest(), **FACTS).n_estimators == "auto"
+
+
 @pytest.mark.parametrize(
     ("step", "facts", "words"),
     [
         (make_pipeline(LogisticRegression(C=2)), FACTS, r"logisticregression .*\bC\b"),
-        (make_pipeline(RandomForestClassifier()), {}, "randomforestclassifier .*DPTrainOnRelease"),
+        (make_pipeline(KNeighborsClassifier()), {}, "kneighborsclassifier .*DPTrainOnRelease"),
+        (RandomForestClassifier(min_samples_leaf=5), FACTS, "no such thing as min_samples_leaf"),
         (StackingClassifier([("a", GaussianNB())]), {}, r"DPTrainOnRelease\(StackingClassifier"),
         (GaussianNB(), {}, "classes must be given"),
         (StandardScaler(), FACTS, "classes is stated, but no step takes it"),

@@ -54,6 +54,7 @@ _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 _ANY = "DPSubsampleAggregate makes any estimator private"
 _INSTEAD = {
     "CategoricalNB": "DPCategoricalNB",
+    "ExtraTreesClassifier": "DPRandomForestClassifier",
     "GaussianNB": "DPGaussianNB",
     "KBinsDiscretizer": "DPKBinsDiscretizer",
     "KMeans": "DPKMeans",
