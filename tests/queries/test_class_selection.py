@@ -14,6 +14,7 @@ from skdp.core.session import Session
 from skdp.core.table import PrivateTable, stability_of
 from skdp.discriminant_analysis import DPLinearDiscriminantAnalysis
 from skdp.engines import from_arrays
+from skdp.ensemble import DPExplainableBoostingClassifier, DPRandomForestClassifier
 from skdp.linear_model import DPLogisticRegression
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPNearestCentroid
@@ -54,6 +55,19 @@ def test_every_classifier_learns_its_classes(kind, relation):
     assert (first.name, first.delta) == ("classes", 5e-7)
     # An unchosen label is in no fit.
     assert model.class_count_.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "kind", [*OF_NUMBERS, DPExplainableBoostingClassifier, DPRandomForestClassifier]
+)
+def test_a_target_of_many_numbers_points_to_regressors(kind):
+    X, _ = labelled()
+    model = kind(bounds=(-2, 2), delta=1e-6)
+    with pytest.warns(UserWarning, match=r"^DP\w+: 0 class.*many different numbers.* a regressor"):
+        model.fit(X, X.sum(axis=1) + np.arange(len(X)) / len(X))
+    assert len(model.classes_) == 0
+    with pytest.raises(ValueError, match=r"no class had enough rows.* take a regressor"):
+        model.predict(X)
 
 
 def test_categories_and_private_classes():
