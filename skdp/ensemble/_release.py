@@ -151,7 +151,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     -----
     **Privacy.** A row and its target are protected together. *Released*: the number of rows, where
     it is private (2% of the allowance); the table of every column with the target, with as much as
-    its noise needs to be 0.7% of the rows: from 10% of the allowance to all of it; then, round by
+    its noise needs to be 1.4% of the rows: from 10% of the allowance to all of it; then, round by
     round, which table to measure, and that table. *Sensitivity* of a table, in L1: 1 if a row is
     added or removed, 2 if one is replaced (L2: 1 and the root of 2); of a candidate's score 1 and
     2. *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism for
