@@ -41,7 +41,7 @@ LEAST_ROUNDS = 12  # however much noise: a choice among many pairs is worth more
 NOISE = 0.2  # of all rows: the noise of a table, in L1, that is worth measuring
 WELL = 0.014  # of all rows: the noise, in L1, of a table that is told well enough
 MOST_OF_PAIRS, LEAST_OF_PAIRS = 0.6, Fraction(1, 10)  # of what is left
-# Of all rows: the weight of evenness beside that of the measurements. Models trained on the synthetic
+# Of all rows: the weight of evenness beside that of the measurements. Models trained on synthetic
 # rows gain by more of it, because a small class has small counts in noise; answers do not.
 SMOOTHING, SMOOTHING_OF_TARGETS = 5e-4, 3e-3
 ITERATIONS = 100, 400  # in a round, and at the end
