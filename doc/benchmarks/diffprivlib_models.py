@@ -71,9 +71,11 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     lines = [
-        f"# {datetime.date.today()}, skdp {skdp.__version__}, "
-        f"diffprivlib {diffprivlib.__version__}, scikit-learn {sklearn.__version__}, "
-        f"numpy {np.__version__}, Python {platform.python_version()}",
+        (
+            f"# {datetime.date.today()}, skdp {skdp.__version__}, "
+            f"diffprivlib {diffprivlib.__version__}, scikit-learn {sklearn.__version__}, "
+            f"numpy {np.__version__}, Python {platform.python_version()}"
+        ),
         "# medians and quartiles; replace_one; a fifth of the rows is for testing",
         "table epsilon delta estimator measure median quartiles fit_s seeds",
     ]
