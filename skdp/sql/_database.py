@@ -357,7 +357,7 @@ def _released(
                 subqueries[i].answer = answers[i]
                 subqueries[i].put(cursor)
         if parts.last is None:
-            answers.append(public_answer(catalog, query, parts.tree))
+            answers.append(public_answer(catalog, query, parts.tree, subqueries))
             answers[-1].notes.append(AFTER)
     except Exception as error:
         if not answers:

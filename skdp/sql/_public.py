@@ -6,12 +6,17 @@ syntax, since other functions read files, settings and tables by name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 from sqlglot import exp
 
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Catalog, folded
 from skdp.sql._parse import parsed
 from skdp.sql._refusals import refuse, said
+from skdp.sql._results import Subquery
 from skdp.sql._typed import HANDLERS
 
 __all__ = ["public_answer", "reads_public_tables_alone"]
@@ -29,6 +34,7 @@ _FUNCTIONS = (
     *(exp.Quantile, exp.RowNumber, exp.Rank, exp.Lag, exp.Lead),
 )
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg)
+_UNTRIED = (exp.Select, exp.Window, exp.AggFunc)  # what DuckDB's TRY refuses
 _LISTED = frozenset((*_STRUCTURE, *_FUNCTIONS))
 
 
@@ -90,7 +96,8 @@ def reads_public_tables_alone(select: exp.Expr, catalog: Catalog) -> bool:
 def _make_total(select: exp.Expr) -> None:
     """Give expressions NULL where they have no value: after a charge nothing may fail.
 
-    Arithmetic on subqueries, windows and aggregates stays as it is: DuckDB tries none of them.
+    DuckDB tries no arithmetic on subqueries, windows and aggregates: there a zero divides into
+    NULL, and `_in_floating_point` is for what is too large.
     """
     for spec in select.find_all(exp.WindowSpec):
         for end in (spec.args.get("start"), spec.args.get("end")):
@@ -101,14 +108,42 @@ def _make_total(select: exp.Expr) -> None:
             cast.replace(exp.TryCast(this=cast.this.copy(), to=cast.to.copy()))
     # From the inside out, each by itself: what is grouped by stays what is shown.
     for node in reversed(list(select.find_all(*_ARITHMETIC))):
-        if node.find(exp.Select, exp.Window, exp.AggFunc) is None:
+        if node.find(*_UNTRIED) is None:
             node.replace(exp.Anonymous(this="TRY", expressions=[node.copy()]))
+        elif isinstance(node, exp.IntDiv | exp.Mod):
+            divisor = node.expression.unnest().copy()
+            node.set("expression", exp.Nullif(this=divisor, expression=exp.Literal.number(0)))
 
 
-def public_answer(catalog: Catalog, query: str, tree: exp.Expr | None = None) -> Answer:
+def _in_floating_point(select: exp.Expr) -> None:
+    """Compute what DuckDB does not try in floating point, where nothing is too large."""
+    for node in reversed(list(select.find_all(*_ARITHMETIC))):
+        if node.find(*_UNTRIED) is not None:
+            for side in ("this", "expression"):
+                if isinstance(one := node.args.get(side), exp.Expr):
+                    node.set(side, exp.TryCast(this=one.copy(), to=exp.DataType.build("DOUBLE")))
+
+
+def _run(catalog: Catalog, sql: str, put: Sequence[Subquery] = ()) -> Any:
+    """Return what DuckDB answers, as an Arrow table; None if it cannot."""
+    try:
+        with catalog.reading() as cursor:
+            for one in put:
+                one.put(cursor)
+            return cursor.sql(sql).to_arrow_table()
+    except Exception:  # noqa: BLE001  its text may name other tables
+        return None
+
+
+def public_answer(
+    catalog: Catalog,
+    query: str,
+    tree: exp.Expr | None = None,
+    released: Sequence[Subquery] = (),
+) -> Answer:
     """Return the exact answer to a query that reads public tables alone, released ones among them.
 
-    `tree` is its syntax, if subqueries have been put in place.
+    `tree` is its syntax, if subqueries have been put in place: those that were `released`.
     """
     select = parsed(query)[0] if tree is None else tree.copy()
     found = _named(select, catalog)
@@ -131,14 +166,16 @@ def public_answer(catalog: Catalog, query: str, tree: exp.Expr | None = None) ->
         alias.set("this", exp.to_identifier(name))
     if tree is not None:
         _make_total(select)
-    sql = select.sql(dialect="duckdb", comments=False)
-    try:
-        with catalog.reading() as cursor:
-            table = cursor.sql(sql).to_arrow_table()
-    except Exception:  # noqa: BLE001  rows are public, other tables' names may be none
-        refuse(None, "DuckDB cannot answer this query on public tables")
     import duckdb
 
+    sql = select.sql(dialect="duckdb", comments=False)
+    table = _run(catalog, sql)
+    if table is None and released:  # what failed has ended its transaction
+        _in_floating_point(select)
+        sql = select.sql(dialect="duckdb", comments=False)
+        table = _run(replace(catalog, shared=False, opened=None), sql, released)
+    if table is None:
+        refuse(None, "DuckDB cannot answer this query on public tables")
     own = duckdb.connect(":memory:")
     own.register("given", table)
     own.execute("CREATE TABLE answer AS SELECT * FROM given")

@@ -196,6 +196,29 @@ def test_what_is_computed_from_released_numbers_does_not_fail():
     assert answer.fetchall() == [(None,)]
 
 
+@pytest.mark.parametrize(
+    ("expression", "least"),
+    [
+        # More than a BIGINT, a HUGEINT and a DECIMAL hold: in floating point.
+        ("SUM(c) * 9000000000000000000 * 9000000000000000000", 1e39),
+        ("SUM(c) OVER () * 9000000000000000000 * 9000000000000000000", 1e39),
+        ("(SELECT MAX(c) FROM s) * 9000000000000000000 * 9000000000000000000", 1e39),
+        ("-(SUM(c) * -9000000000000000000 * 9000000000000000000)", 1e39),
+        # A zero divides into nothing.
+        ("SUM(c) // (COUNT(*) - 1)", None),
+        ("SUM(c) % (COUNT(*) - 1)", None),
+        ("SUM(c) // ((SELECT MAX(c) FROM s) - (SELECT MAX(c) FROM s))", None),
+        ("SUM(c) // 2 + COUNT(*)", 1),
+    ],
+)
+def test_arithmetic_on_what_was_aggregated_again_does_not_fail(expression, least):
+    grouped = " GROUP BY c" * ("OVER" in expression)
+    query = f"WITH s AS (SELECT COUNT(*) AS c FROM visits) SELECT {expression} AS a FROM s{grouped}"
+    answer = database(shop(users=50)).sql(query, epsilon=100, delta=0, max_rows_per_unit=12)
+    ((found,),) = answer.fetchall()
+    assert (found is None) if least is None else found >= least
+
+
 def test_intervals_of_a_subquery_are_columns_of_it():
     answer = database(shop()).sql(f"SELECT * FROM {BY_BROWSER} WHERE c_low > 100", **MANY)
     assert answer.columns == ["browser", "c", "c_low", "c_high"]
