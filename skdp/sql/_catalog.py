@@ -109,6 +109,17 @@ class Catalog:
             if found.opened is not None:
                 found.opened.close()
 
+    def named(self, parts: Sequence[str]) -> Table | None:
+        """Return the declared table of a name, which may have schema and database before it."""
+        found = self.tables.get(folded(".".join(parts)))
+        if found is not None or len(parts) < 2:
+            return found
+        end = "." + folded(".".join(map(quoted, parts)))
+        for one in self.tables.values():
+            if f".{folded(one.source)}".endswith(end) and not one.source.startswith('"temp"'):
+                return one
+        return None
+
     @contextmanager
     def reading(self) -> Iterator[Any]:
         """Yield a cursor, for one part of what is read."""

@@ -19,7 +19,7 @@ from skdp.sql._inner import InnerAggregates
 from skdp.sql._intervals import check_names, interval_of
 from skdp.sql._outline import Key, Output, Plan, Specification
 from skdp.sql._refusals import only, refusal, refuse, said
-from skdp.sql._relations import AGGREGATES, Body, is_aggregate, item_name
+from skdp.sql._relations import AGGREGATES, Body, grouped_item, is_aggregate, item_name
 from skdp.sql._sources import LEFT_OF_PRIVATE, Compiler
 from skdp.sql._typed import quoted, text_of
 
@@ -411,21 +411,9 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
         if group is not None or any(is_aggregate(item) for _, item in items):
             refuse(distinct, "SELECT DISTINCT of aggregates is not answered", "leave DISTINCT out")
         named = [item for _, item in items]
-    aliases = {folded(name): item for name, item in items}
     keys: list[Key] = []
     for node in named:
-        one = node
-        if isinstance(one, exp.Literal) and not one.is_string:
-            place = int(one.this) - 1 if str(one.this).isdigit() else -1
-            if not 0 <= place < len(items):
-                refuse(one, "GROUP BY names a column that is not there")
-            one = items[place][1]
-        elif (
-            isinstance(one, exp.Column)
-            and not one.table
-            and (body.scope.own(one) is None and folded(one.name) in aliases)
-        ):
-            one = aliases[folded(one.name)]
+        one = grouped_item(node, items, body.scope)
         row = compiled(one, body.scope)
         if row.tags:
             refuse(

@@ -61,15 +61,15 @@ def _named(
             if id(node) in inside:
                 continue
             inside.add(id(node))
-            if not {k for k, v in node.args.items() if v} <= {"this", "db", "alias"}:
+            if not {k for k, v in node.args.items() if v} <= {"this", "db", "catalog", "alias"}:
                 return False
             if not isinstance(node.this, exp.Identifier):
                 return False
-            pieces = [one.name for one in (node.args.get("db"), node.this) if one is not None]
-            name = folded(".".join(pieces))
-            table = catalog.tables.get(name)
-            if len(pieces) == 1 and name in common:
-                sources.append((node, common[name]))
+            given = (node.args.get("catalog"), node.args.get("db"), node.this)
+            pieces = [one.name for one in given if one is not None]
+            table = catalog.named(pieces)
+            if len(pieces) == 1 and folded(pieces[0]) in common:
+                sources.append((node, common[folded(pieces[0])]))
             elif table is not None and table.public:
                 sources.append((node, table.source))
             else:

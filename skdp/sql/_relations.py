@@ -85,6 +85,9 @@ class RowScope:
 
     def column(self, node: exp.Column) -> Expr:
         """Return what a name means."""
+        if node.args.get("db") is not None:
+            way = f"write {said(exp.column(node.this.copy(), table=node.args['table'].copy()))}"
+            refuse(node, "a schema stands before a table in FROM, and before no column", way)
         only(node, "this", "table")
         if isinstance(node.this, exp.Star):
             refuse(node, "* shows single rows", "name what is grouped by, and aggregates")
@@ -155,6 +158,18 @@ def is_aggregate(node: exp.Expr) -> bool:
         for child in node.iter_expressions()
         if not isinstance(child, exp.Subquery | exp.Select)
     )
+
+
+def grouped_item(node: exp.Expr, items: list[tuple[str, exp.Expr]], scope: RowScope) -> exp.Expr:
+    """Return what GROUP BY means by a place, by the name of an item, or as it stands."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.this) - 1 if str(node.this).isdigit() else -1
+        if not 0 <= place < len(items):
+            refuse(node, "GROUP BY names a column that is not there")
+        return items[place][1]
+    if isinstance(node, exp.Column) and not node.table and scope.own(node) is None:
+        return {folded(name): item for name, item in items}.get(folded(node.name), node)
+    return node
 
 
 def item_name(item: exp.Expr, number: int) -> str:

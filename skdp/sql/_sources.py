@@ -40,6 +40,7 @@ from skdp.sql._relations import (
     Links,
     Relation,
     RowScope,
+    grouped_item,
     is_aggregate,
     item_name,
 )
@@ -144,16 +145,17 @@ class Compiler:
                 f"functions that make tables are not answered: {said(node)}",
                 "declare the table",
             )
-        parts = [part.name for part in (node.args.get("db"), node.this) if part is not None]
-        name = folded(".".join(parts))
-        if len(parts) == 1 and name in ctes:
-            body, outer = ctes[name]
+        given = (node.args.get("catalog"), node.args.get("db"), node.this)
+        parts = [part.name for part in given if part is not None]
+        declared = self.catalog.named(parts)
+        if len(parts) == 1 and folded(parts[0]) in ctes:
+            body, outer = ctes[folded(parts[0])]
             found = self.derived(body, outer)
-        elif name in self.catalog.tables and node.args.get("catalog") is None:
-            found = self.base(self.catalog.tables[name], node)
+        elif declared is not None:
+            found = self.base(declared, node)
         else:
             known = ", ".join(sorted(table.name for table in self.catalog.tables.values()))
-            refuse(node, f"table {said(node.this)} is not declared", f"declared are: {known}")
+            refuse(node, f"table {'.'.join(parts)} is not declared", f"declared are: {known}")
         return self._aliased(node, folded(node.alias or node.name), found)
 
     def _aliased(self, node: Any, alias: str, found: Relation) -> tuple[str, Relation]:
@@ -451,13 +453,7 @@ class Compiler:
         named: list[exp.Expr] = []
         if group is not None:
             only(group, "expressions")
-            for one in group.expressions:
-                if isinstance(one, exp.Literal) and not one.is_string:
-                    place = int(one.this) - 1 if str(one.this).isdigit() else -1
-                    if not 0 <= place < len(items):
-                        refuse(one, "GROUP BY names a column that is not there")
-                    one = items[place][1]
-                named.append(one)
+            named = [grouped_item(one, items, body.scope) for one in group.expressions]
         keys = [compiled(one, body.scope) for one in named]
         keys = [replace(one, sql=canonical(one.sql, one.family)) for one in keys]
         if body.unit is not None and not any(key.tags for key in keys):

@@ -219,6 +219,23 @@ def test_arithmetic_on_what_was_aggregated_again_does_not_fail(expression, least
     assert (found is None) if least is None else found >= least
 
 
+@pytest.mark.parametrize("table", ["main.visits", "memory.main.visits", 'MEMORY."main".Visits'])
+def test_a_declared_table_may_have_its_schema_before_it(table):
+    db = database(shop())
+    told = str(db.explain(f"SELECT COUNT(*) AS n FROM {table} WHERE visits.pages > 1"))
+    assert told == str(db.explain("SELECT COUNT(*) AS n FROM visits WHERE pages > 1"))
+
+
+def test_names_in_group_by_mean_the_same_inside_of_a_subquery():
+    query = (
+        "SELECT b, COUNT(*) AS n FROM (SELECT browser AS b, uid FROM visits GROUP BY {}) GROUP BY b"
+    )
+    told = [database(shop()).explain(query.format(by)) for by in ("b, uid", "1, 2", "browser, uid")]
+    assert len({str(one) for one in told}) == 1
+    with pytest.raises(QueryRefusedError, match="there is no column c here"):
+        database(shop()).explain(query.format("c, uid"))
+
+
 def test_intervals_of_a_subquery_are_columns_of_it():
     answer = database(shop()).sql(f"SELECT * FROM {BY_BROWSER} WHERE c_low > 100", **MANY)
     assert answer.columns == ["browser", "c", "c_low", "c_high"]
