@@ -16,7 +16,7 @@ from skdp.sql._answer import Answer
 from skdp.sql._catalog import Catalog, folded
 from skdp.sql._parse import parsed
 from skdp.sql._refusals import refuse, said
-from skdp.sql._results import Subquery
+from skdp.sql._results import Subquery, own_database
 from skdp.sql._typed import HANDLERS
 
 __all__ = ["public_answer", "reads_public_tables_alone"]
@@ -166,8 +166,6 @@ def public_answer(
         alias.set("this", exp.to_identifier(name))
     if tree is not None:
         _make_total(select)
-    import duckdb
-
     sql = select.sql(dialect="duckdb", comments=False)
     table = _run(catalog, sql)
     if table is None and released:  # what failed has ended its transaction
@@ -176,7 +174,8 @@ def public_answer(
         table = _run(replace(catalog, shared=False, opened=None), sql, released)
     if table is None:
         refuse(None, "DuckDB cannot answer this query on public tables")
-    own = duckdb.connect(":memory:")
+    own = own_database()
     own.register("given", table)
-    own.execute("CREATE TABLE answer AS SELECT * FROM given")
+    own.execute("CREATE TEMP TABLE answer AS SELECT * FROM given")
+    own.unregister("given")
     return Answer(own.table("answer"), query, sql, [])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,11 +50,20 @@ class Subquery:
         connection.unregister("skdp_answer")
 
 
-def _own_database() -> Any:
-    """Return a database that holds released numbers alone, and reads nothing else."""
+@cache
+def _of_process(_process: int) -> Any:
     import duckdb
 
     return duckdb.connect(":memory:", config={"enable_external_access": "false"})
+
+
+def own_database() -> Any:
+    """Return a connection for temporary tables of released numbers, which reads nothing else.
+
+    All have one database, since to open one takes longer than most queries; a process that was
+    forked has its own.
+    """
+    return _of_process(os.getpid()).cursor()
 
 
 def encoded_keys(plan: Plan) -> list[Any]:
@@ -63,7 +74,7 @@ def encoded_keys(plan: Plan) -> list[Any]:
     ValueError
         For a key that its column cannot hold.
     """
-    connection = _own_database()
+    connection = own_database()
     places: list[dict[Any, str]] = []
     for key in plan.keys:
         kind = TYPES[key.row.family]
@@ -101,9 +112,9 @@ def _released_columns(plan: Plan) -> list[tuple[str, str]]:
 
 def _database_of(plan: Plan, subqueries: Sequence[Subquery]) -> Any:
     """Return a database with an empty table of what the plan releases, and what was before it."""
-    connection = _own_database()
+    connection = own_database()
     listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in _released_columns(plan))
-    connection.execute(f"CREATE TABLE released ({listed})")
+    connection.execute(f"CREATE TEMP TABLE released ({listed})")
     for one in subqueries:
         one.put(connection)
     return connection
@@ -150,7 +161,7 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
     if cells[0]:
         listed = ", ".join(f"unnest(?::{kind}[])" for _, kind in columns)
         connection.execute(f"INSERT INTO released SELECT {listed}", cells)
-    connection.execute(f"CREATE TABLE answer AS {_selected(plan)}")
+    connection.execute(f"CREATE TEMP TABLE answer AS {_selected(plan)}")
     return Answer(
         connection.table("answer"),
         plan.text,
