@@ -66,8 +66,9 @@ def nasty_shop(without=None):
 class Generator:
     """Draws queries: most are meant to be answered, some break a rule each."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, source_spelling=False):
         self.rng = np.random.default_rng(seed)
+        self.source_spelling = source_spelling
 
     def pick(self, *choices):
         return choices[self.rng.integers(len(choices))]
@@ -194,6 +195,17 @@ class Generator:
             *((f"MAX({x})", f"SUM({x}) OVER ()", x, "ANY_VALUE(1)") if self.chance(0.1) else ()),
         )
 
+    def clamped(self, tables):
+        """Return an aggregate in the source's spelling."""
+        x = self.number(tables)
+        clamp = self.pick("", *(f" CLAMPED BETWEEN {ends}" for ends in ("0 AND 1", "-3.5 AND 9")))
+        return self.pick(
+            *(f"ANON_COUNT(*{clamp})", f"ANON_COUNT({x}{clamp})", f"ANON_AVG({x}{clamp})"),
+            *(f"ANON_SUM({x}{clamp})", f"ANON_VAR({x}{clamp})", f"ANON_STDDEV_POP({x}{clamp})"),
+            *(f"ANON_PERCENTILE({x}, 0.5{clamp})", f"ANON_COUNT(*{clamp}) / 2", "COUNT(*)"),
+            *((f"MAX({x})", f"ANON_SUM({x} CLAMPED BETWEEN 2 AND 1)") if self.chance(0.1) else ()),
+        )
+
     def test(self, tables):
         """Return a semi-join, or a plain condition."""
         names = dict(tables)
@@ -232,8 +244,12 @@ class Generator:
             for _ in range(self.pick(0, 1, 1, 2))
         ]
         items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
-        items += [f"{self.aggregate(tables)} AS a{i}" for i in range(self.rng.integers(1, 4))]
-        query = f"SELECT {', '.join(items)} FROM {source}"
+        made, options = self.aggregate, ""
+        if self.source_spelling and self.chance(0.5):
+            kind = self.pick("ANONYMIZATION", "DIFFERENTIAL_PRIVACY")
+            made, options = self.clamped, f"WITH {kind} OPTIONS (epsilon = 1, kappa = 2) "
+        items += [f"{made(tables)} AS a{i}" for i in range(self.rng.integers(1, 4))]
+        query = f"SELECT {options}{', '.join(items)} FROM {source}"
         query += f" WHERE {' AND '.join(tests)}" if tests else ""
         query += f" GROUP BY {', '.join(keys)}" if keys else ""
         query += self.pick("", "", " HAVING COUNT(*) > 3", " ORDER BY a0 DESC LIMIT 3")
@@ -331,7 +347,8 @@ class Checker:
     def plan(self, query, user=None):
         catalog = self.databases[user]._catalog
         try:
-            return planned(query, parsed(query)[0], catalog, "uid", {}), ""
+            select, options = parsed(query)
+            return planned(query, select, catalog, "uid", {}, anonymized=options.used), ""
         except QueryRefusedError as error:
             return None, str(error)
 
@@ -404,8 +421,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--parts", action="store_true", help="queries with subqueries over units")
+    parser.add_argument("--anonymization", action="store_true", help="the source's spelling, too")
     given = parser.parse_args()
-    checker, generator = Checker(), Generator(given.seed)
+    checker, generator = Checker(), Generator(given.seed, given.anonymization)
     started, found = time.time(), collections.Counter()
     for number in range(given.queries):
         if given.parts:
