@@ -35,7 +35,7 @@ def test_random_queries_are_refused_or_keep_units_apart():
 @pytest.mark.slow
 def test_random_queries_in_the_source_spelling_keep_units_apart():
     generator = fuzz.Generator(9, source_spelling=True)
-    queries = [generator.query() for _ in range(150)]
+    queries = [generator.query() for _ in range(200)]
     found = [checker().check(query, number) for number, query in enumerate(queries)]
     spelled = [what for what, query in zip(found, queries, strict=True) if "OPTIONS" in query]
     assert spelled.count("answered") > 15
