@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import numbers
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -36,6 +38,7 @@ from skdp.aggregation._plan import (
 from skdp.aggregation._results import column_of, columns_of_result, expected_width, interval_of
 from skdp.base import CallContext
 from skdp.budget import Cost, gdp_mu
+from skdp.budget.ambient import outside_level
 from skdp.core import Release, Session, untracked
 from skdp.planning import Allowance
 from skdp.queries import (
@@ -111,6 +114,10 @@ class DPGroupBy(BaseEstimator):
     max_keys_per_unit_, max_rows_per_unit_ : int
     bounds_ : dict
         Of each aggregate that clips, by its name: (low, high), stated or learned.
+    hidden_units_ : dict
+        Of each column whose bounds were learned: values of fewer units than about that many may lie
+        beyond them, and are clipped. Where that is more than a twentieth of the units, intervals
+        are NaN, and a warning says so.
     left_out_ : dict
         ``"keys"`` and ``"rows"``: how many (unit, key) pairs and rows of these keys bounding left
         out, of every unit at most as many as it may contribute; with ``_low`` and ``_high``.
@@ -384,6 +391,10 @@ class DPGroupBy(BaseEstimator):
             finally:
                 rows.close()
             self.table_ = table_of(columns, table)
+            if self._unclear:  # released: whoever sees the table sees it
+                names = sorted({str(one.column) for one in aggregates if one.name in self._unclear})
+                text = _UNCLEAR.format(type(self).__name__, ", ".join(names))
+                warnings.warn(text, stacklevel=outside_level())
         return self
 
     def _released(
@@ -452,7 +463,7 @@ class DPGroupBy(BaseEstimator):
             return empty
         found = [release for release in releases if release is not None]
         self._noisy[one.name] = one, terms, found, session.pure
-        out = interval_of(one, terms, found, pure=session.pure)
+        out = self._known(one, interval_of(one, terms, found, pure=session.pure))
         if one.kind != "mean":
             return out
         # About the released mean: what units differ from it, for the error of a population's.
@@ -470,20 +481,36 @@ class DPGroupBy(BaseEstimator):
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
         query = KeyTotals(keys, (about,), 0, *caps)
         spread = session.answer(query, shares["spread"], name=f"spread {one.column}")
-        return out | interval_of(one, terms, found, pure=session.pure, spread=spread)
+        whole = interval_of(one, terms, found, pure=session.pure, spread=spread)
+        return out | self._known(one, whole)
 
     def _bounded(
         self, session: Session, aggregates: list[Aggregate], shares: Mapping[str, Fraction]
     ) -> list[Aggregate]:
         """Return aggregates with bounds: those of a column learned once where none are stated."""
         learned: dict[str, tuple[float, float]] = {}
+        self.hidden_units_: dict[str, int] = {}
+        unclear = set()
         for one in aggregates:
             if learns(one) and one.column not in learned:
                 query = UnitSpread(one.column, SPREAD_EDGES)
                 name = f"bounds of {one.column}"
                 spread = session.answer(query, shares["learned"], name=name)
-                learned[one.column] = learned_range(spread.value, _std(spread))
+                learned[one.column], hidden, clear = learned_range(spread.value, _std(spread))
+                self.hidden_units_[one.column] = hidden
+                if not clear:
+                    unclear.add(one.column)
+        self._unclear = {one.name for one in aggregates if learns(one) and one.column in unclear}
         return with_bounds(aggregates, learned)
+
+    def _known(self, one: Aggregate, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """Return an aggregate's columns, without intervals where its learned bounds are a guess."""
+        if one.name not in self._unclear:
+            return columns
+        return {
+            name: cells if name == one.name else [math.nan] * len(cells)
+            for name, cells in columns.items()
+        }
 
     def _choose_caps(
         self,
@@ -572,6 +599,7 @@ class DPGroupBy(BaseEstimator):
             return [], []
         one, terms, found, pure = self._noisy[name]
         out = interval_of(one, terms, found, pure=pure, level=float(level))
+        out = self._known(one, out)
         return out[f"{name}_low"], out[f"{name}_high"]
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -590,6 +618,12 @@ class DPGroupBy(BaseEstimator):
         columns = columns_of_result(self.table_)
         rest = [name for name in columns if name not in by]
         return {key: {name: columns[name][i] for name in rest} for i, key in enumerate(self.keys_)}
+
+
+_UNCLEAR = (
+    "{}: units are too few for this epsilon to learn bounds of {}: values may lie far beyond "
+    "them, and there are no intervals. State bounds, or take a larger epsilon"
+)
 
 
 def _is(cap: Any) -> bool:

@@ -55,6 +55,9 @@ SPREAD_EDGES = (
 # Weights of shares; an aggregate's are 60.
 _LEARNED, _SHAPES, _LEFT_OUT, _KEYS, _AGGREGATES = 4, 3, 2, 60, 60
 
+# Deviations of noise above which a bin has units; the part of all units that may be hidden by it.
+_SEEN, _HIDDEN = 3.5, 0.05
+
 WITH_VALUES = ("sum", "mean", "variance", "std", "quantile", "histogram")
 KINDS = ("count", "distinct_units", *WITH_VALUES)
 _CLIPPED = ("sum", "mean", "variance", "std", "quantile")
@@ -272,16 +275,34 @@ def best_caps(
     return min(choices, key=error)
 
 
-def learned_range(counts: Floats, std: float) -> tuple[float, float]:
-    """Return bounds that hold the values of nearly all units, from a spread over `SPREAD_EDGES`."""
+def learned_range(counts: Floats, std: float) -> tuple[tuple[float, float], int, bool]:
+    """Return bounds that hold the values of nearly all units, from a spread over `SPREAD_EDGES`.
+
+    Parameters
+    ----------
+    counts : ndarray
+        Noisy numbers of units by bin.
+    std : float
+        Of their noise.
+
+    Returns
+    -------
+    bounds : tuple (low, high)
+    hidden : int
+        Values of fewer units than about that many may lie beyond the bounds.
+    clear : bool
+        Whether that is at most a twentieth of the units; else nothing is known of the column.
+    """
     edges = np.array(SPREAD_EDGES)
-    seen = counts > max(3.5 * std, 0.002 * float(np.maximum(counts, 0).sum()))
-    places = np.flatnonzero(seen)
+    least, units = _SEEN * std, float(np.maximum(counts, 0).sum())
+    least = max(least, 0.002 * units)
+    places = np.flatnonzero(counts > least)
+    seen = float(counts[places].sum())
     if not places.size:
         places = np.array([int(np.argmax(counts))])
     low, high = float(edges[places[0]]), float(edges[places[-1] + 1])
     # The innermost bins stand for zero: a column of zeros still has a width.
-    return low, high
+    return (low, high), math.ceil(least), least <= _HIDDEN * seen
 
 
 # --- stated keys, shares --------------------------------------------------------------------------

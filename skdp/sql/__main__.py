@@ -3,8 +3,8 @@ r"""A query on one Parquet file or DuckDB table, counted in a ledger, from the c
 python -m skdp.sql visits.parquet --unit uid --ledger visits.budget --total 3 1e-5 \
     --epsilon 0.5 --bounds minutes 0 240 "SELECT browser, AVG(minutes) FROM visits GROUP BY browser"
 
-Of a Parquet file the table is named as the file. The answer goes out as CSV, its certificate into
-the file that --certificate names.
+Of a Parquet file the table is named as the file. The answer goes out as CSV, notes on it go to the
+error stream, and its certificate into the file that --certificate names.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(found)  # noqa: T201
         return 0
     found.to_pandas().to_csv(sys.stdout, index=False)
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201
     if given.certificate:
         Path(given.certificate).write_text(found.to_json(indent=2), encoding="utf-8")
     return 0

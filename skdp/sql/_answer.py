@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -148,5 +149,5 @@ class Answer:
         return f"{self.relation}{notes}"
 
     def _repr_html_(self) -> str:
-        frame = self.to_pandas()
-        return str(frame.to_html(index=False))
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return str(self.to_pandas().to_html(index=False)) + notes

@@ -166,7 +166,7 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
         connection.table("answer"),
         plan.text,
         plan.rows,
-        list(plan.notes),
+        [*plan.notes, *_bounding(plan, by)],
         by.privacy_,
         getattr(by, "max_keys_per_unit_", None),
         getattr(by, "max_rows_per_unit_", None),
@@ -175,12 +175,34 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
     )
 
 
+def _bounding(plan: Plan, by: Any) -> list[str]:
+    """Return notes on what bounding did to the rows, from what was released of it."""
+    notes, out = [], getattr(by, "left_out_", {})
+    stated = not isinstance(by.max_keys_per_unit, str) and not isinstance(by.max_rows_per_unit, str)
+    if out and (not stated or out["rows_low"] > 0 or out["keys_low"] > 0):
+        found = max(round(out["rows"]), 0)
+        low, high = math.floor(out["rows_low"]), math.ceil(out["rows_high"])
+        notes.append(
+            f"at most {by.max_keys_per_unit_} keys of a unit count, and {by.max_rows_per_unit_} of "
+            f"its rows in each: about {found:,} rows were left out ({low:,} to {high:,}), by which "
+            "counts and sums are too low in all; intervals are about the rows that count. State "
+            "max_keys_per_unit and max_rows_per_unit to decide that"
+        )
+    for name, units in sorted(getattr(by, "hidden_units_", {}).items()):
+        notes.append(
+            f"{name} was clipped to learned bounds: values of fewer than about {units:,} units may "
+            "lie beyond them, and intervals are about clipped values. State bounds"
+        )
+    return notes
+
+
 def _cells(column: Any, name: str, whole: set[str]) -> list[Any]:
     """Return a released column as plain values; numbers of rows rounded, outwards for ends."""
     values = [value.item() if isinstance(value, np.generic) else value for value in column]
     stem, _, end = name.partition("_")
     if stem not in whole:
-        return [_fitting(value) if isinstance(value, int) else value for value in values]
+        values = [_fitting(value) if isinstance(value, int) else value for value in values]
+        return [None if end and value != value else value for value in values]
     to = {"low": np.floor, "high": np.ceil}.get(end.partition("_")[0], np.rint)
     return [_fitting(int(to(value))) if math.isfinite(value) else None for value in values]
 

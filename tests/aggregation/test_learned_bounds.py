@@ -1,0 +1,82 @@
+"""Learned bounds: no interval where units are too few to know them, and how much may lie beyond."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from skdp import PrivacyBudget
+from skdp.aggregation import DPGroupBy, _group_by
+from skdp.sql import PrivateDatabase
+
+CAPS = {"max_keys_per_unit": 1, "max_rows_per_unit": 1}
+
+
+def amounts(n):
+    rng = np.random.default_rng(0)
+    return {"user": np.arange(n), "shop": np.arange(n) % 2, "paid": rng.lognormal(6, 1, n)}
+
+
+def fitted(n, delta, **more):
+    budget = PrivacyBudget(1e6, 0.1, adjacency="add_or_remove_one", unit="user")
+    by = DPGroupBy("shop", "user", keys=[0, 1], delta=delta, budget=budget, **CAPS)
+    by = by.agg(n="count", s=("sum", "paid"), m=("mean", "paid"), q=("quantile", "paid", 0.5))
+    return by.set_params(**more).fit(amounts(n))
+
+
+def ends(by, names="smq"):
+    every = by.table_
+    return np.array([every[f"{name}_{end}"] for name in names for end in ("low", "high")], float)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_few_units_have_no_intervals_of_what_is_clipped(delta):
+    with pytest.warns(UserWarning, match="too few .* to learn bounds of paid: .* State bounds"):
+        by = fitted(200, delta)
+    assert np.isnan(ends(by)).all()
+    assert np.isnan(np.array(by.table_["m_population_high"], float)).all()
+    assert np.isnan(by.intervals("m", 0.5)[0]).all()
+    assert np.isfinite(ends(by, "n")).all()  # a count is not clipped
+    assert by.hidden_units_["paid"] > 0.05 * 200
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_many_units_and_stated_bounds_have_intervals(delta):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        by = fitted(20_000, delta)
+        stated = fitted(200, delta, bounds={"paid": (0, 5000)})
+    assert np.isfinite(ends(by)).all()
+    assert 0 < by.hidden_units_["paid"] < 0.05 * 20_000
+    low, high = by.bounds_["m"]
+    beyond = (amounts(20_000)["paid"] < low) | (amounts(20_000)["paid"] > high)
+    assert beyond.sum() < 2 * by.hidden_units_["paid"]  # two bins, one at each end
+    assert np.isfinite(ends(stated)).all()
+    assert stated.hidden_units_ == {}
+
+
+def test_bounds_taken_for_clear_are_caught(monkeypatch):
+    """Planted: bounds of noise are taken for those of values."""
+    true = _group_by.learned_range
+    monkeypatch.setattr(_group_by, "learned_range", lambda *a: (*true(*a)[:2], True))
+    assert np.isfinite(ends(fitted(200, 1e-6))).any()
+
+
+def test_notes_of_an_answer_name_what_bounding_did():
+    pytest.importorskip("duckdb")
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame(amounts(200))
+    budget = PrivacyBudget(1e6, 0.1, adjacency="add_or_remove_one", unit="user")
+    db = PrivateDatabase({"sales": rows}, tables={"sales": {"unit": "user"}}, budget=budget)
+    with pytest.warns(UserWarning, match="bounds of paid"):
+        answer = db.sql("SELECT AVG(paid) AS m FROM sales", epsilon=1.0)
+    assert [row[1:] for row in answer.fetchall()] == [(None,) * 4]
+    left_out, clipped = answer.notes
+    assert "rows were left out" in left_out
+    assert "paid was clipped to learned bounds: values of fewer than about" in clipped
+    assert clipped in repr(answer)
+    assert "learned bounds" in answer._repr_html_()
+    stated = {"max_rows_per_unit": 1, "max_keys_per_unit": 1, "bounds": {"paid": (0, 5000)}}
+    assert db.sql("SELECT AVG(paid) AS m FROM sales", epsilon=1.0, **stated).notes == []
