@@ -115,9 +115,9 @@ class DPGroupBy(BaseEstimator):
     bounds_ : dict
         Of each aggregate that clips, by its name: (low, high), stated or learned.
     hidden_units_ : dict
-        Of each column whose bounds were learned: values of fewer units than about that many may lie
-        beyond them, and are clipped. Where that is more than a twentieth of the units, intervals
-        are NaN, and a warning says so.
+        Of each column whose bounds were learned: beyond them, fewer units than about that many
+        between two powers of two are not noticed, and their values are clipped. Where that is more
+        than a twentieth of the units, intervals are NaN, and a warning says so.
     left_out_ : dict
         ``"keys"`` and ``"rows"``: how many (unit, key) pairs and rows of these keys bounding left
         out, of every unit at most as many as it may contribute; with ``_low`` and ``_high``.

@@ -289,7 +289,7 @@ def learned_range(counts: Floats, std: float) -> tuple[tuple[float, float], int,
     -------
     bounds : tuple (low, high)
     hidden : int
-        Values of fewer units than about that many may lie beyond the bounds.
+        Fewer units than about that many in one bin beyond the bounds are not noticed.
     clear : bool
         Whether that is at most a twentieth of the units; else nothing is known of the column.
     """

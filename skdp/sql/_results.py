@@ -190,8 +190,9 @@ def _bounding(plan: Plan, by: Any) -> list[str]:
         )
     for name, units in sorted(getattr(by, "hidden_units_", {}).items()):
         notes.append(
-            f"{name} was clipped to learned bounds: values of fewer than about {units:,} units may "
-            "lie beyond them, and intervals are about clipped values. State bounds"
+            f"{name} was clipped to learned bounds: beyond them fewer than about {units:,} units "
+            "between two powers of two are not noticed, and intervals are about clipped values. "
+            "State bounds"
         )
     return notes
 

@@ -75,7 +75,7 @@ def test_notes_of_an_answer_name_what_bounding_did():
     assert [row[1:] for row in answer.fetchall()] == [(None,) * 4]
     left_out, clipped = answer.notes
     assert "rows were left out" in left_out
-    assert "paid was clipped to learned bounds: values of fewer than about" in clipped
+    assert "paid was clipped to learned bounds: beyond them fewer than about" in clipped
     assert clipped in repr(answer)
     assert "learned bounds" in answer._repr_html_()
     stated = {"max_rows_per_unit": 1, "max_keys_per_unit": 1, "bounds": {"paid": (0, 5000)}}
