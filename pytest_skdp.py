@@ -92,7 +92,8 @@ class DPAuditor:
         pairs : iterable of tuple
         epsilon : float
         **options
-            Of `skdp.audit.find_violation`.
+            Of `skdp.audit.find_violation`, but for `confidence`, which the session's share of
+            ``--dp-audit-alpha`` decides.
 
         Returns
         -------
@@ -100,6 +101,10 @@ class DPAuditor:
         """
         from skdp.audit import find_violation
 
+        if "confidence" in options:
+            raise TypeError(
+                "confidence is decided by --dp-audit-alpha, which a session's audits share"
+            )
         options = {"n_runs": self.n_runs, "confidence": self.next_confidence(), **options}
         found = find_violation(mechanism, pairs, epsilon=epsilon, **options)
         self._judge(found.refuted, found.bound, epsilon, options.get("delta", 0.0))

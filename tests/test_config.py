@@ -291,7 +291,7 @@ def test_padded_blocks_end_at_multiples_of_the_stated_time(monkeypatch):
     assert now[0] - started == pytest.approx(2.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("seconds", [0, -1.0, np.nan, np.inf, True, "1", None])
+@pytest.mark.parametrize("seconds", [0, -1.0, np.nan, np.inf, 5e-324, 1e-7, 1e300, True, "1", None])
 def test_padded_blocks_need_a_time(seconds):
     with pytest.raises((TypeError, ValueError), match="seconds must be a"):
         skdp.pad_time(seconds).__enter__()

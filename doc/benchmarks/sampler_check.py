@@ -21,6 +21,7 @@ import time
 import numpy as np
 from scipy import stats
 
+import skdp
 from skdp.core.noise import discrete_laplace, rounded_gaussian
 
 DRAWS = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10_000_000
@@ -44,7 +45,9 @@ def counts(values, edge):
 
 
 def main():
-    print(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}\n")
+    words = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    print(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, skdp {skdp.__version__} at {commit}\n")
     print("| noise | scale | draws of ours | of theirs | against | cells | p | seconds |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for scale in SCALES:

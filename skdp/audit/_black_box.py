@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp.audit._features import Raised, learned_score, numbers_of
+from skdp.audit._features import Raised, learned_score, numbers_of, warn_of_long
 from skdp.audit._intervals import (
     Bound,
     Floats,
@@ -83,7 +83,7 @@ class LowerBound:
         refuted : bool
         """
         wrong = epsilon is not None and self.epsilon > epsilon
-        if epsilon is not None and epsilon == self.epsilon_at:
+        if epsilon is not None and epsilon <= self.epsilon_at:  # it would hold there, too
             wrong = wrong or self.delta_at > self.delta
         return bool(wrong or (mu is not None and self.mu > mu))
 
@@ -114,8 +114,8 @@ def bound_from_outputs(
     Parameters
     ----------
     first, second : sequence
-        As many outputs of the mechanism on each table, at least 100: numbers, arrays, text, None,
-        or containers of such.
+        As many outputs of the mechanism on each table, at least 100: numbers, dates, arrays,
+        tables, text, None, dataclasses, fitted estimators, or containers of such.
     epsilon : float, default=1.0
         The claim; the hockey-stick divergence is bounded there.
     delta : float, default=0.0
@@ -129,8 +129,16 @@ def bound_from_outputs(
 
     Raises
     ------
+    TypeError
+        If an output holds an object of another type: nothing that it tells would be seen.
     ValueError
         If there are fewer than 100 outputs, or not as many of both.
+
+    Warns
+    -----
+    UserWarning
+        If an output has more than 64 numbers: of those after them only whether they are equal,
+        their sum and their extremes are looked at.
 
     Notes
     -----
@@ -153,6 +161,7 @@ def bound_from_outputs(
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be a number in (0, 1), got {confidence!r}")
     a, b = [numbers_of(one) for one in first], [numbers_of(one) for one in second]
+    warn_of_long([*a, *b])
     learn, choose = n // 4, n // 2
     score = learned_score(a[:learn], b[:learn])
     chosen_on = score(a[learn:choose]), score(b[learn:choose])
@@ -196,8 +205,9 @@ def black_box_bound(
     Parameters
     ----------
     mechanism : callable
-        ``mechanism(table, rng) -> output``. `rng` is a numpy generator for a mechanism that wants
-        one. What it raises counts as an output: that an error occurs, and its text, may leak.
+        ``mechanism(table, rng) -> output``, as `bound_from_outputs` takes outputs. `rng` is a numpy
+        generator for a mechanism that wants one. What it raises counts as an output: that an error
+        occurs, and its text, may leak.
     table, neighbour : object
         Neighbouring tables, best a worst pair. That they are neighbours is the caller's word.
     epsilon, delta : float
@@ -236,5 +246,6 @@ def black_box_bound(
     n = check_integer(n_runs, "n_runs", low=100)
     rng = np.random.default_rng(random_state)
     first = outputs_of(mechanism, table, n, rng)
+    numbers_of(first[0])  # an output that cannot be read is refused half way
     second = outputs_of(mechanism, neighbour, n, rng)
     return bound_from_outputs(first, second, epsilon=epsilon, delta=delta, confidence=confidence)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from skdp.budget.amounts import check_delta
+
 __all__ = ["EnumeratedChoices", "exact_distribution", "exact_epsilon"]
 
 
@@ -153,6 +155,7 @@ def exact_epsilon(
     table, neighbour : object
         Neighbouring tables; both directions are looked at.
     delta : float, default=0.0
+        In [0, 1).
     max_paths : int, default=100_000
         Sequences of outcomes to follow at most, on each table.
 
@@ -160,6 +163,11 @@ def exact_epsilon(
     -------
     epsilon : float
         To rounding; infinite where no epsilon is enough.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `delta` is not in [0, 1), or there are more sequences.
 
     Notes
     -----
@@ -173,9 +181,11 @@ def exact_epsilon(
     >>> round(exact_epsilon(flip, 0, 1), 6)  # log(3)
     1.098612
     """
+    check_delta(delta)
+    at = delta if isinstance(delta, Fraction) else Fraction(float(delta))
     p = exact_distribution(mechanism, table, max_paths=max_paths)
     q = exact_distribution(mechanism, neighbour, max_paths=max_paths)
-    return max(_one_way(p, q, Fraction(delta)), _one_way(q, p, Fraction(delta)))
+    return max(_one_way(p, q, at), _one_way(q, p, at))
 
 
 def _one_way(p: dict[Hashable, Fraction], q: dict[Hashable, Fraction], delta: Fraction) -> float:
@@ -193,9 +203,14 @@ def _one_way(p: dict[Hashable, Fraction], q: dict[Hashable, Fraction], delta: Fr
         following = finite[i + 1][0] if i + 1 < len(finite) else Fraction(0)
         t = (above - delta) / below
         if t >= following:
-            return max(0.0, _log(t))
+            return max(0.0, _log(t)) if t > 0 else 0.0
     return 0.0
 
 
 def _log(value: Fraction) -> float:
-    return math.log(value.numerator) - math.log(value.denominator) if value > 0 else -math.inf
+    """Return the logarithm of a positive number, to rounding of the result also near one."""
+    bits = value.numerator.bit_length() - value.denominator.bit_length()
+    if abs(bits) <= 1:
+        return math.log1p(float(value - 1))
+    scaled = value / 2**bits if bits > 0 else value * 2**-bits
+    return bits * math.log(2) + math.log1p(float(scaled - 1))

@@ -1,10 +1,11 @@
 """Outputs of any mechanism as numbers, and a score that tells two tables apart.
 
-Nothing is released. An output may be a number, an array, text, None, a tuple, list or dictionary of
-such, an estimator's attributes in a dictionary, or an exception that the mechanism raised. Every
-number comes with what a released float says besides its value: how many of its lowest bits are
-zero, and whether it is a value that one of the tables gives often. Both have given other libraries'
-noise away.
+Nothing is released. An output may be a number of any kind, a date, an array, a table, text, None, a
+tuple, list, set or dictionary of such, a dataclass, a fitted estimator (what `fit` set), or an
+exception that the mechanism raised. Anything else is refused: what it tells would not be seen, and
+an audit would pass for no reason. Every number comes with what a released float says besides its
+value: how many of its lowest bits are zero, and whether it is a value that one of the tables gives
+often. Both have given other libraries' noise away.
 
 References
 ----------
@@ -15,20 +16,27 @@ Bichsel, Steffen, Bogunovic & Vechev 2021, "DP-Sniper" (events by a classifier).
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import numbers
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Raised", "learned_score", "numbers_of"]
+__all__ = ["Raised", "learned_score", "numbers_of", "warn_of_long"]
 
 Floats = NDArray[np.float64]
 
 _FREQUENT = 24  # values with a column of their own, over all places of the output
-_PLACES = 64  # numbers of an output that are looked at
+_PLACES = 64  # numbers of an output that are looked at one by one
 _HUGE = 1e300
+_REST = "the rest"
+_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
 class Raised(str):
@@ -38,30 +46,90 @@ class Raised(str):
 
 
 def numbers_of(output: Any) -> dict[str, float | str]:
-    """Return the numbers and texts of an output by their place in it."""
+    """Return the numbers and texts of an output by their place in it.
+
+    Those after the first 64 are told by their number, their least and largest, their sum and a text
+    that is equal where all of them are.
+
+    Raises
+    ------
+    TypeError
+        If the output holds an object that cannot be read.
+    """
     found: dict[str, float | str] = {}
     _walk(output, "", found)
-    return found
+    if len(found) <= _PLACES:
+        return found
+    kept = dict(list(found.items())[:_PLACES])
+    rest = list(found.values())[_PLACES:]
+    values = [value for value in rest if isinstance(value, float)]
+    kept[f"{_REST}.number"] = float(len(rest))
+    kept[f"{_REST}.text"] = str(hash(tuple(rest)))  # of this process alone
+    if values:
+        kept[f"{_REST}.least"], kept[f"{_REST}.largest"] = min(values), max(values)
+        kept[f"{_REST}.sum"] = float(np.clip(np.sum(values), -_HUGE, _HUGE))
+    return kept
+
+
+def warn_of_long(outputs: Iterable[Mapping[str, Any]]) -> None:
+    """Warn where numbers of an output are not looked at one by one."""
+    if any(f"{_REST}.number" in one for one in outputs):
+        warnings.warn(
+            f"outputs have more than {_PLACES} numbers: of those after them only whether they are "
+            "equal, their sum and their extremes are looked at. Let the mechanism return what "
+            "tells most.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _walk(value: Any, place: str, found: dict[str, float | str]) -> None:
-    if len(found) >= _PLACES:
-        return
-    if isinstance(value, Mapping):
-        for key in value:
-            _walk(value[key], f"{place}.{key}", found)
-    elif isinstance(value, str | bytes) or value is None:
+    if isinstance(value, str | bytes | bytearray) or value is None:
         found[place] = repr(value)
-    elif isinstance(value, bool | int | float | np.number | np.bool_):
-        found[place] = float(min(max(value, -_HUGE), _HUGE)) if value == value else "nan"
-    elif isinstance(value, np.ndarray | Sequence):
+    elif isinstance(value, bool | np.bool_ | numbers.Number | Decimal):
+        _walk_number(value, place, found)
+    elif isinstance(value, _TIMES):
+        found[place] = repr(value)
+    elif isinstance(value, np.ndarray) or _is_list(value):
         _walk_items(value, place, found)
+    elif (pieces := _pieces(value)) is not None:
+        for key, piece in pieces.items():
+            _walk(piece, f"{place}.{key}", found)
     elif isinstance(value, set | frozenset):
         _walk(sorted(value, key=repr), place, found)
+    elif hasattr(value, "toarray"):  # a sparse matrix
+        _walk(value.toarray(), place, found)
     elif hasattr(value, "__array__"):
         _walk(np.asarray(value), place, found)
     else:
-        found[place] = type(value).__name__
+        raise TypeError(
+            f"an output holds a {type(value).__name__} at {place or 'its top'}, of which nothing "
+            "would be seen. Return its numbers, arrays or text instead."
+        )
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not dataclasses.is_dataclass(value)
+
+
+def _pieces(value: Any) -> Mapping[Any, Any] | None:
+    """Return what an object with named pieces holds, or None if it is none."""
+    if isinstance(value, Mapping):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if callable(getattr(value, "get_params", None)) and callable(getattr(value, "fit", None)):
+        fitted = vars(value)  # what ends in "_" is what fit() set, in scikit-learn's convention
+        return {key: fitted[key] for key in fitted if key.endswith("_") and key[0] != "_"}
+    return None
+
+
+def _walk_number(value: Any, place: str, found: dict[str, float | str]) -> None:
+    if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
+        _walk_number(value.real, f"{place}.real", found)
+        _walk_number(value.imag, f"{place}.imag", found)
+        return
+    found[place] = "nan" if value != value else float(min(max(value, -_HUGE), _HUGE))
 
 
 def _walk_items(value: Any, place: str, found: dict[str, float | str]) -> None:

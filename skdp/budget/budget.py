@@ -519,7 +519,8 @@ class PrivacyBudget(BudgetReader):
         BudgetExceededError
             If the price does not fit; nothing was charged.
         ValueError
-            Under "pld": no plan holds parts.
+            Under "pld": no plan holds parts. Under "replace_one", if delta is not below
+            1 / (1 + exp(epsilon)).
 
         Notes
         -----

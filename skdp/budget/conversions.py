@@ -71,6 +71,8 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     if math.isinf(ratio):  # mu so small that the exact value is below exp(-1e300)
         return math.ulp(0.0)
     a, b = mu / 2 - ratio, -mu / 2 - ratio
+    if a < -1e150:  # the same; its square is infinite
+        return math.ulp(0.0)
     # exp(epsilon) Phi(b) = exp(-a^2/2) erfcx(-b/sqrt 2)/2, because b^2 = a^2 + 2 epsilon: the
     # exponentials of the two terms are equal, so none is subtracted from another.
     scale = math.exp(-a * a / 2) / 2

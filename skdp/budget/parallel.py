@@ -116,17 +116,35 @@ def parallel_cost(costs: Sequence[Cost], adjacency: str) -> Cost:
         return min(often, len(parts)) * parts[0]
     flat = [_flat(cost) for cost in parts]
     gaussian = any(cost.mu is not None for cost in flat)
-    found = []
+    places = []
     for place in range(min(often, len(flat))):
-        epsilon, delta, mu, apart = (
-            sorted((quantity(cost) for cost in flat), reverse=True)[place]
-            for quantity in (lambda c: c.epsilon, lambda c: c.delta, _mu, _apart)
+        places.append(
+            tuple(
+                sorted((quantity(cost) for cost in flat), reverse=True)[place]
+                for quantity in (lambda c: c.epsilon, lambda c: c.delta, _mu, _apart)
+            )
         )
-        if gaussian and delta:
-            found.append(Cost(epsilon, delta, mu, min(apart, delta)))
-        else:
-            found.append(Cost(epsilon, delta))
+    if not gaussian:
+        found = [Cost(epsilon, delta) for epsilon, delta, _, _ in places]
+    elif all(delta for _, delta, _, _ in places):
+        found = [Cost(epsilon, delta, mu, min(x, delta)) for epsilon, delta, mu, x in places]
+    else:  # one part has all of delta, and a price without delta has no mu: both in one price
+        epsilons, deltas, mus, aparts = zip(*places, strict=True)
+        epsilon = round_up(sum(map(exact, epsilons), Fraction(0)))
+        found = [
+            Cost(
+                epsilon,
+                deltas[0],
+                _root(sum(exact(mu) ** 2 for mu in mus)),
+                min(aparts[0], deltas[0]),
+            )
+        ]
     return found[0] if len(found) == 1 else found[0] + found[1]
+
+
+def _root(square: Fraction | int) -> float:
+    """Return the mu of Gaussian releases whose squares sum to this, rounded up."""
+    return up(math.sqrt(up(round_up(Fraction(square)))))
 
 
 def parts_cost(epsilon: float, delta: float, adjacency: str) -> Cost:
@@ -138,11 +156,24 @@ def parts_cost(epsilon: float, delta: float, adjacency: str) -> Cost:
         Of each part, for changes by one row added or removed.
     adjacency : {"replace_one", "add_or_remove_one"}
         The relation of the whole table.
+
+    Raises
+    ------
+    ValueError
+        Under "replace_one", if delta is not below 1 / (1 + exp(epsilon)).
     """
     if _counting(adjacency) == 1:
         return Cost(epsilon, delta)
-    factor = 1 + Fraction(up(math.exp(min(epsilon, 700.0))))
-    return Cost(round_up(2 * exact(epsilon)), round_up(exact(delta) * factor) if delta else 0.0)
+    if delta == 0:
+        return Cost(round_up(2 * exact(epsilon)))
+    replaced = exact(delta) * (1 + Fraction(up(math.exp(min(epsilon, 700.0)))))
+    if epsilon > 700.0 or replaced >= 1:
+        raise ValueError(
+            f"delta must be below 1 / (1 + exp(epsilon)) for parts under 'replace_one', where a "
+            f"replaced row costs (1 + exp(epsilon)) delta; got epsilon={epsilon!r}, "
+            f"delta={delta!r}. Take a smaller epsilon or delta, or delta=0."
+        )
+    return Cost(round_up(2 * exact(epsilon)), round_up(replaced))
 
 
 def _mu(cost: Cost) -> float:
@@ -159,7 +190,6 @@ def _flat(cost: Cost) -> Cost:
         return cost
     if all(single.mu is None for single, _ in cost.components):
         return Cost(cost.epsilon, cost.delta)
-    square = sum(n * exact(_mu(single)) ** 2 for single, n in cost.components)
     apart = sum(n * exact(_apart(single)) for single, n in cost.components)
-    mu = up(math.sqrt(up(round_up(Fraction(square)))))
+    mu = _root(sum(n * exact(_mu(single)) ** 2 for single, n in cost.components))
     return Cost(cost.epsilon, cost.delta, mu, round_up(Fraction(apart)))

@@ -5,17 +5,24 @@ False alarms: every statistical audit here is at confidence 1 - 1e-6 with fixed 
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import math
 import sys
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
+from sklearn.preprocessing import StandardScaler
 
 from skdp.audit import (
+    LowerBound,
     Primitive,
     black_box_bound,
     bound_from_guesses,
@@ -101,6 +108,21 @@ def test_exact_epsilon_is_the_definition_s():
             assert max(excess(epsilon - 1e-6, p, q), excess(epsilon - 1e-6, q, p)) > delta
 
 
+def test_exact_epsilon_is_exact_near_nothing():
+    """Probabilities of 3,000 bits, and a loss of 1e-12: no digit is lost in the logarithm."""
+    heads = Fraction(1, 2) + Fraction(1, 4 * 10**12)
+    assert exact_epsilon(lambda bit, rng: bit ^ rng.bernoulli(1 - heads), 0, 1) == pytest.approx(
+        math.log1p(1e-12 / (1 - 0.5e-12)), rel=1e-14
+    )
+    heads = 1 - Fraction(1, 2**3000)
+    assert exact_epsilon(lambda bit, rng: bit ^ rng.bernoulli(1 - heads), 0, 1) == pytest.approx(
+        3000 * math.log(2), rel=1e-15
+    )
+    for bad, error in ((1.0, ValueError), (-0.1, ValueError), ("0", TypeError)):
+        with pytest.raises(error, match="delta must be a number in"):
+            exact_epsilon(lambda bit, rng: bit, 0, 1, delta=bad)
+
+
 def test_a_randomised_response_of_two_bits():
     def two(bits, rng):
         return tuple(bit ^ rng.bernoulli(Fraction(1, 4)) for bit in bits)
@@ -137,6 +159,63 @@ def test_a_right_mechanism_is_left_alone_and_half_its_noise_is_not():
 def test_whatever_tells_the_tables_apart_is_found(output):
     bound = black_box_bound(output, 0, 1, epsilon=1.0, n_runs=2000, confidence=SURE, random_state=0)
     assert bound.refutes(epsilon=1.0)
+
+
+@dataclasses.dataclass
+class Answer:
+    value: object
+
+
+def opaque(value):
+    """Return an object with nothing that an audit can read."""
+    return type("Opaque", (), {"__init__": lambda self, x: setattr(self, "x", x)})(value)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        Fraction,
+        Decimal,
+        lambda x: complex(0.0, x),
+        lambda x: datetime.date(2020, 1, 1 + x),
+        lambda x: np.datetime64("2020-01-01") + x,
+        Answer,
+        lambda x: {"a": Answer([None, x])},
+        lambda x: StandardScaler().fit([[x], [x + 1.0]]),
+        lambda x: pd.DataFrame({"a": ["x"], "b": [x]}),
+        lambda x: pd.Series([x], index=["a"]),
+        lambda x: scipy.sparse.csr_array([[0.0, x]]),
+        lambda x: {1, 2 + x},
+        lambda x: np.r_[np.zeros(200), x],
+        lambda x: np.r_[np.zeros(100), np.eye(2)[x]],  # equal sums and extremes
+        lambda x: ["a"] * 200 + [str(x)],
+    ],
+)
+@pytest.mark.filterwarnings("ignore:outputs have more than 64")
+def test_whatever_holds_the_value_is_seen(form):
+    """A mechanism that answers without noise: each of these once passed an audit in silence."""
+    first, second = [form(0)] * 200, [form(1)] * 200
+    bound = bound_from_outputs(first, second, confidence=SURE)
+    assert bound.epsilon > 1.0, "nothing was seen"
+
+
+def test_what_cannot_be_read_is_refused():
+    with pytest.raises(TypeError, match=r"an output holds a Opaque at \.a\[1\]"):
+        bound_from_outputs([{"a": [1, opaque(0)]}] * 100, [{"a": [1, opaque(1)]}] * 100)
+    with pytest.raises(TypeError, match="an output holds a Opaque at its top"):
+        black_box_bound(lambda table, rng: opaque(table), 0, 1, n_runs=100)
+
+
+def test_long_outputs_are_said_to_be_read_in_part():
+    outputs = [np.arange(100.0)] * 100
+    with pytest.warns(UserWarning, match="more than 64 numbers"):
+        bound_from_outputs(outputs, outputs)
+
+
+def test_a_smaller_claim_is_refuted_with_a_larger_one():
+    bound = LowerBound(0.5, 1e-6, 0.1, 1e-3, 1.0, 0.999, 1000)
+    assert bound.refutes(epsilon=1.0) and bound.refutes(epsilon=0.9)  # delta_at 1e-3 at epsilon 1
+    assert not bound.refutes(epsilon=1.1)
 
 
 def test_delta_and_epsilon_are_those_of_the_hockey_stick():

@@ -30,6 +30,7 @@ COSTS = [
     Cost(0.25, 2e-7, mu=0.04, separate_delta=5e-8),
     Cost(0.1) + Cost(0.3, 1e-7, mu=0.05),
     3 * Cost(0.05),
+    Cost(0.01, 1e-7, mu=0.3),  # a mu that its epsilon does not tell, beside parts without delta
 ]
 FILTERS = ["basic", "gdp", "gdp_residue", "zcdp"]
 
@@ -132,6 +133,14 @@ def test_the_history_ends_at_what_was_spent(name):
     assert [when for when, _ in history] == [charge.when for charge in budget.charges]
     epsilons = [loss.epsilon for _, loss in history]
     assert epsilons == sorted(epsilons)
+
+
+def test_the_second_price_keeps_its_gaussian_part():
+    """A part whose mu its epsilon does not tell, beside one without delta: both mu count."""
+    costs = [Cost(0.1, 0.3, mu=0.7), Cost(5.0)]
+    price = parallel_cost(costs, "replace_one")
+    assert keeper("gdp").price(price).main >= sum(keeper("gdp").price(c).main for c in costs)
+    assert (price.epsilon, price.delta) == (5.1, 0.3)
 
 
 # --- budgets of parts -----------------------------------------------------------------------------
@@ -280,3 +289,12 @@ def test_ledgers_of_parts_that_cannot_be_are_refused_before_the_charge(tmp_path)
         budget.parallel({"a": tmp_path / "one", "b": tmp_path / "one"}, epsilon=0.5)
     assert budget.spent.epsilon == 0
     assert [path.name for path in tmp_path.iterdir() if path.name == "one"] == []
+
+
+def test_a_delta_that_a_replaced_row_makes_too_large_is_named():
+    for epsilon, delta in ((20.0, 1e-6), (800.0, 1e-310), (1.0, 0.3)):
+        budget = PrivacyBudget(3e3, 0.5, adjacency="replace_one")
+        with pytest.raises(ValueError, match=r"delta must be below 1 / \(1 \+ exp\(epsilon\)\)"):
+            budget.parallel(["a"], epsilon=epsilon, delta=delta)
+        assert budget.spent.epsilon == 0.0
+    assert PrivacyBudget(3e3, adjacency="replace_one").parallel(["a"], epsilon=800.0)
