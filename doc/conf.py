@@ -37,6 +37,7 @@ html_title = "skdp"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["skdp.css"]
+html_sidebars = {"get_started": []}  # nothing lies below it
 html_theme_options = {
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
