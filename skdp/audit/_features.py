@@ -114,13 +114,16 @@ def _is_list(value: Any) -> bool:
 
 def _pieces(value: Any) -> Mapping[Any, Any] | None:
     """Return what an object with named pieces holds, or None if it is none."""
+    if isinstance(value, type):
+        return None
     if isinstance(value, Mapping):
         return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if callable(getattr(value, "get_params", None)) and callable(getattr(value, "fit", None)):
-        fitted = vars(value)  # what ends in "_" is what fit() set, in scikit-learn's convention
-        return {key: fitted[key] for key in fitted if key.endswith("_") and key[0] != "_"}
+        # What ends in "_" is what fit() set, in scikit-learn's convention.
+        fitted = {key: v for key, v in vars(value).items() if key[-1] == "_" and key[0] != "_"}
+        return fitted or None
     return None
 
 

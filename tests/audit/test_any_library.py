@@ -204,6 +204,9 @@ def test_what_cannot_be_read_is_refused():
         bound_from_outputs([{"a": [1, opaque(0)]}] * 100, [{"a": [1, opaque(1)]}] * 100)
     with pytest.raises(TypeError, match="an output holds a Opaque at its top"):
         black_box_bound(lambda table, rng: opaque(table), 0, 1, n_runs=100)
+    for nothing in (StandardScaler, StandardScaler(), Answer):  # classes, and what is not fitted
+        with pytest.raises(TypeError, match="an output holds a"):
+            bound_from_outputs([nothing] * 100, [nothing] * 100)
 
 
 def test_long_outputs_are_said_to_be_read_in_part():
