@@ -113,7 +113,8 @@ class Released:
 
     def __repr__(self) -> str:
         note = f", note={self.note!r}" if self.note else ""
-        return f"Released(value={self.value!r}, std={self.std!r}{note})"
+        value, std = (one if one.ndim else one.item() for one in (self.value, self.std))
+        return f"Released(value={value!r}, std={std!r}{note})"
 
     def _repr_html_(self) -> str:
         """Return a table of the values and their intervals, for notebooks."""

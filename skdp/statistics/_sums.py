@@ -74,7 +74,7 @@ def count(
     --------
     >>> from skdp import statistics
     >>> statistics.count([3.0, None, 5.0], nan_policy="omit", epsilon=20, random_state=0)
-    Released(value=array(2.), std=array(6.42051965e-05))
+    Released(value=2.0, std=6.420519653322878e-05)
     """
     call = Call(
         "count",
