@@ -9,6 +9,8 @@ import tomllib
 from pathlib import Path
 
 import joblib
+from docutils import nodes
+from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +26,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "_templates", "auto_examples/GALLERY_HEADER.rst"]
@@ -37,6 +38,7 @@ html_title = "skdp"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["skdp.css"]
+html_math_renderer = "mathml"
 html_sidebars = {"get_started": []}  # nothing lies below it
 html_theme_options = {
     "navigation_with_keys": False,
@@ -46,6 +48,7 @@ html_theme_options = {
 
 autodoc_typehints = "none"  # the docstrings say types, shapes and units
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"  # "fit()", which fits the margin, not "DPKMeans.fit()"
 numpydoc_show_class_members = False  # the template lists them
 
 sphinx_gallery_conf = {
@@ -84,6 +87,18 @@ def _literal_names(app: Sphinx, what: str, name: str, obj: object, options: obje
         )
 
 
+def _inline_math(writer: nodes.NodeVisitor, node: nodes.math) -> None:
+    """Write MathML, which browsers draw without a script, also where there is no internet."""
+    writer.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block_math(writer: nodes.NodeVisitor, node: nodes.math_block) -> None:
+    writer.body.append(f"<div>{convert(node.astext(), display='block')}</div>")
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx; 400 is before numpydoc."""
+    app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("autodoc-process-docstring", _literal_names, priority=400)

@@ -78,7 +78,8 @@ class DPKMeans(
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
         name to (low, high); within +-1e100. Rows outside are clipped, never rejected. ``"private"``
-        learns them, for as much of the allowance as n epsilon over the number of columns demands.
+        learns them, for a part of the allowance that falls with n_samples * epsilon / n_features;
+        `privacy_` says how large it was.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0

@@ -67,8 +67,8 @@ class DPStandardScaler(Scaler):
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
         name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for as much of the allowance as n epsilon over the number of columns demands: 16 to
-        18% at 50,000, 73% at 1,000 (without delta, rows replaced).
+        them, for a part of the allowance that falls with n_samples * epsilon / n_features: 16 to
+        18% where that is 50,000, 73% where it is 1,000 (without delta, rows replaced).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and NA are
         missing), each column for an equal part of the allowance, and `transform` keeps what is
