@@ -65,6 +65,7 @@ __all__ = [
     "names_of",
     "refuse_units",
     "request_groups",
+    "unchanged_on_error",
 ]
 
 
@@ -87,6 +88,19 @@ def keeps_precision(tags: Any) -> Any:
     """Return tags of a transformer that say so."""
     tags.transformer_tags.preserves_dtype = ["float64", "float32"]
     return tags
+
+
+@contextmanager
+def unchanged_on_error(estimator: Any) -> Iterator[None]:
+    """Leave the attributes of an estimator exactly as they were if the block raises."""
+    own: Any = vars(estimator)
+    before = dict(own)
+    try:
+        yield
+    except BaseException:
+        own.clear()
+        own.update(before)
+        raise
 
 
 class AmbientBudgetMixin:
@@ -245,22 +259,18 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         fitted inside of it. `groups` say whose each row is, for the session of this fit.
         """
         check_caller(self)
-        before = dict(vars(self))
-        vars(self).pop("max_rows_per_unit_", None)  # of an earlier fit
-        outer = _GROUPS.set((self, groups))
-        try:
-            unit = self._context().unit()
-            if unit is not None:
-                check_folds_of_caller(self, unit.name)
-            with untracked():
-                yield
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-        finally:
-            _GROUPS.reset(outer)
-            vars(self).pop(_ALLOWANCE, None)
+        with unchanged_on_error(self):
+            vars(self).pop("max_rows_per_unit_", None)  # of an earlier fit
+            outer = _GROUPS.set((self, groups))
+            try:
+                unit = self._context().unit()
+                if unit is not None:
+                    check_folds_of_caller(self, unit.name)
+                with untracked():
+                    yield
+            finally:
+                _GROUPS.reset(outer)
+                vars(self).pop(_ALLOWANCE, None)
 
     def _open(self, X: Any, *, reset: bool = True) -> Rows:
         """Check parameters and rows; record the public schema. Charges nothing."""

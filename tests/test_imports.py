@@ -394,3 +394,8 @@ def test_an_estimator_imports_what_it_uses_alone():
     for module in ("queries.small_databases", "queries.samples", "tabular.domain", "budget.html"):
         assert f"skdp.{module}" in MODULES
         assert f"'skdp.{module}'" not in done.stdout
+
+
+def test_a_file_is_read_in_one_sitting():
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert [str(path) for path, n in lines.items() if n > 600] == []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
-import math
 import numbers
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -35,8 +33,17 @@ from skdp.aggregation._plan import (
     upper_cap,
     with_bounds,
 )
-from skdp.aggregation._results import column_of, columns_of_result, expected_width, interval_of
-from skdp.base import CallContext
+from skdp.aggregation._results import (
+    about_means,
+    columns_of_result,
+    expected_width,
+    interval_of,
+    left_out_of,
+    no_columns,
+    std_of,
+    without_intervals,
+)
+from skdp.base import CallContext, unchanged_on_error
 from skdp.budget import Cost, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.core import Release, Session, untracked
@@ -369,7 +376,7 @@ class DPGroupBy(BaseEstimator):
             For missing ids or keys, unknown columns, ids that cannot be hashed, and the like: they
             name the column, quote no cell, and nothing has been charged.
         """
-        with self._all_or_nothing(), untracked():
+        with unchanged_on_error(self), untracked():
             context, aggregates, listed = self._check()
             rows: Any = check_grouped(
                 table,
@@ -419,7 +426,7 @@ class DPGroupBy(BaseEstimator):
             cap = self.max_keys_per_unit
             if _is(cap):
                 assert shapes is not None
-                cap = upper_cap(shapes[0].value, _std(shapes[0]), pure=session.pure)
+                cap = upper_cap(shapes[0].value, std_of(shapes[0]), pure=session.pure)
             keys = tuple(session.answer(SelectKeys(int(cap), self.key_method), shares["keys"]))
             self.max_keys_per_unit_ = int(cap)
         self.keys_, by = list(keys), self._by()
@@ -455,29 +462,13 @@ class DPGroupBy(BaseEstimator):
         """Return an aggregate's columns: itself, its interval, that of the population."""
         terms = terms_of(one)
         if not keys or any(release is None for release in releases):
-            empty: dict[str, list[Any]] = {}
-            for name in column_of(one):
-                empty |= {name: [], f"{name}_low": [], f"{name}_high": []}
-            if one.kind == "mean":
-                empty |= {f"{one.name}_population_low": [], f"{one.name}_population_high": []}
-            return empty
+            return no_columns(one)
         found = [release for release in releases if release is not None]
         self._noisy[one.name] = one, terms, found, session.pure
         out = self._known(one, interval_of(one, terms, found, pure=session.pure))
         if one.kind != "mean":
             return out
-        # About the released mean: what units differ from it, for the error of a population's.
-        term = terms[1]
-        middle = (term.low + term.high) / 2
-        centers = np.round((np.array(out[one.name]) - middle) / term.grid)
-        half = term.top // 2
-        about = KeyTerm(
-            "about",
-            term.column,
-            term.low,
-            term.high,
-            centers=tuple(int(c) for c in np.clip(centers, -half, half)),
-        )
+        about = about_means(terms[1], out[one.name])
         caps = self.max_keys_per_unit_, self.max_rows_per_unit_
         query = KeyTotals(keys, (about,), 0, *caps)
         spread = session.answer(query, shares["spread"], name=f"spread {one.column}")
@@ -496,7 +487,7 @@ class DPGroupBy(BaseEstimator):
                 query = UnitSpread(one.column, SPREAD_EDGES)
                 name = f"bounds of {one.column}"
                 spread = session.answer(query, shares["learned"], name=name)
-                learned[one.column], hidden, clear = learned_range(spread.value, _std(spread))
+                learned[one.column], hidden, clear = learned_range(spread.value, std_of(spread))
                 self.hidden_units_[one.column] = hidden
                 if not clear:
                     unclear.add(one.column)
@@ -507,10 +498,7 @@ class DPGroupBy(BaseEstimator):
         """Return an aggregate's columns, without intervals where its learned bounds are a guess."""
         if one.name not in self._unclear:
             return columns
-        return {
-            name: cells if name == one.name else [math.nan] * len(cells)
-            for name, cells in columns.items()
-        }
+        return without_intervals(one, columns)
 
     def _choose_caps(
         self,
@@ -531,7 +519,7 @@ class DPGroupBy(BaseEstimator):
         caps = best_caps(
             np.array(shapes[0].value),
             np.array(shapes[1].value),
-            _std(shapes[0]),
+            std_of(shapes[0]),
             max(n_keys, 1),
             noise=2.0 / session.level(shares["term"]),
             power=1.0 if session.pure else 0.5,
@@ -551,26 +539,7 @@ class DPGroupBy(BaseEstimator):
         if not keys:
             return
         out = session.answer(LeftOut(keys, *caps), shares["left_out"])
-        width = 2.2 * np.asarray(out.std) if session.pure else 1.96 * np.asarray(out.std) + 0.5
-        for i, name in enumerate(("keys", "rows")):
-            value = float(out.value[i])
-            self.left_out_ |= {
-                name: value,
-                f"{name}_low": max(value - float(width[i]), 0.0),
-                f"{name}_high": max(value + float(width[i]), 0.0),
-            }
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Leave this as it was if the block raises."""
-        own: Any = vars(self)
-        before = dict(own)
-        try:
-            yield
-        except BaseException:
-            own.clear()
-            own.update(before)
-            raise
+        self.left_out_ |= left_out_of(out, pure=session.pure)
 
     def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
         """Return the intervals of an aggregate at another level than 95%; nothing is released.
@@ -628,7 +597,3 @@ _UNCLEAR = (
 
 def _is(cap: Any) -> bool:
     return not isinstance(cap, numbers.Integral)
-
-
-def _std(release: Release) -> float:
-    return float(np.max(release.std))

@@ -27,7 +27,17 @@ from skdp.core import Release
 from skdp.planning import Allowance
 from skdp.tabular import KeyTerm
 
-__all__ = ["column_of", "columns_of_result", "expected_width", "interval_of"]
+__all__ = [
+    "about_means",
+    "column_of",
+    "columns_of_result",
+    "expected_width",
+    "interval_of",
+    "left_out_of",
+    "no_columns",
+    "std_of",
+    "without_intervals",
+]
 
 Floats = NDArray[np.float64]
 
@@ -41,6 +51,46 @@ def column_of(one: Aggregate) -> list[str]:
     return [one.name]
 
 
+def no_columns(one: Aggregate) -> dict[str, list[Any]]:
+    """Return an aggregate's columns where there are no keys."""
+    empty: dict[str, list[Any]] = {}
+    for name in column_of(one):
+        empty |= {name: [], f"{name}_low": [], f"{name}_high": []}
+    if one.kind == "mean":
+        empty |= {f"{one.name}_population_low": [], f"{one.name}_population_high": []}
+    return empty
+
+
+def without_intervals(one: Aggregate, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return an aggregate's columns with NaN for all but its values."""
+    return {
+        name: cells if name == one.name else [math.nan] * len(cells)
+        for name, cells in columns.items()
+    }
+
+
+def about_means(term: KeyTerm, means: list[Any]) -> KeyTerm:
+    """Return the term of what units differ from released means: for a population's error."""
+    middle = (term.low + term.high) / 2
+    half = term.top // 2
+    centers = np.clip(np.round((np.array(means) - middle) / term.grid), -half, half)
+    return KeyTerm(
+        "about", term.column, term.low, term.high, centers=tuple(int(c) for c in centers)
+    )
+
+
+def left_out_of(out: Release, *, pure: bool) -> dict[str, float]:
+    """Return how many keys and rows bounding left out, with intervals of 95%."""
+    width = 2.2 * np.asarray(out.std) if pure else 1.96 * np.asarray(out.std) + 0.5
+    found = {}
+    for i, name in enumerate(("keys", "rows")):
+        value = float(out.value[i])
+        found[name] = value
+        found[f"{name}_low"] = max(value - float(width[i]), 0.0)
+        found[f"{name}_high"] = max(value + float(width[i]), 0.0)
+    return found
+
+
 def columns_of_result(table: Any) -> dict[str, list[Any]]:
     """Return the columns of a released table of any kind, as lists."""
     if hasattr(table, "column_names"):  # pyarrow
@@ -48,7 +98,7 @@ def columns_of_result(table: Any) -> dict[str, list[Any]]:
     return {name: list(table[name]) for name in getattr(table, "columns", table)}
 
 
-def _std(release: Release) -> float:
+def std_of(release: Release) -> float:
     return float(np.max(release.std))
 
 
@@ -79,12 +129,12 @@ def interval_of(
     if level != LEVEL and (one.kind not in _AT_ANY_LEVEL or spread is not None):
         raise ValueError(f"{one.name}: intervals of a {one.kind} are known at 95% alone")
     if one.kind in ("count", "distinct_units"):
-        value, std = releases[0].value[:, 0], _std(releases[0])
+        value, std = releases[0].value[:, 0], std_of(releases[0])
         width = half_width(std, 1.0, pure=pure, level=level)
         columns = _with(one.name, value, np.maximum(value - width, 0), np.maximum(value + width, 0))
         return {name: [round(cell) for cell in cells] for name, cells in columns.items()}
     if one.kind == "sum":
-        value, std = releases[0].value[:, 0], _std(releases[0])
+        value, std = releases[0].value[:, 0], std_of(releases[0])
         width = half_width(std, terms[0].grid, pure=pure, level=level)
         low, high = value - width, value + width
         if terms[0].low >= 0:
@@ -93,7 +143,7 @@ def interval_of(
             low, high = np.minimum(low, 0), np.minimum(high, 0)
         return _with(one.name, value, low, high)
     if one.kind == "histogram":
-        std = _std(releases[0])
+        std = std_of(releases[0])
         out: dict[str, list[Any]] = {}
         width = half_width(std, 2.0**-10, pure=pure)
         for i, name in enumerate(column_of(one)):
@@ -117,13 +167,13 @@ def _mean(
     level: float = LEVEL,
 ) -> dict[str, list[Any]]:
     count, total = (release.value[:, 0] for release in releases)
-    stds = _std(releases[1]), _std(releases[0])
+    stds = std_of(releases[1]), std_of(releases[0])
     low, high = terms[1].low, terms[1].high
     middle, half = (low + high) / 2, (high - low) / 2
     if spread is None:
         extra = np.zeros(len(count))
     else:
-        extra = spread_seen(spread.value[:, 0], _std(spread)) * terms[1].grid ** 2 * _STEPS
+        extra = spread_seen(spread.value[:, 0], std_of(spread)) * terms[1].grid ** 2 * _STEPS
     ends = np.array(
         [
             quotient_interval(
@@ -152,7 +202,7 @@ def _variance(
     half = (terms[1].high - terms[1].low) / 2
     count, total, square = (release.value[:, 0] for release in releases)
     # Sums are in user units, squares in half widths, about one half.
-    s0, s1, s2 = _std(releases[0]), _std(releases[1]) / half, _std(releases[2])
+    s0, s1, s2 = std_of(releases[0]), std_of(releases[1]) / half, std_of(releases[2])
     value, low, high = variance_interval(count, total / half, square, (s0, s1, s2), pure=pure)
     scale = half**2
     if one.kind == "std":
@@ -164,7 +214,7 @@ def _quantile(
     one: Aggregate, term: KeyTerm, release: Release, *, pure: bool
 ) -> dict[str, list[Any]]:
     """Return quantiles: the bin in which the share q of the rows is reached, interpolated."""
-    value, first, last = quantile_bins(release.value, _std(release), term.depth, one.q, pure=pure)
+    value, first, last = quantile_bins(release.value, std_of(release), term.depth, one.q, pure=pure)
     low, width = term.low, (term.high - term.low) / 2**term.depth
     ends = np.minimum(first, np.floor(value)), np.maximum(last + 1, np.ceil(value))
     return _with(one.name, *(np.clip(low + x * width, low, term.high) for x in (value, *ends)))
