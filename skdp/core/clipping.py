@@ -383,12 +383,12 @@ class Projection:
     """Rows of a view projected on released components, clipped to a box again.
 
     The components are rounded to multiples of 2**-16 and multiplied as integers, which is exact
-    in float64 (2**17 steps * 2**16 * d < 2**53), so the image depends on the row only.
+    in float64 (2**18 steps * 2**16 * d < 2**53), so the image depends on the row only.
 
     Parameters
     ----------
     base : View
-        With one common grid.
+        With one common grid, and so few steps that the products are exact.
     components : array-like of shape (k, d)
         Public or released.
     radius : float or array-like of shape (k,)
@@ -402,6 +402,12 @@ class Projection:
     def __init__(
         self, base: View, components: ArrayLike, radius: ArrayLike, bits: int = GRID_BITS
     ) -> None:
+        largest = float(base.half.max(initial=0.0)) * 2.0**self._BITS * base.n_dims
+        if largest > 2.0**53 or (base.grid != base.grid[0]).any():
+            raise ValueError(
+                "base must have one grid for all columns and at most 2**18 steps: "
+                "Ball(..., bits=17)"
+            )
         self.base = base
         scaled = np.rint(np.asarray(components, dtype=np.float64) * 2**self._BITS)
         self._weights = np.clip(scaled, -(2.0**self._BITS), 2.0**self._BITS)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from skdp.core.clipping import Floats, View, isqrt_up, power_of_two_grid
+from skdp.core.clipping import GRID_BITS, Floats, View, isqrt_up, power_of_two_grid
 from skdp.core.mechanisms import l2_noise
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, reviewed
@@ -66,10 +66,12 @@ class UnitBall:
     Parameters
     ----------
     view : View
-        With public bounds.
+        With public bounds, and at most 2**18 steps: sums of products are exact then.
     """
 
     def __init__(self, view: View) -> None:
+        if float(view.half.max(initial=0.0)) > 2.0 ** (GRID_BITS + 1):
+            raise ValueError("view must have at most 2**18 steps: Box(..., bits=17)")
         self.view = view
         self.n_dims = view.n_dims + 1
         self.norm = max(1, view.norm)  # a box without width maps to 0

@@ -177,6 +177,22 @@ def test_a_radius_below_zero_and_another_number_of_columns_are_refused():
         open_session().answer(SmoothMedian(Box([-1, -1], [1, 1], bits=31)))
 
 
+@pytest.mark.parametrize(
+    "base",
+    [
+        Box([-1.0] * 256, [1.0] * 256, bits=31),  # products of 2**31 steps are rounded
+        ScaledBox([-1.0] * 256, [1.0] * 256),
+        Ball([0.0] * 256, 1.0, bits=30),
+        Box([-1.0, -1.0], [1.0, 8.0], per_feature=True),  # the columns' steps differ
+    ],
+)
+def test_a_projection_rests_on_what_multiplies_exactly(base):
+    """A rounded product may differ with the rows beside it, and then its bound holds no more."""
+    with pytest.raises(ValueError, match="base must have one grid for all columns and at most"):
+        Projection(base, np.eye(2, base.n_dims), 1.0)
+    Projection(Ball([0.0] * 8192, 1.0), np.eye(2, 8192), 1.0)  # the most columns that there are
+
+
 def test_a_registered_type_is_no_part_of_a_reviewed_query():
     @dataclass(frozen=True, eq=False)
     class View(ExactSum):

@@ -87,6 +87,21 @@ def test_rows_are_mapped_into_the_unit_ball_exactly(view):
     assert z[:, -1] == pytest.approx(math.sqrt(0.5))
 
 
+@pytest.mark.parametrize("view", [Box([-1.0], [1.0], bits=31), Ball([0.0], 1.0, bits=30)])
+def test_sums_of_longer_steps_would_be_rounded(view):
+    """2**16 rows of 2**31 steps times 2**18: the sum would depend on the order of the rows."""
+    with pytest.raises(ValueError, match=r"view must have at most 2\*\*18 steps"):
+        UnitBall(view)
+    budget = PrivacyBudget(1.0)
+    with (
+        core.open_session(check_rows(PRIVATE[:, :1], estimator="T"), estimator="T", epsilon=1.0,
+                          budget=budget) as session,
+        pytest.raises(ValueError, match=r"view must have at most 2\*\*18 steps"),
+    ):  # fmt: skip
+        session.answer(LogisticMinimiser(view, PUBLIC[:, :1], 1.0))
+    assert UnitBall(Box([-1.0], [2.0])).n_dims == 2
+
+
 # --- against oracles -----------------------------------------------------------------------------
 
 
