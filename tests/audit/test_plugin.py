@@ -93,3 +93,11 @@ def test_options_out_of_their_range_are_refused(alpha, n_runs):
     )
     with pytest.raises(pytest.UsageError, match="--dp-audit"):
         pytest_skdp.pytest_configure(config)
+
+
+def test_a_search_takes_no_confidence_of_its_own():
+    """It would have more than its share of the error that a session's audits share."""
+    auditor = DPAuditor(0.01, 100)
+    with pytest.raises(TypeError, match="confidence is decided by --dp-audit-alpha"):
+        auditor.search(lambda table, rng: 0, [([0], [1])], epsilon=1.0, confidence=0.5)
+    assert auditor.n_audits == 0
