@@ -30,9 +30,17 @@ from skdp._coreset import (
     weighted_kmeans,
 )
 from skdp._progress import told_steps
-from skdp.core import Ball, Box, Mean, Projection, SecondMoment, Session
+from skdp.core import Ball, Box, Mean, Session
 from skdp.planning import Allowance
-from skdp.queries import AssignedSums, SquaredOffsets, column_box, column_units, tree_box
+from skdp.queries import (
+    AssignedSums,
+    Projection,
+    SecondMoment,
+    SquaredOffsets,
+    column_box,
+    column_units,
+    tree_box,
+)
 
 Floats = NDArray[np.float64]
 # Of centres (k, d), units and radius: what clipping takes from sums of residuals at most, (k, d).

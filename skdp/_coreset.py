@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 
-from skdp.core import Projection, Session, suppress_warnings
+from skdp.core import Session
 from skdp.planning import Allowance
-from skdp.queries import BoxTree, ColumnBox, Tree
+from skdp.queries import BoxTree, ColumnBox, Projection, Tree
+from skdp.user_code import suppress_warnings
 
 Floats = NDArray[np.float64]
 Nodes = NDArray[np.int64]

@@ -21,9 +21,9 @@ from skdp._present import present_columns
 from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
 from skdp._transforming import Transformer
 from skdp.base import in_precision_of, keeps_precision
-from skdp.core import Box, Moments, Session
+from skdp.core import Box, Session
 from skdp.planning import Allowance, bounds_in, row_count
-from skdp.queries import CellQuantile, LearnedBox
+from skdp.queries import CellQuantile, LearnedBox, Moments
 from skdp.tabular import ONE_PLACE, check_columns, check_public_array
 
 Floats = NDArray[np.float64]

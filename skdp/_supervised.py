@@ -25,9 +25,9 @@ from skdp.base import PrivateMixin, check_integer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.budget.amounts import check_delta
-from skdp.core import Mean, Moments, ScaledBox, Session
+from skdp.core import Mean, ScaledBox, Session
 from skdp.planning import Allowance, bounds_in
-from skdp.queries import LabelCounts, LearnedBox, SelectClasses, StandardBall, softmax
+from skdp.queries import LabelCounts, LearnedBox, Moments, SelectClasses, StandardBall, softmax
 from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected
 
 Floats = NDArray[np.float64]

@@ -46,10 +46,11 @@ from skdp._progress import CallbackSupportMixin, tell_callbacks
 from skdp._public_key import public_key
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import ambient_budget, outside_level
-from skdp.core import PRIVATE_ROWS, Session, untracked
+from skdp.core import PRIVATE_ROWS, Session
 from skdp.exceptions import FoldsWarning
 from skdp.planning import Allowance
 from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows
+from skdp.user_code import untracked
 
 __all__ = [
     "PRIVATE",

@@ -22,9 +22,9 @@ from skdp._pca import COUNT_SHARE, TAU, Plan, Spectrum, shrink_to_zero, spectrum
 from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PRIVATE, PrivateMixin, in_precision_of, keeps_precision
 from skdp.budget import PrivacyBudget
-from skdp.core import Ball, Mean, Release, SecondMoment, Session
+from skdp.core import Ball, Mean, Release, Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
-from skdp.queries import NormBound, NormsBelow
+from skdp.queries import NormBound, NormsBelow, SecondMoment
 from skdp.tabular import check_public_array, check_sparse, dense_blocks
 
 __all__ = ["DPPCA"]
@@ -210,7 +210,7 @@ class DPPCA(
 
     Gavish & Donoho 2017, "Optimal shrinkage of singular values", section 3 (Frobenius loss).
 
-    ``skdp/core/PROOFS.md``, "Gram matrix" (sensitivities, the symmetrised Wishart mechanism).
+    ``skdp/queries/second_moments.md`` (sensitivities, the symmetrised Wishart mechanism).
 
     Examples
     --------

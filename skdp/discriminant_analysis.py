@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp._supervised import Floats, LabelledClassifier
-from skdp.core import SecondMoment, Session
+from skdp.core import Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE
-from skdp.queries import LabelVectors
+from skdp.queries import LabelVectors, SecondMoment
 
 __all__ = ["DPLinearDiscriminantAnalysis"]
 

@@ -27,9 +27,9 @@ from skdp._transforming import Floats, Transformer
 from skdp.base import check_bounds, in_precision_of
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
-from skdp.core import ScaledBox, SecondMoment, Session
+from skdp.core import ScaledBox, Session
 from skdp.planning import bounds_in
-from skdp.queries import LabelMoments, SelectClasses
+from skdp.queries import LabelMoments, SecondMoment, SelectClasses
 from skdp.tabular import check_labelled, check_unselected, check_with_target
 
 __all__ = ["DPSelectKBest"]

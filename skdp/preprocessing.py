@@ -164,7 +164,7 @@ class DPStandardScaler(Scaler):
 
     Balle & Wang 2018, "Improving the Gaussian mechanism for differential privacy", Theorem 8.
 
-    ``skdp/core/PROOFS.md``, "Moments" (sensitivities in integers).
+    ``skdp/queries/moments.md`` (sensitivities in integers).
 
     Examples
     --------

@@ -28,7 +28,7 @@ from skdp import (
     check_pipeline,
     statistics,
 )
-from skdp.core import untracked
+from skdp.user_code import untracked
 
 X = np.random.default_rng(0).normal(size=(300, 2))
 Y = (X[:, 0] > 0).astype(int)

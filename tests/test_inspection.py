@@ -26,6 +26,7 @@ from skdp import (
     statistics,
 )
 from skdp.budget import Cost
+from skdp.budget.html import grouped_releases
 from skdp.impute import DPSimpleImputer
 from skdp.inspection import (
     BudgetDisplay,
@@ -400,7 +401,7 @@ def test_the_html_of_an_estimator_says_what_it_costs_and_what_it_released(kmeans
     assert "charged: yes" in text
     assert "5 × iteration 1: counts … iteration 5: counts" in text
     assert text.count("at most 62.3%") == 1
-    assert len(made.privacy_.grouped()) == 2
+    assert len(grouped_releases(made.privacy_.releases)) == 2
     assert "No budget counts it" in kmeans._repr_html_()
     assert "A fit costs" not in DPKMeans(2, epsilon=-1)._repr_html_()
     with config_context(display="text"):

@@ -92,7 +92,7 @@ def test_functions_release_no_more_than_what_they_are_named_after():
         "mean_absolute_error", "mean_squared_error", "r2_score", "regression_errors",
         "roc_auc_score", "roc_curve", "score_histogram",
     }  # fmt: skip
-    marginal, moments = "skdp.queries.workloads.Marginal", "skdp.core.sums.Moments"
+    marginal, moments = "skdp.queries.workloads.Marginal", "skdp.queries.moments.Moments"
     found = [
         metrics.accuracy_score(Y, PREDICTED, **LABELS),
         metrics.balanced_accuracy_score(Y, PREDICTED, **LABELS),

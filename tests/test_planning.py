@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from skdp import DPKMeans, PrivacyBudget
-from skdp.core import Ball, Mean, Moments, SecondMoment, open_session
+from skdp.core import Ball, Mean, open_session
 from skdp.planning import Allowance
+from skdp.queries import Moments, SecondMoment
 from skdp.tabular import check_rows
 
 X = np.random.default_rng(0).uniform(-1, 1, (500, 3))

@@ -129,7 +129,7 @@ def test_rounding_is_a_tenth_of_a_stated_error(name, column):
 def test_truncation_is_found(monkeypatch, name):
     """The same with steps of 2**-17 of the half width, cut off towards zero."""
     monkeypatch.setattr(sums, "SUM_BITS", 17)
-    monkeypatch.setattr(sums, "NORM_BITS", 17)
+    monkeypatch.setattr("skdp.queries.second_moments.NORM_BITS", 17)
     monkeypatch.setattr("skdp.core.clipping.SUM_BITS", 17)
     correct = protect.ScaledBox.__init__
     monkeypatch.setattr(

@@ -21,6 +21,7 @@ from fractions import Fraction
 import numpy as np
 
 from skdp.core import noise as sampling
+from skdp.queries.wishart import symmetrized_wishart
 
 GOAL = 1 / 8
 SCALES: list[tuple[str, int | float | Fraction]] = [
@@ -82,8 +83,8 @@ def main(samples: int = 1_000_000, times: int = 7) -> list[float]:
         ("k_norm, 20000 x 10, scale 2**20", lambda: sampling.k_norm(10, 2**20, 20_000)),
         ("k_norm, 20000 x 10, scale 2**40", lambda: sampling.k_norm(10, 2**40, 20_000)),
         ("k_norm, 100 x 1000, scale 2**30", lambda: sampling.k_norm(1000, 2**30, 100)),
-        ("symmetrized_wishart, 64, scale 2**40", lambda: sampling.symmetrized_wishart(64, 2**40)),
-        ("symmetrized_wishart, 784, scale 2**45", lambda: sampling.symmetrized_wishart(784, 2**45)),
+        ("symmetrized_wishart, 64, scale 2**40", lambda: symmetrized_wishart(64, 2**40)),
+        ("symmetrized_wishart, 784, scale 2**45", lambda: symmetrized_wishart(784, 2**45)),
         (
             "exponential_mechanism, 10000 candidates",
             lambda: sampling.exponential_mechanism(scores, 1e-3),

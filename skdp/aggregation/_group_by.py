@@ -46,7 +46,7 @@ from skdp.aggregation._results import (
 from skdp.base import CallContext, unchanged_on_error
 from skdp.budget import Cost, gdp_mu
 from skdp.budget.ambient import outside_level
-from skdp.core import Release, Session, untracked
+from skdp.core import Release, Session
 from skdp.planning import Allowance
 from skdp.queries import (
     KEY_METHODS,
@@ -59,6 +59,7 @@ from skdp.queries import (
     UnitSpread,
 )
 from skdp.tabular import KeyTerm, check_grouped, table_of
+from skdp.user_code import untracked
 
 __all__ = ["DPGroupBy"]
 

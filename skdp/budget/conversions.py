@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import erfcx, erfinv, ndtr, ndtri_exp
+from scipy.special import erfcx, erfinv, log_ndtr, ndtr, ndtri_exp
 
 __all__ = [
     "down",
@@ -26,7 +26,9 @@ __all__ = [
     "gdp_mu",
     "guessing_chance",
     "largest",
+    "pure_epsilon_from_mu",
     "pure_mu",
+    "pure_part",
     "smallest",
     "up",
     "zcdp_delta",
@@ -163,6 +165,40 @@ def pure_mu(epsilon: float) -> float:
     else:
         mu = -2 * float(ndtri_exp(-(epsilon + math.log1p(math.exp(-epsilon)))))
     return up(mu * (1 + _REL))  # upwards
+
+
+def pure_epsilon_from_mu(mu: float) -> float:
+    """Return an epsilon such that every epsilon-DP release is mu-GDP, rounded down.
+
+    The inverse of `pure_mu`: epsilon = log Phi(mu/2) - log Phi(-mu/2).
+
+    Parameters
+    ----------
+    mu : float
+        Above 0.
+
+    Returns
+    -------
+    epsilon : float
+
+    Examples
+    --------
+    >>> epsilon = pure_epsilon_from_mu(0.5)
+    >>> from skdp.budget import pure_mu
+    >>> pure_mu(epsilon) <= 0.5
+    True
+    """
+    # log_ndtr is good to about 1e-13; their difference is at least 0.79 mu and the two terms are
+    # at most log 2 + mu**2 / 8 + ..., so 1e-9 covers it for mu >= 1e-3. Below, the tangent
+    # epsilon = sqrt(2 / pi) mu bounds the curve from below (it is convex and starts at 0).
+    if mu < 1e-3:
+        return math.sqrt(2 / math.pi) * mu * (1 - 1e-9)
+    return float(log_ndtr(mu / 2) - log_ndtr(-mu / 2)) * (1 - 1e-9)
+
+
+def pure_part(mu: float, parts: int) -> float:
+    """Return the epsilon that each of `parts` pure releases may have within mu-GDP together."""
+    return pure_epsilon_from_mu(mu / math.sqrt(parts) * (1 - 2**-50))
 
 
 def zcdp_delta(epsilon: float, rho: float) -> float:

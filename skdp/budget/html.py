@@ -7,10 +7,11 @@ could have chosen (names, notes, paths) is escaped. Colours come from the notebo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skdp.budget.charge import Charge, Cost
 from skdp.budget.meaning import attacker_sentence
@@ -21,7 +22,7 @@ from skdp.exceptions import LedgerError
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
 
-__all__ = ["budget_html", "fit_html"]
+__all__ = ["budget_html", "certificate_html", "fit_html", "grouped_releases"]
 
 _SHOWN = 50  # charges in the table; older ones are counted
 
@@ -195,3 +196,60 @@ def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> 
             words.append("The ledger of its budget cannot be read.")
     text = "".join(f"<div>{escape(one)}</div>" for one in words)
     return f"{head}{text}{released}</details>"
+
+
+def grouped_releases(releases: Sequence[Any]) -> list[tuple[str, ...]]:
+    """Return the releases as rows of text; those that differ in a number of their name are one.
+
+    Each is (what, mechanism, sensitivity, noise scale, share), the share that of all of them.
+    """
+    alike: dict[tuple[str, ...], list[Any]] = {}
+    for r in releases:
+        shown = (
+            re.sub(r"\d+", "#", r.name),
+            "" if r.reviewed else f" (unreviewed query {r.query})",
+            r.mechanism,
+            f"{r.sensitivity:.4g} ({r.norm})",
+            f"{r.scale:.4g}",
+            "delta" if r.delta else "share",
+        )
+        alike.setdefault(shown, []).append(r)
+    rows = []
+    for (_, unreviewed, *cells, kind), records in alike.items():
+        names = list(dict.fromkeys(r.name for r in records))
+        name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+        total = sum(r.delta if kind == "delta" else r.share for r in records)
+        times = f"{len(records)} × " if len(records) > 1 else ""
+        part = f"delta {total:.4g}" if kind == "delta" else f"{total:.1%}"
+        rows.append((f"{times}{name}{unreviewed}", *cells, part))
+    return rows
+
+
+def certificate_html(certificate: Any) -> str:
+    """Return what a fit has released as a table for notebooks."""
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        for cells in grouped_releases(certificate.releases)
+    )
+    meaning = attacker_sentence(
+        certificate.epsilon,
+        certificate.delta,
+        certificate.adjacency,
+        None if certificate.unit == "row" else certificate.unit,
+    )
+    charged = "yes" if certificate.charged else "<strong>no</strong>: no budget counts this fit"
+    rows_each = (
+        ""
+        if certificate.max_rows_per_unit is None
+        else f" ({certificate.max_rows_per_unit:,} of its rows at most)"
+    )
+    seeded = " <strong>Seeded: the noise can be reproduced.</strong>" if certificate.seeded else ""
+    return (
+        f"<div><p><strong>{escape(certificate.estimator)}</strong>: "
+        f"({certificate.epsilon:g}, {certificate.delta:g})-differentially private for one "
+        f"{escape(certificate.unit)}{rows_each}, "
+        f"relation {escape(certificate.adjacency)}; charged: {charged}. "
+        f"skdp {escape(certificate.skdp_version)}.{seeded} {escape(meaning)}</p>"
+        "<table><thead><tr><th>release</th><th>mechanism</th><th>sensitivity</th>"
+        f"<th>noise scale</th><th>share</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )

@@ -6,15 +6,12 @@ a fitted estimator keeps as ``privacy_`` and what an auditor reads.
 
 from __future__ import annotations
 
-import html
 import json
 import math
-import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from skdp._version import __version__
-from skdp.budget.meaning import attacker_sentence
 
 __all__ = [
     "PrivacyCertificate",
@@ -132,54 +129,8 @@ class PrivacyCertificate:
         """Return the certificate as JSON."""
         return json.dumps(self.to_dict(), indent=indent)
 
-    def grouped(self) -> list[tuple[str, ...]]:
-        """Return the releases as rows of text; those that differ in a number of their name are one.
-
-        Each is (what, mechanism, sensitivity, noise scale, share), the share that of all of them.
-        """
-        alike: dict[tuple[str, ...], list[ReleaseRecord]] = {}
-        for r in self.releases:
-            shown = (
-                re.sub(r"\d+", "#", r.name),
-                "" if r.reviewed else f" (unreviewed query {r.query})",
-                r.mechanism,
-                f"{r.sensitivity:.4g} ({r.norm})",
-                f"{r.scale:.4g}",
-                "delta" if r.delta else "share",
-            )
-            alike.setdefault(shown, []).append(r)
-        rows = []
-        for (_, unreviewed, *cells, kind), records in alike.items():
-            names = list(dict.fromkeys(r.name for r in records))
-            name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-            total = sum(r.delta if kind == "delta" else r.share for r in records)
-            times = f"{len(records)} × " if len(records) > 1 else ""
-            part = f"delta {total:.4g}" if kind == "delta" else f"{total:.1%}"
-            rows.append((f"{times}{name}{unreviewed}", *cells, part))
-        return rows
-
     def _repr_html_(self) -> str:
         """Return the certificate as a table for notebooks."""
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
-            for cells in self.grouped()
-        )
-        meaning = attacker_sentence(
-            self.epsilon, self.delta, self.adjacency, None if self.unit == "row" else self.unit
-        )
-        charged = "yes" if self.charged else "<strong>no</strong>: no budget counts this fit"
-        rows_each = (
-            ""
-            if self.max_rows_per_unit is None
-            else f" ({self.max_rows_per_unit:,} of its rows at most)"
-        )
-        seeded = " <strong>Seeded: the noise can be reproduced.</strong>" if self.seeded else ""
-        return (
-            f"<div><p><strong>{html.escape(self.estimator)}</strong>: "
-            f"({self.epsilon:g}, {self.delta:g})-differentially private for one "
-            f"{html.escape(self.unit)}{rows_each}, "
-            f"relation {html.escape(self.adjacency)}; charged: {charged}. "
-            f"skdp {html.escape(self.skdp_version)}.{seeded} {html.escape(meaning)}</p>"
-            "<table><thead><tr><th>release</th><th>mechanism</th><th>sensitivity</th>"
-            f"<th>noise scale</th><th>share</th></tr></thead><tbody>{rows}</tbody></table></div>"
-        )
+        from skdp.budget.html import certificate_html  # not before it is shown
+
+        return certificate_html(self)

@@ -30,17 +30,17 @@ from skdp.core.query import reviewed
 __all__ = [
     "GRID_BITS",
     "NORM_BITS",
+    "NORM_MARGIN",
     "SUM_BITS",
     "Ball",
     "Box",
-    "Projection",
     "ScalableView",
     "ScaledBox",
     "View",
+    "check_radius",
     "check_width",
     "clip_to_norm",
     "isqrt_up",
-    "norm_codes",
     "power_of_two_grid",
 ]
 
@@ -57,7 +57,7 @@ NORM_BITS = 30  # the same for a norm: squares of it are below 2**62
 
 _NO_WIDTH = 2.0**-1000
 # Relative error of a sum of at most 8192 squares, in any order, is below 8194 * 2**-53 < 1e-12.
-_NORM_MARGIN = 4e-12
+NORM_MARGIN = 4e-12
 
 
 def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:
@@ -139,8 +139,8 @@ def _outside(q: Floats, radius: int) -> NDArray[np.intp]:
         # Squares are at least 0, so a sum that is not exact (above 2**53, or inf) is above it.
         # NaN is outside, too: what is not known to be inside is not.
         return np.flatnonzero(~(total <= limit))
-    out = ~(total <= limit * (1.0 + _NORM_MARGIN))
-    near = np.flatnonzero(~out & (total > limit * (1.0 - _NORM_MARGIN)))
+    out = ~(total <= limit * (1.0 + NORM_MARGIN))
+    near = np.flatnonzero(~out & (total > limit * (1.0 - NORM_MARGIN)))
     if near.size:
         # Close to the limit, so all three terms are below 2**63.
         a, b, c = (part.astype(np.int64) for part in _square_parts(q[near]))
@@ -204,44 +204,7 @@ def clip_to_norm(x: Floats, grid: float, radius: int) -> Floats:
     return q
 
 
-def norm_codes(x: Floats) -> NDArray[np.int64]:
-    """Return for each row its bin of the L2 norm, four to a power of two: floor(4 log2 norm) + 1.
-
-    A row of norm v has the code c with 2**((c-1)/4) <= v < 2**(c/4) up to a relative 1e-12; codes
-    are meant to be clipped to norms between 2**-100 and 2**100, where squares neither underflow
-    nor overflow.
-
-    A row's code does not depend on the rows beside it, although `einsum` may add in any order:
-    further than the margin from a boundary its sum has the code of the exact norm, and so has the
-    sum column by column (one IEEE operation a row and column), which decides for all others.
-    """
-    total = np.einsum("ij,ij->i", x, x)
-    code, near = _quarter_bins(total)
-    doubtful = np.flatnonzero(near)
-    if doubtful.size:
-        squares = np.square(x[doubtful].T)
-        again = squares[0].copy()
-        for column in squares[1:]:
-            again += column
-        code[doubtful] = _quarter_bins(again)[0]
-    return code
-
-
-def _quarter_bins(total: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the codes of squared norms and which of these are close to a boundary."""
-    mantissa, exponent = np.frexp(total)  # total = mantissa * 2**exponent, mantissa in [1/2, 1)
-    middle = math.sqrt(0.5)
-    # norm**2 in [2**(h-1), 2**h): code 2h - 1 for the lower, 2h for the upper quarter-power bin.
-    code = 2 * exponent.astype(np.int64) - (mantissa < middle)
-    code[total == 0.0] = -(2**20)
-    code[np.isinf(total)] = 2**20
-    near = np.abs(mantissa - middle) < _NORM_MARGIN
-    near |= mantissa < 0.5 + _NORM_MARGIN
-    near |= mantissa > 1.0 - _NORM_MARGIN
-    return code, near
-
-
-def _check_radius(radius: float) -> float:
+def check_radius(radius: float) -> float:
     """Return a radius, or raise: noise follows it, and rows its square."""
     if not 0.0 <= radius < math.inf:
         raise ValueError(f"radius must be a finite number of at least 0, got {radius!r}")
@@ -361,7 +324,7 @@ class Ball:
 
     def __init__(self, center: ArrayLike, radius: float, *, bits: int = GRID_BITS) -> None:
         self.center = np.array(center, dtype=np.float64)
-        self.radius = _check_radius(float(radius))
+        self.radius = check_radius(float(radius))
         self.n_dims = self.center.size
         step = power_of_two_grid(self.radius, bits)
         self.grid = np.full(self.n_dims, step)
@@ -376,63 +339,3 @@ class Ball:
         """Map float rows to integers with sum q_j**2 <= norm**2."""
         check_width(block, self.n_dims)
         return clip_to_norm(block - self.center, float(self.grid[0]), self.norm)
-
-
-@reviewed
-class Projection:
-    """Rows of a view projected on released components, clipped to a box again.
-
-    The components are rounded to multiples of 2**-16 and multiplied as integers, which is exact
-    in float64 (2**18 steps * 2**16 * d < 2**53), so the image depends on the row only.
-
-    Parameters
-    ----------
-    base : View
-        With one common grid, and so few steps that the products are exact.
-    components : array-like of shape (k, d)
-        Public or released.
-    radius : float or array-like of shape (k,)
-        Half width of the box around the projected centre, in user units.
-    bits : int, default=17
-        The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
-    """
-
-    _BITS = 16
-
-    def __init__(
-        self, base: View, components: ArrayLike, radius: ArrayLike, bits: int = GRID_BITS
-    ) -> None:
-        largest = float(base.half.max(initial=0.0)) * 2.0**self._BITS * base.n_dims
-        if largest > 2.0**53 or (base.grid != base.grid[0]).any():
-            raise ValueError(
-                "base must have one grid for all columns and at most 2**18 steps: "
-                "Ball(..., bits=17)"
-            )
-        self.base = base
-        scaled = np.rint(np.asarray(components, dtype=np.float64) * 2**self._BITS)
-        self._weights = np.clip(scaled, -(2.0**self._BITS), 2.0**self._BITS)
-        self.components = self._weights / 2**self._BITS
-        self.n_dims = self._weights.shape[0]
-        self.center = np.zeros(self.n_dims)
-        half_width = np.broadcast_to(np.asarray(radius, dtype=np.float64), (self.n_dims,))
-        _check_radius(float(half_width.min()))
-        self.low, self.high = -half_width, half_width.copy()
-        self.grid = np.full(self.n_dims, power_of_two_grid(float(half_width.max()), bits))
-        self.half = np.floor(half_width / self.grid)
-        self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
-        # A quotient of powers of two: multiplying by it is exact.
-        self._rescale = float(base.grid[0]) / 2**self._BITS / float(self.grid[0])
-
-    def at(self, bits: int) -> Projection:
-        """Return the same projection with another number of steps; the base keeps its own."""
-        return Projection(self.base, self.components, self.high, bits)
-
-    def map(self, block: Floats) -> Floats:
-        """Map float rows to integers with |q_j| <= half_j."""
-        exact = self.base.map(block) @ self._weights.T
-        exact *= self._rescale
-        np.clip(exact, -self.half, self.half, out=exact)
-        return np.rint(exact, out=exact)
-
-
-# --- views ------------------------------------------------------------------------------------

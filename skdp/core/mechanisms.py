@@ -4,34 +4,39 @@ Each takes an integer statistic with an integer sensitivity in steps and a share
 integers. Guarantee: level(share)-GDP in a Gaussian session, in a pure one epsilon-DP for the
 share's epsilon, if the statistics of neighbours are no further apart than the sensitivity, in the
 distance that the mechanism hands to the transcript beside them. Real noise is rounded *after* an
-ideal addition to an integer, which is post-processing. Proofs: PROOFS.md, "Noise on integers",
-"Gram matrix" and "Exponential mechanism".
+ideal addition to an integer, which is post-processing. Proofs: PROOFS.md, "Noise on integers"
+and "Exponential mechanism".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import calibration
+from skdp.budget.conversions import pure_part
 from skdp.core import noise as samplers
 from skdp.core.clipping import isqrt_up
 from skdp.core.privacy_filter import PrivacyFilter, Share
-from skdp.exceptions import PrivacyLeakError
+from skdp.core.query import reviewed
 
 __all__ = [
+    "Independent",
+    "Spherical",
+    "after_shortening",
+    "coarse_bits",
     "exponential_mechanism",
     "independent_noise",
     "l1",
     "l2",
     "l2_noise",
-    "nuclear",
-    "symmetric_noise",
-    "upper_l1",
+    "laplace_std",
+    "lengthened",
+    "shortened",
+    "sigma_up",
 ]
 
 
@@ -47,16 +52,17 @@ def l1(a: NDArray, b: NDArray) -> float:
     return float(sum(abs(int(v)) for v in difference))
 
 
-def nuclear(a: NDArray, b: NDArray) -> float:
-    """Return the nuclear norm of the difference of two symmetric integer matrices."""
-    difference = np.asarray(a, dtype=object) - np.asarray(b, dtype=object)
-    return float(np.abs(np.linalg.eigvalsh(difference.astype(np.float64))).sum())
+def sigma_up(sensitivity: float, mu: float) -> float:
+    """Return sensitivity / mu, rounded up: the Gaussian scale of a mu-GDP release."""
+    return float(sensitivity) / mu * (1 + 2**-50)
 
 
-def upper_l1(a: NDArray, b: NDArray) -> float:
-    """Return the L1 distance of the upper triangles of two symmetric integer matrices."""
-    keep = np.triu_indices(len(a))
-    return l1(np.asarray(a)[keep], np.asarray(b)[keep])
+def laplace_std(scale: float) -> float:
+    """Return the standard deviation of discrete Laplace noise, which is small below scale 1.
+
+    The variance is 2 q / (1 - q)**2 with q = exp(-1 / scale), that is 1 / (2 sinh(1 / 2 scale)**2).
+    """
+    return math.sqrt(0.5) / math.sinh(min(0.5 / scale, 700.0))
 
 
 _FINE_BITS = 40  # of the noise: finer steps would only cost time
@@ -64,7 +70,7 @@ _SIZE_BITS = 36  # of a sensitivity: rounding adds at most a few steps to it
 _NOISE_BITS = 50  # the most, so that entries stay below what the samplers draw exactly
 
 
-def _coarse_bits(sensitivity: int, level: float, spread: float = 1.0) -> int:
+def coarse_bits(sensitivity: int, level: float, spread: float = 1.0) -> int:
     """Return by how many bits a statistic is shortened, from public numbers only.
 
     Parameters
@@ -80,29 +86,21 @@ def _coarse_bits(sensitivity: int, level: float, spread: float = 1.0) -> int:
     return max(fine, math.ceil(noise + math.log2(spread)) - _NOISE_BITS, 0)
 
 
-def _shortened(exact: NDArray, bits: int) -> NDArray:
+def shortened(exact: NDArray, bits: int) -> NDArray:
     """Return the nearest integers to exact / 2**bits."""
     if not bits:
         return exact
     return (exact.astype(object) + (1 << (bits - 1))) >> bits
 
 
-def _lengthened(released: NDArray, bits: int) -> NDArray:
+def lengthened(released: NDArray, bits: int) -> NDArray:
     """Return released integers in the steps of the statistic again."""
     return released.astype(object) << bits if bits else released
 
 
-def _after(sensitivity: int, bits: int, moved: int) -> int:
+def after_shortening(sensitivity: int, bits: int, moved: int) -> int:
     """Return the sensitivity of a shortened statistic, whose rounding may add `moved` steps."""
     return -(-sensitivity >> bits) + moved if bits else sensitivity
-
-
-def _symmetric(values: NDArray, upper: tuple[NDArray, NDArray], dims: int) -> NDArray:
-    """Fill a symmetric matrix from its upper triangle."""
-    matrix = np.zeros((dims, dims), dtype=values.dtype)
-    matrix[upper] = values
-    matrix.T[upper] = values
-    return matrix
 
 
 def l2_noise(
@@ -125,12 +123,12 @@ def l2_noise(
         Of one coordinate, in steps.
     """
     fraction, epsilon = meter.take(share, name)
-    bits = _coarse_bits(sensitivity, meter.level(fraction), math.sqrt(exact.size + 1))
-    size = _after(sensitivity, bits, isqrt_up(exact.size))
-    short, unit = _shortened(exact, bits), unit * 2.0**bits
+    bits = coarse_bits(sensitivity, meter.level(fraction), math.sqrt(exact.size + 1))
+    size = after_shortening(sensitivity, bits, isqrt_up(exact.size))
+    short, unit = shortened(exact, bits), unit * 2.0**bits
     if meter.mu is not None:
         released, std = _gaussian(meter, name, short, size, fraction, unit)
-        return _lengthened(released, bits), std * 2.0**bits
+        return lengthened(released, bits), std * 2.0**bits
     scale = size / epsilon
     released = meter.add_noise(
         name, short, size, l2,
@@ -139,7 +137,7 @@ def l2_noise(
         ).reshape(exact.shape),
     )  # fmt: skip
     meter.record(name, "K-norm", "L2", size * unit, float(scale) * unit, fraction)
-    return _lengthened(released, bits), float(scale) * math.sqrt(exact.size + 1) * 2.0**bits
+    return lengthened(released, bits), float(scale) * math.sqrt(exact.size + 1) * 2.0**bits
 
 
 def independent_noise(
@@ -161,22 +159,22 @@ def independent_noise(
     """
     fraction, epsilon = meter.take(share, name)
     largest = isqrt_up(l2_sensitivity_squared) if meter.mu is not None else l1_sensitivity
-    bits = _coarse_bits(largest, meter.level(fraction))
-    short, unit = _shortened(exact, bits), unit * 2.0**bits
+    bits = coarse_bits(largest, meter.level(fraction))
+    short, unit = shortened(exact, bits), unit * 2.0**bits
     if meter.mu is not None:
         size = math.sqrt(l2_sensitivity_squared) * (1 + 2**-50)
         if bits:
-            size = float(_after(largest, bits, isqrt_up(exact.size)))
+            size = float(after_shortening(largest, bits, isqrt_up(exact.size)))
         released, std = _gaussian(meter, name, short, size, fraction, unit)
-        return _lengthened(released, bits), std * 2.0**bits
-    moved = _after(l1_sensitivity, bits, exact.size)
+        return lengthened(released, bits), std * 2.0**bits
+    moved = after_shortening(l1_sensitivity, bits, exact.size)
     scale = moved / epsilon
     released = meter.add_noise(
         name, short, moved, l1,
         lambda: samplers.discrete_laplace(scale, exact.shape, entropy=meter.entropy),
     )  # fmt: skip
     meter.record(name, "discrete Laplace", "L1", moved * unit, float(scale) * unit, fraction)
-    return _lengthened(released, bits), calibration.laplace_std(float(scale)) * 2.0**bits
+    return lengthened(released, bits), laplace_std(float(scale)) * 2.0**bits
 
 
 def _gaussian(
@@ -188,7 +186,7 @@ def _gaussian(
     unit: float,
 ) -> tuple[NDArray, float]:
     """Release integers with an L2 sensitivity under a share that has been taken."""
-    sigma = calibration.sigma_up(sensitivity, meter.level(share))
+    sigma = sigma_up(sensitivity, meter.level(share))
     released = meter.add_noise(
         name, exact, sensitivity, l2,
         lambda: samplers.rounded_gaussian(sigma, exact.shape, entropy=meter.entropy),
@@ -197,120 +195,69 @@ def _gaussian(
     return released, sigma
 
 
-def symmetric_noise(
-    meter: PrivacyFilter,
-    name: str,
-    exact: NDArray,
-    sensitivity: Callable[[str], int],
-    share: Share,
-    noise: str,
-    *,
-    unit: float = 1.0,
-) -> tuple[NDArray, float]:
-    """Release a symmetric integer matrix.
+@reviewed
+@dataclass(frozen=True)
+class Independent:
+    """Every entry gets noise of its own: rounded Gaussian, or discrete Laplace if pure.
 
-    ``noise="gaussian"``: isotropic in Frobenius norm (off-diagonal entries have half the
-    variance of diagonal ones). ``"wishart"``: W1 - W2 with W_i ~ Wishart_D(D + 1, c I),
-    c = nuclear sensitivity / (2 epsilon). ``"laplace"``: independent on the upper triangle.
-
-    Parameters
+    Attributes
     ----------
-    sensitivity : callable
-        From the name of a geometry to the sensitivity in it.
-
-    Returns
-    -------
-    released : ndarray of int, symmetric
-    std : float
-        Of an off-diagonal entry, in steps.
+    l1, l2_squared : int
+        Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
+    or_spherical : bool
+        In a pure session take K-norm noise for the L2 norm where that is less.
     """
-    if noise not in ("gaussian", "wishart", "laplace"):
-        raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
-    if noise == "gaussian" and meter.mu is None:
-        raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
-    fraction, epsilon = meter.take(share, name)
-    dims = len(exact)
-    # Rounding moves an entry of a difference by less than one step: norms of such a matrix.
-    geometry, moved = {
-        "gaussian": ("frobenius", dims),
-        "wishart": ("nuclear", isqrt_up(dims**3)),
-        "laplace": ("upper_l1", dims * (dims + 1) // 2),
-    }[noise]
-    bits = _coarse_bits(sensitivity(geometry), meter.level(fraction), dims + 1.0)
-    size = _after(sensitivity(geometry), bits, moved)
-    short, unit = _shortened(exact, bits), unit * 2.0**bits
-    if noise == "gaussian":
-        released, std = _isotropic(meter, name, short, size, fraction, unit)
-    elif noise == "wishart":
-        released, std = _wishart(meter, name, short, size, epsilon, fraction, unit)
-    else:
-        released, std = _triangle(meter, name, short, size, epsilon, fraction, unit)
-    return _lengthened(released, bits), std * 2.0**bits
+
+    l1: int
+    l2_squared: int
+    or_spherical: bool = False
+
+    def times(self, k: int) -> Independent:
+        """Return the bounds for k rows."""
+        return replace(self, l1=k * self.l1, l2_squared=k * k * self.l2_squared)
+
+    def either(self, other: Independent) -> Independent:
+        """Return bounds for a change of this kind or of the other."""
+        l2_squared = max(self.l2_squared, other.l2_squared)
+        return replace(self, l1=max(self.l1, other.l1), l2_squared=l2_squared)
+
+    def noised(
+        self, meter: PrivacyFilter, name: str, exact: NDArray, share: Share, unit: float
+    ) -> tuple[NDArray, float]:
+        """Return the integers with the noise that these bounds ask for, and its deviation."""
+        l2 = isqrt_up(self.l2_squared)
+        spherical = math.sqrt(2) * self.l1 >= math.sqrt(exact.size + 1) * l2
+        if self.or_spherical and meter.pure and spherical:
+            return l2_noise(meter, name, exact, l2, share, unit=unit)
+        return independent_noise(meter, name, exact, self.l1, self.l2_squared, share, unit=unit)
 
 
-def _isotropic(
-    meter: PrivacyFilter, name: str, exact: NDArray, size: int, share: Fraction, unit: float
-) -> tuple[NDArray, float]:
-    """Release a symmetric matrix with Gaussian noise that is isotropic in Frobenius norm."""
-    dims = len(exact)
-    upper = np.triu_indices(dims)
-    sigma = calibration.sigma_up(size, meter.level(share))
-    sigmas = np.full((dims, dims), sigma * math.sqrt(0.5) * (1 + 2**-50))
-    np.fill_diagonal(sigmas, sigma)
+@reviewed
+@dataclass(frozen=True)
+class Spherical:
+    """The whole vector gets noise of one L2 scale: rounded Gaussian, or K-norm if pure.
 
-    def draw() -> NDArray:
-        drawn = samplers.rounded_gaussian(sigmas[upper], upper[0].shape, entropy=meter.entropy)
-        return _symmetric(drawn, upper, dims)
+    Attributes
+    ----------
+    l2 : int
+        Bound on the L2 norm of a change, in steps, rounded up.
+    """
 
-    released = meter.add_noise(name, exact, size, l2, draw)
-    what = "rounded isotropic Gaussian"
-    meter.record(name, what, "Frobenius", size * unit, sigma * unit, share)
-    return released, sigma * math.sqrt(0.5)
+    l2: int
 
+    def times(self, k: int) -> Spherical:
+        """Return the bound for k rows."""
+        return Spherical(k * self.l2)
 
-def _wishart(
-    meter: PrivacyFilter,
-    name: str,
-    exact: NDArray,
-    size: int,
-    epsilon: Fraction,
-    share: Fraction,
-    unit: float,
-) -> tuple[NDArray, float]:
-    """Release a symmetric matrix under the difference of two Wishart matrices."""
-    dims = len(exact)
-    scale = size / (2 * epsilon)
-    released = meter.add_noise(
-        name, exact, size, nuclear,
-        lambda: samplers.symmetrized_wishart(dims, scale, entropy=meter.entropy),
-    )  # fmt: skip
-    what = "symmetrised Wishart"
-    meter.record(name, what, "nuclear", size * unit, float(scale) * unit, share)
-    return released, float(scale) * math.sqrt(2 * (dims + 1))
+    def either(self, other: Spherical) -> Spherical:
+        """Return a bound for a change of this kind or of the other."""
+        return Spherical(max(self.l2, other.l2))
 
-
-def _triangle(
-    meter: PrivacyFilter,
-    name: str,
-    exact: NDArray,
-    size: int,
-    epsilon: Fraction,
-    share: Fraction,
-    unit: float,
-) -> tuple[NDArray, float]:
-    """Release a symmetric matrix with Laplace noise on its upper triangle."""
-    dims = len(exact)
-    scale = size / epsilon
-    upper = np.triu_indices(dims)
-
-    def draw() -> NDArray:
-        drawn = samplers.discrete_laplace(scale, upper[0].shape, entropy=meter.entropy)
-        return _symmetric(np.asarray(drawn), upper, dims)
-
-    released = meter.add_noise(name, exact, size, upper_l1, draw)
-    what = "discrete Laplace"
-    meter.record(name, what, "upper-triangle L1", size * unit, float(scale) * unit, share)
-    return released, calibration.laplace_std(float(scale))
+    def noised(
+        self, meter: PrivacyFilter, name: str, exact: NDArray, share: Share, unit: float
+    ) -> tuple[NDArray, float]:
+        """Return the integers with the noise that this bound asks for, and its deviation."""
+        return l2_noise(meter, name, exact, self.l2, share, unit=unit)
 
 
 def exponential_mechanism(
@@ -338,7 +285,7 @@ def exponential_mechanism(
     if meter.mu is None:
         each = epsilon / m
     else:
-        each = 2 * Fraction(calibration.pure_part(meter.level(fraction), m))
+        each = 2 * Fraction(pure_part(meter.level(fraction), m))
     eta = each / (2 * sensitivity)
 
     def largest(a: NDArray, b: NDArray) -> float:

@@ -37,14 +37,12 @@ from skdp._config import noise_is_seeded
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget import exact as as_charged
 from skdp.budget.amounts import check_delta, round_up
+from skdp.budget.conversions import pure_epsilon_from_mu
 from skdp.budget.stand_in import StandInBudget
-from skdp.core import calibration
 from skdp.core import noise as samplers
 from skdp.core.certificate import PrivacyCertificate, ReleaseRecord
 from skdp.core.clipping import Floats
-from skdp.core.isolation import interruptible, suppress_warnings, untracked
 from skdp.core.table import REPLACE_ONE
-from skdp.core.transcript import Entry, Opened, current_transcript
 from skdp.exceptions import LedgerError, PrivacyLeakError, SealedBudgetError, SeededNoiseWarning
 
 __all__ = [
@@ -52,6 +50,7 @@ __all__ = [
     "Release",
     "asked",
     "check_allowance",
+    "current_transcript",
     "released",
 ]
 
@@ -97,6 +96,15 @@ def released(value: NDArray | float, std: Any) -> Release:
     array = np.array(value, dtype=np.float64)
     array.setflags(write=False)
     return Release(array, std)
+
+
+# Of an audit that records what is released, or replays it; see `skdp.core.transcript`.
+TRANSCRIPT: ContextVar[Any] = ContextVar("skdp_transcript", default=None)
+
+
+def current_transcript() -> Any:
+    """Return the active transcript, if any."""
+    return TRANSCRIPT.get()
 
 
 # The query that is being answered: its type by full name, and whether skdp has it.
@@ -233,10 +241,8 @@ class PrivacyFilter:
             _failpoint("before_charge")
             self._charge = budget.charge(cost, estimator=estimator, seeded=self.seeded)
             _failpoint("after_charge")
-        self._opened = Opened(estimator, cost, budget)
         transcript = current_transcript()
-        if transcript is not None:
-            transcript.sessions.append(self._opened)
+        self._opened = None if transcript is None else transcript.opened(estimator, cost, budget)
 
     def per_step(self, steps: int) -> PrivacyFilter:
         """Return this filter for mechanisms whose guarantee is for one of so many steps.
@@ -307,7 +313,7 @@ class PrivacyFilter:
         """What k steps make of a delta of one of them; infinite past the range of floats."""
         each = float(self._epsilon_of_step)
         if self.mu is not None:
-            each = max(each, calibration.pure_epsilon_from_mu(self.mu))
+            each = max(each, pure_epsilon_from_mu(self.mu))
         if (self._steps - 1) * each > 700.0:
             return math.inf
         return sum(math.exp(i * each) for i in range(self._steps))
@@ -365,7 +371,7 @@ class PrivacyFilter:
             self._state.spent += fraction
         if self.mu is None:
             return fraction, fraction * self._epsilon_of_step
-        return fraction, Fraction(calibration.pure_epsilon_from_mu(self.level(fraction)))
+        return fraction, Fraction(pure_epsilon_from_mu(self.level(fraction)))
 
     def take_separate_delta(self, probability: Fraction, name: str) -> None:
         """Spend the separate delta on one release that needs this much of it a step."""
@@ -382,26 +388,15 @@ class PrivacyFilter:
             self._state.separate_delta_is_spent = True
 
     @contextlib.contextmanager
-    def foreign_code(self) -> Iterator[None]:
-        """Run a user's code on rows, which gets neither warnings through nor a release."""
+    def without_releases(self) -> Iterator[None]:
+        """Refuse every release in the block, in which a user's code runs on rows."""
         with self._lock:
             self._state.passes += 1
         try:
-            with suppress_warnings(), interruptible(), untracked():
-                yield
+            yield
         finally:
             with self._lock:
                 self._state.passes -= 1
-
-    @contextlib.contextmanager
-    def user_code(self, share: Share, name: str) -> Iterator[Callable[[int], None]]:
-        """Run a user's code on rows before a release of this share: no release, no warning.
-
-        Yields what gives code that failed fresh generators.
-        """
-        self.check(share, name)
-        with self.foreign_code(), samplers.lent_generators() as restart:
-            yield restart
 
     def check(self, share: Share, name: str) -> None:
         """Raise what `take` would raise, before a user's code is run on the rows."""
@@ -451,8 +446,9 @@ class PrivacyFilter:
             _failpoint("after_noise")
         if transcript is not None:
             moved = sensitivity * self._steps  # by the whole unit
-            transcript.entries.append(Entry(name, exact.copy(), moved, distance, released.copy()))
-        self._opened.releases += 1
+            transcript.note(name, exact, moved, distance, released)
+        if self._opened is not None:
+            self._opened.releases += 1
         self._history.update(name.encode())
         self._history.update(repr(released.tolist()).encode())
         return released

@@ -17,9 +17,9 @@ import copy
 import dataclasses
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
-    "Independent",
     "Measurement",
     "Noisy",
     "Query",
     "Sensitivity",
-    "Spherical",
-    "Symmetric",
     "Terms",
     "check_query",
     "is_reviewed",
@@ -50,84 +47,19 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Independent:
-    """Every entry gets noise of its own: rounded Gaussian, or discrete Laplace if pure.
+class Sensitivity(Protocol):
+    """By how much an answer moves, and the noise that this asks for; see `skdp.core.mechanisms`."""
 
-    Attributes
-    ----------
-    l1, l2_squared : int
-        Bounds on the L1 norm and on the squared L2 norm of a change, in steps.
-    or_spherical : bool
-        In a pure session take K-norm noise for the L2 norm where that is less.
-    """
-
-    l1: int
-    l2_squared: int
-    or_spherical: bool = False
-
-    def times(self, k: int) -> Independent:
+    def times(self, k: int) -> Any:
         """Return the bounds for k rows."""
-        return replace(self, l1=k * self.l1, l2_squared=k * k * self.l2_squared)
 
-    def either(self, other: Independent) -> Independent:
+    def either(self, other: Any) -> Any:
         """Return bounds for a change of this kind or of the other."""
-        l2_squared = max(self.l2_squared, other.l2_squared)
-        return replace(self, l1=max(self.l1, other.l1), l2_squared=l2_squared)
 
-
-@dataclass(frozen=True)
-class Spherical:
-    """The whole vector gets noise of one L2 scale: rounded Gaussian, or K-norm if pure.
-
-    Attributes
-    ----------
-    l2 : int
-        Bound on the L2 norm of a change, in steps, rounded up.
-    """
-
-    l2: int
-
-    def times(self, k: int) -> Spherical:
-        """Return the bound for k rows."""
-        return Spherical(k * self.l2)
-
-    def either(self, other: Spherical) -> Spherical:
-        """Return a bound for a change of this kind or of the other."""
-        return Spherical(max(self.l2, other.l2))
-
-
-@dataclass(frozen=True)
-class Symmetric:
-    """A symmetric matrix gets symmetric noise, of the kind that is named.
-
-    Attributes
-    ----------
-    frobenius, nuclear, upper_l1 : int
-        Bounds on these norms of a change, in steps squared; the last of its upper triangle.
-    noise : {"gaussian", "wishart", "laplace"}
-    """
-
-    frobenius: int
-    nuclear: int
-    upper_l1: int
-    noise: str
-
-    def times(self, k: int) -> Symmetric:
-        """Return the bounds for k rows."""
-        return Symmetric(k * self.frobenius, k * self.nuclear, k * self.upper_l1, self.noise)
-
-    def either(self, other: Symmetric) -> Symmetric:
-        """Return bounds for a change of this kind or of the other."""
-        return Symmetric(
-            max(self.frobenius, other.frobenius),
-            max(self.nuclear, other.nuclear),
-            max(self.upper_l1, other.upper_l1),
-            self.noise,
-        )
-
-
-Sensitivity = Independent | Spherical | Symmetric
+    def noised(
+        self, meter: PrivacyFilter, name: str, exact: NDArray, share: Share, unit: float
+    ) -> tuple[NDArray, float]:
+        """Return the integers with noise, and its standard deviation in steps."""
 
 
 @dataclass(frozen=True)

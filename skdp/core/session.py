@@ -9,23 +9,15 @@ noise is that for the worst change of the table that one unit can make (`skdp.co
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdp.budget import PrivacyBudget
 from skdp.core.certificate import PrivacyCertificate
-from skdp.core.clipping import isqrt_up
-from skdp.core.mechanisms import (
-    exponential_mechanism,
-    independent_noise,
-    l2_noise,
-    symmetric_noise,
-)
+from skdp.core.mechanisms import exponential_mechanism
 from skdp.core.privacy_filter import (
     SMALLEST_LEVEL,
     PrivacyFilter,
@@ -37,11 +29,8 @@ from skdp.core.privacy_filter import (
 )
 from skdp.core.query import (
     Choice,
-    Independent,
     Measurement,
     Noisy,
-    Sensitivity,
-    Spherical,
     Terms,
     check_query,
     is_reviewed,
@@ -135,7 +124,9 @@ class Session:
             query = kind.prepared(query, terms)
             exact = kind.exact(query, table)
             size = moved_by(kind, query, table.stability)
-            values, std = _noised(self._meter, name, exact, size, share, query.unit)
+            if not is_reviewed(type(size)):
+                raise TypeError(f"{kind.__name__}.sensitivity must return one of skdp.core")
+            values, std = size.noised(self._meter, name, exact, share, query.unit)
             return kind.decoded(query, Noisy(values, std, terms))
 
     def row_count(self, share: Share = None, *, name: str = "count") -> Release:
@@ -200,26 +191,6 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _noised(
-    meter: PrivacyFilter, name: str, exact: NDArray, size: Sensitivity, share: Share, unit: float
-) -> tuple[NDArray, float]:
-    """Add the noise that a sensitivity asks for."""
-    if isinstance(size, Spherical):
-        return l2_noise(meter, name, exact, size.l2, share, unit=unit)
-    if isinstance(size, Independent):
-        l2 = isqrt_up(size.l2_squared)
-        spherical = math.sqrt(2) * size.l1 >= math.sqrt(exact.size + 1) * l2
-        if size.or_spherical and meter.pure and spherical:
-            return l2_noise(meter, name, exact, l2, share, unit=unit)
-        return independent_noise(meter, name, exact, size.l1, size.l2_squared, share, unit=unit)
-    bounds = {
-        "frobenius": size.frobenius,
-        "nuclear": size.nuclear,
-        "upper_l1": size.upper_l1,
-    }
-    return symmetric_noise(meter, name, exact, bounds.__getitem__, share, size.noise, unit=unit)
 
 
 def open_session(

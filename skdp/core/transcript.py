@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.budget import Cost, PrivacyBudget
+from skdp.core.privacy_filter import TRANSCRIPT
 from skdp.exceptions import PrivacyLeakError
 
 __all__ = [
     "Entry",
     "Opened",
     "Transcript",
-    "current_transcript",
     "inner_sessions",
     "record",
     "replay",
@@ -91,6 +91,22 @@ class Transcript:
     sessions: list[Opened] = field(default_factory=list)
     source: list[Entry] | None = None  # recorded entries to be replayed
 
+    def opened(self, estimator: str, cost: Cost, budget: PrivacyBudget | None) -> Opened:
+        """Note a session; return what counts its releases."""
+        self.sessions.append(Opened(estimator, cost, budget))
+        return self.sessions[-1]
+
+    def note(
+        self,
+        name: str,
+        exact: NDArray,
+        sensitivity: float,
+        distance: Callable[[NDArray, NDArray], float],
+        released: NDArray,
+    ) -> None:
+        """Note a release."""
+        self.entries.append(Entry(name, exact.copy(), sensitivity, distance, released.copy()))
+
     def next_released(self, name: str, shape: tuple[int, ...]) -> NDArray | None:
         """Return the recorded release that stands at this position, or None when recording."""
         if self.source is None:
@@ -108,12 +124,6 @@ class Transcript:
 
 
 _INNER: ContextVar[bool] = ContextVar("skdp_inner_sessions", default=False)
-_ACTIVE: ContextVar[Transcript | None] = ContextVar("skdp_transcript", default=None)
-
-
-def current_transcript() -> Transcript | None:
-    """Return the active transcript, if any."""
-    return _ACTIVE.get()
 
 
 @contextmanager
@@ -128,11 +138,11 @@ def inner_sessions() -> Iterator[None]:
 
 @contextmanager
 def _active(transcript: Transcript) -> Iterator[Transcript]:
-    token = _ACTIVE.set(transcript)
+    token = TRANSCRIPT.set(transcript)
     try:
         yield transcript
     finally:
-        _ACTIVE.reset(token)
+        TRANSCRIPT.reset(token)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.calibration import pure_part
+from skdp.budget.conversions import pure_part
 from skdp.core.clipping import Floats
 from skdp.core.noise import OSEntropy
 from skdp.core.query import Choice, reviewed

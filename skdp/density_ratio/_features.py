@@ -30,8 +30,8 @@ from sklearn.preprocessing import (
 
 from skdp.base import check_bounds
 from skdp.budget import PrivacyBudget
-from skdp.core import suppress_warnings
 from skdp.queries import KernelMap
+from skdp.user_code import suppress_warnings
 
 Floats = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from skdp._parameters import Integers, Table
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
-from skdp.core import PrivacyCertificate, suppress_warnings
+from skdp.core import PrivacyCertificate
 from skdp.ensemble._tasks import COLUMN, Floats, check_model, seeded
 from skdp.planning import row_count
 from skdp.synthetic._base import check_domain
@@ -50,6 +50,7 @@ from skdp.tabular import (
     target_column,
     without_column,
 )
+from skdp.user_code import suppress_warnings
 
 _PROBE_ROWS = 200
 _CONSTANT = (

@@ -27,7 +27,7 @@ from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
-from skdp.core import Ball, Box, Mean, Session, UserFunction, suppress_warnings
+from skdp.core import Ball, Box, Mean, Session, UserFunction
 from skdp.ensemble._plan import COUNT_SHARE, SCORES, SMOOTH, Noise, Plan, check_noise, planned
 from skdp.ensemble._scores import directions, radius, restored
 from skdp.ensemble._tasks import (
@@ -45,9 +45,9 @@ from skdp.ensemble._tasks import (
     stated,
 )
 from skdp.planning import row_count
-from skdp.queries import BlockVotes, CellQuantile, OfBlocks, SmoothMedian
+from skdp.queries import BlockVotes, CellQuantile, OfBlocks, OnBlocks, SmoothMedian
 from skdp.tabular import as_table, check_labelled, check_public_array
-from skdp.user_code import OnBlocks
+from skdp.user_code import suppress_warnings
 
 
 def _has_model_method(name: str) -> Any:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 
-from skdp.core import public_generator, suppress_warnings
+from skdp.core import public_generator
 from skdp.tabular import as_table, label_codes
+from skdp.user_code import suppress_warnings
 
 Floats = NDArray[np.float64]
 

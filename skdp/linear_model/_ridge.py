@@ -21,9 +21,9 @@ from skdp._parameters import Reals, Table
 from skdp._supervised import COUNT_SHARE, Floats, standardised
 from skdp._targets import TargetRegressor
 from skdp.budget import PrivacyBudget
-from skdp.core import GramRelease, SecondMoment, Session
+from skdp.core import Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
-from skdp.queries import StandardBall, WeightedBall
+from skdp.queries import GramRelease, SecondMoment, StandardBall, WeightedBall
 from skdp.tabular import dense_blocks
 
 __all__ = ["DPLinearRegression", "DPRidge"]
@@ -381,7 +381,7 @@ class DPRidge(_LeastSquares):
 
     Dwork, Talwar, Thakurta & Zhang 2014, "Analyze Gauss", Algorithm 1 (here with isotropic noise).
 
-    ``skdp/core/PROOFS.md``, "Gram matrix" (sensitivities, the symmetrised Wishart mechanism).
+    ``skdp/queries/second_moments.md`` (sensitivities, the symmetrised Wishart mechanism).
 
     Examples
     --------

@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator
 
-from skdp.core import public_generator, suppress_warnings
+from skdp.core import public_generator
 from skdp.tabular import check_units, is_missing
+from skdp.user_code import suppress_warnings
 
 Words = NDArray[np.uint64]
 

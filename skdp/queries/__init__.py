@@ -11,7 +11,7 @@ from skdp._lazy import page_of
 
 if TYPE_CHECKING:
     from skdp.queries.best_of_runs import BaseRun, BestOfRuns, BestRun, Repeats, base_level
-    from skdp.queries.blocks import BlockVotes, OfBlocks
+    from skdp.queries.blocks import BlockVotes, OfBlocks, OnBlocks
     from skdp.queries.cells import (
         CellCounts,
         CellErrors,
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         softmax,
     )
     from skdp.queries.logistic import LogisticMinimiser, UnitBall
+    from skdp.queries.moments import Moments
     from skdp.queries.quantiles import (
         Lattice,
         NoisyQuantiles,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from skdp.queries.ranked_columns import SPREAD_BITS, spread
     from skdp.queries.rows_beyond import RowsBeyond
     from skdp.queries.samples import NoisySample, PublishedRows
+    from skdp.queries.second_moments import GramRelease, SecondMoment, Symmetric
     from skdp.queries.small_databases import (
         MAX_SMALL_TABLES,
         SmallTable,
@@ -102,7 +104,7 @@ if TYPE_CHECKING:
         comparison_margin,
         threshold_scales,
     )
-    from skdp.queries.trees import BoxTree, Tree, tree_box
+    from skdp.queries.trees import BoxTree, Projection, Tree, tree_box
     from skdp.queries.user_functions import FunctionMean, ScoreMean
     from skdp.queries.workloads import (
         MAX_TABLE,
@@ -125,7 +127,7 @@ else:
         __name__,
         {
             "best_of_runs": "BaseRun BestOfRuns BestRun Repeats base_level",
-            "blocks": "BlockVotes OfBlocks",
+            "blocks": "BlockVotes OfBlocks OnBlocks",
             "cells": (
                 "CellCounts CellErrors CellGradient ColumnCells LeafCounts SplitTrees "
                 "TargetMoments additive"
@@ -150,6 +152,7 @@ else:
                 "StandardBall WeightedBall softmax"
             ),
             "logistic": "LogisticMinimiser UnitBall",
+            "moments": "Moments",
             "quantiles": (
                 "Lattice NoisyQuantiles Quantiles allowances check_levels multiples rank_scale "
                 "rates recursion"
@@ -157,6 +160,7 @@ else:
             "ranked_columns": "SPREAD_BITS spread",
             "rows_beyond": "RowsBeyond",
             "samples": "NoisySample PublishedRows",
+            "second_moments": "GramRelease SecondMoment Symmetric",
             "small_databases": (
                 "MAX_SMALL_TABLES SmallTable ThresholdTable check_small_tables "
                 "check_threshold_tables largest_threshold_size n_multisets public_tables "
@@ -166,7 +170,7 @@ else:
             "smooth_sensitivity.medians": "SmoothMedian",
             "smooth_sensitivity.spanning_trees": "SpanningCost check_graph",
             "sparse_vector": "AboveThreshold SparseVector comparison_margin threshold_scales",
-            "trees": "BoxTree Tree tree_box",
+            "trees": "BoxTree Projection Tree tree_box",
             "user_functions": "FunctionMean ScoreMean",
             "workloads": (
                 "MAX_TABLE QUERY_UNIT Cells Group Intervals Marginal Prefixes Weighted Workload "
@@ -202,6 +206,7 @@ __all__ = [
     "EdgeHistogram",
     "FeatureMeans",
     "FunctionMean",
+    "GramRelease",
     "Group",
     "Intervals",
     "KernelMap",
@@ -223,18 +228,22 @@ __all__ = [
     "LogisticGradient",
     "LogisticMinimiser",
     "Marginal",
+    "Moments",
     "NoisyQuantiles",
     "NoisySample",
     "NormBound",
     "NormsBelow",
     "OfBlocks",
     "OfColumn",
+    "OnBlocks",
     "Prefixes",
+    "Projection",
     "PublishedRows",
     "Quantiles",
     "Repeats",
     "RowsBeyond",
     "ScoreMean",
+    "SecondMoment",
     "SelectCategories",
     "SelectClasses",
     "SelectKeys",
@@ -245,6 +254,7 @@ __all__ = [
     "SplitTrees",
     "SquaredOffsets",
     "StandardBall",
+    "Symmetric",
     "TargetMoments",
     "ThresholdTable",
     "Tree",

@@ -31,13 +31,12 @@ from skdp.budget.amounts import round_down
 from skdp.budget.conversions import gdp_delta, largest, smallest
 from skdp.budget.stand_in import StandInBudget
 from skdp.core import noise as samplers
-from skdp.core.isolation import run_isolated
 from skdp.core.query import Measurement, UserFunction, reviewed
 from skdp.core.transcript import inner_sessions
 from skdp.exceptions import PrivacyLeakError
 from skdp.tabular.containers import alone, take
 from skdp.tabular.dealt import WholeUnits
-from skdp.user_code.blocks import silent
+from skdp.user_code import foreign_code, run_isolated, silent
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter, Share
@@ -252,7 +251,7 @@ class BestOfRuns(Measurement):
         # No worker processes: in these nobody would see what sessions claim. Those that name no
         # budget claim it to the runs' own, too: in the ledger of an ambient one they would be seen.
         sequential, ambient = parallel_config("sequential"), only_here(budget)
-        with inner_sessions(), meter.foreign_code(), silent(), sequential, ambient:
+        with inner_sessions(), foreign_code(meter), silent(), sequential, ambient:
             for candidate, train, test, seed in self._drawn(table, meter):
                 run = self._run(table.rows, candidate, train, test, budget, seed, base)
                 if run is not None and run.score > best.score:  # of equal ones the first

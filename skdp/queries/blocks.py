@@ -1,36 +1,301 @@
-"""Votes among, and queries of, what user code answers on disjoint blocks of rows.
+"""Sample and aggregate: user code on disjoint blocks of rows, and what is asked of its answers.
 
-Released: a vote among the answers of the blocks, or the mean or a quantile of vectors that they
-return, clipped to public bounds. Guarantee: a row is in one block, so it changes one of the
-answers. Proofs: blocks.md.
+Released: a vote among the answers that code of any kind (a fit of some estimator) gives on each of
+m disjoint blocks, or the mean or a quantile of vectors that it returns, clipped to a public box.
+
+Guarantee: a row is in one block, so whatever the code does, a row changes one of m answers. Nothing
+else leaves a block: an exception, or anything but finite numbers of the stated shape, is an
+abstention (votes) or the box's centre (vectors), and warnings and output are silenced. Whoever
+wants to see progress is told how many blocks are done, in the same steps whatever the rows.
+
+Under replace-one a row's block is decided by its place, and the numbers of rows are public. Under
+add-or-remove-one each row draws its block independently, from the operating system's entropy.
+Proofs: blocks.md.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 
-from skdp.core.clipping import isqrt_up
+from skdp.core import noise as samplers
+from skdp.core.clipping import Floats, isqrt_up
 from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
 from skdp.core.privacy_filter import Release, Share, released
-from skdp.core.query import Measurement, reviewed
+from skdp.core.query import Measurement, UserFunction, reviewed
 from skdp.core.session import Session
 from skdp.core.sums import Mean
 from skdp.core.table import PrivateTable, Stability
 from skdp.queries.histograms import CellQuantile
 from skdp.queries.smooth_sensitivity.medians import SmoothMedian
-from skdp.user_code.blocks import BlockAnswers, OnBlocks, block_outputs
+from skdp.tabular.containers import as_table, take, to_float
+from skdp.tabular.rows import Rows
+from skdp.user_code import (
+    RUNNING,
+    foreign_code,
+    interruptible,
+    run_isolated,
+    silent,
+)
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter
 
 __all__ = [
+    "BlockAnswers",
     "BlockVotes",
     "OfBlocks",
+    "OnBlocks",
+    "block_outputs",
 ]
+
+Task = Callable[[Any, NDArray, int], Any]  # (X, y, seed) of a block -> numbers
+Progress = Callable[[int, int], Any]  # (blocks that are done, blocks)
+Positions = NDArray[np.intp]
+
+
+def _answer(task: Task, X: Any, y: NDArray, seed: int, width: int) -> Floats:
+    """Return what the task makes of one block; NaN for what is no finite number, or fails."""
+    nothing = np.full(width, np.nan)
+    RUNNING.block = True
+    # What the task would run in parallel runs in this thread: silent, and one after the other on
+    # the generators that it has been lent.
+    inside = parallel_config(backend="sequential")
+    try:
+        with (
+            inside,
+            np.errstate(all="ignore"),  # of the thread, unlike the warnings' filters
+            samplers.lent_generators() as restart,
+        ):
+            values = run_isolated(
+                lambda: to_float(task(X, y, seed))[0], None, lambda _: restart(seed)
+            )
+    finally:
+        RUNNING.block = False
+    if values is None or values.shape != (width,):
+        return nothing
+    # A new array: a subclass, or the base of a view, could carry rows along.
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _work(task: Task, X: Any, y: NDArray, seed: int, width: int, pid: int) -> Floats:
+    """Run `_answer`, silenced where the caller's silence does not reach: in another process."""
+    if os.getpid() == pid:
+        return _answer(task, X, y, seed, width)
+    with silent(), interruptible():
+        return _answer(task, X, y, seed, width)
+
+
+def _apart(call: tuple) -> Floats:
+    """Run a block in a process of its own; if that dies, the block has no answer."""
+    try:
+        # Two jobs, because one would run here.
+        (answer,) = Parallel(n_jobs=2, backend="loky", max_nbytes=None)([call])
+    except BrokenProcessPool:
+        return np.full(call[1][4], np.nan)
+    except Exception:  # noqa: BLE001  the task, which is public, cannot be sent to a process
+        return _work(*call[1])
+    return answer
+
+
+def _in_parallel(
+    calls: Callable[[], Iterator[tuple]], n_jobs: int | None, *, one_by_one: bool
+) -> Iterator[tuple[int, Floats]]:
+    """Yield (block, answer), from the first block to the last; once more from the first if need be.
+
+    The death of a process counts for the block that caused it only: all are run again then.
+    """
+    # No memory maps: they would write the blocks to a disk.
+    parallel = Parallel(n_jobs=n_jobs, max_nbytes=None)
+    if one_by_one:
+        with contextlib.suppress(ValueError):  # not every backend can
+            parallel = Parallel(n_jobs=n_jobs, max_nbytes=None, return_as="generator")
+    try:
+        yield from enumerate(parallel(calls()))
+        return
+    except Exception:  # noqa: BLE001  of the backend: tasks themselves raise none
+        pass
+    # Not in the handler: what a consumer raises must not carry the backend's error along.
+    yield from enumerate(map(_apart, calls()))
+
+
+# --- the blocks -------------------------------------------------------------------------------
+
+
+def _by_content(rows: Rows, key: bytes) -> NDArray[np.uint64]:
+    """Return one keyed hash a row, of its content and of how many equal rows came before."""
+    seen: Counter[bytes] = Counter()
+    words = np.empty(rows._n, dtype=np.uint64)
+    for start, stop in rows.spans():
+        labels = np.asarray(rows._part(rows._y, start, stop), dtype=np.float64)
+        both = np.ascontiguousarray(np.column_stack([rows.chunk(start, stop), labels]))
+        for i, row in enumerate(both, start):
+            content = row.tobytes()
+            count = seen[content].to_bytes(8, "little")
+            seen[content] += 1
+            digest = hashlib.blake2b(content + count, digest_size=8, key=key).digest()
+            words[i] = int.from_bytes(digest, "little")
+    return words
+
+
+def _dealt(words: NDArray[np.uint64], n_blocks: int) -> NDArray[np.int64]:
+    """Return the block that each word stands for, from its upper half."""
+    upper = words >> np.uint64(32)
+    return ((upper * np.uint64(n_blocks)) >> np.uint64(32)).astype(np.int64)
+
+
+def _split(order: Positions, blocks: NDArray[np.int64], n_blocks: int) -> list[Positions]:
+    """Return the positions of each block; `blocks` belongs to `order`, and ascends."""
+    edges = np.searchsorted(blocks, np.arange(1, n_blocks))
+    return np.split(order, edges)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class OnBlocks:
+    """User code that runs on each of some disjoint blocks of rows.
+
+    Attributes
+    ----------
+    task : UserFunction
+        ``task(X, y, seed)`` of a block returns numbers. It must not pass anything from one block to
+        another. Public.
+    n_blocks : int
+        Public.
+    n_jobs : int, default=None
+        Blocks that are run at the same time.
+    progress : UserFunction, default=None
+        ``progress(done, n_blocks)`` is called for done = 1 to n_blocks, in this thread.
+    """
+
+    task: UserFunction
+    n_blocks: int
+    n_jobs: int | None = None
+    progress: UserFunction | None = None
+
+
+def _blocks(
+    table: PrivateTable, meter: PrivacyFilter, n_blocks: int, rng: np.random.Generator
+) -> list[Positions]:
+    """Return the positions of the rows of each block: every row is in exactly one.
+
+    R: a public random permutation, dealt out in turn; sizes differ by at most one. A: by an
+    independent word a row. Under a seed that word is a hash of the row's content, so that the
+    blocks of two tables that differ in one row do so too, which audits compare; and rows are
+    in the order of their words, as their places differ.
+    """
+    n = table.n
+    if table.n_is_public:
+        order = rng.permutation(n)
+        return [np.sort(order[k::n_blocks]) for k in range(n_blocks)]
+    if meter.noise_seed is not None:
+        key = hashlib.blake2b(repr(meter.noise_seed).encode() + meter.history()).digest()
+        words = _by_content(table.rows, key)
+        blocks = _dealt(words, n_blocks)
+        order = np.lexsort((words, blocks))
+    else:
+        words = samplers.OSEntropy().words(n)
+        blocks = _dealt(words, n_blocks)
+        order = np.argsort(blocks, kind="stable")
+    return _split(order, blocks[order], n_blocks)
+
+
+def _part(rows: Rows, positions: Positions) -> tuple[Any, NDArray]:
+    """Return copies of a block's rows, as float64 in the caller's kind of table, and labels."""
+    X = rows._X
+    if rows._positions is not None:
+        positions = rows._positions[positions]
+    ascending = np.sort(positions)
+    values, _ = to_float(take(X, ascending))
+    assert values is not None  # check_rows has converted every block once
+    back = np.searchsorted(ascending, positions)
+    values = np.array(values[back], dtype=np.float64, order="C", subok=False)
+    np.copyto(values, 0.0, where=~np.isfinite(values))  # rows that changed after the check
+    return as_table(values, X), rows._y[positions]
+
+
+def block_outputs(
+    table: PrivateTable, meter: PrivacyFilter, run: OnBlocks, width: int
+) -> NDArray[np.float64]:
+    """Return the answers of all blocks, shape (n_blocks, width), NaN for none; private.
+
+    `progress` is called with (1, n_blocks), (2, n_blocks), ... in this thread, whatever happens
+    in the blocks; when is a matter of time, which is not protected. It may print, and what it
+    raises ends the release: no row decides whether it does.
+    """
+    task, n_blocks, n_jobs = run.task.call, run.n_blocks, run.n_jobs
+    progress = None if run.progress is None else run.progress.call
+    if isinstance(n_blocks, bool) or not isinstance(n_blocks, (int, np.integer)):
+        raise TypeError("n_blocks must be an integer")
+    if n_blocks < 1 or width < 1:
+        raise ValueError("n_blocks must be at least 1, and so the numbers that a block returns")
+    rng = meter.post_processing_rng()
+    seeds = rng.integers(0, 2**31 - 1, size=n_blocks).tolist()
+    blocks = _blocks(table, meter, int(n_blocks), rng)
+    pid = os.getpid()
+
+    def calls() -> Iterator[tuple]:
+        for positions, seed in zip(blocks, seeds, strict=True):
+            X, y = _part(table.rows, positions)
+            yield delayed(_work)(task, X, y, seed, width, pid)
+
+    here, told = threading.current_thread(), 0
+    # Displays have threads of their own, which were there before the blocks'.
+    heard = set(threading.enumerate()) if progress else set()
+    heard.discard(here)
+    answers = np.full((int(n_blocks), width), np.nan)
+    with foreign_code(meter), silent(heard):
+        for k, answer in _in_parallel(calls, n_jobs, one_by_one=progress is not None):
+            answers[k] = answer
+            if progress is not None and k == told:  # a block that is run again is not news
+                told += 1
+                heard.add(here)
+                progress(told, int(n_blocks))
+                heard.discard(here)
+    return answers
+
+
+class BlockAnswers:
+    """The rows of the table of what blocks answer; the code runs when they are first read.
+
+    A number that is not finite is that of `center`, which is public: a function of its block.
+    """
+
+    filtered = False
+
+    def __init__(
+        self, table: PrivateTable, meter: PrivacyFilter, run: OnBlocks, center: Floats
+    ) -> None:
+        self._n, self.n_features = run.n_blocks, len(center)
+        self._answers: Floats | None = None
+        self._run = partial(block_outputs, table, meter, run, len(center))
+        self._center = center
+
+    def spans(self, *, width: int = 1, least: int = 256) -> list[tuple[int, int]]:
+        """Return the one chunk of all answers."""
+        return [(0, self._n)]
+
+    def chunk(self, start: int, stop: int) -> Floats:
+        """Return the answers of blocks start to stop."""
+        if self._answers is None:
+            vectors = self._run()
+            self._answers = np.where(np.isfinite(vectors), vectors, self._center)
+        return self._answers[start:stop]
+
+
+# --- what is released ---------------------------------------------------------------------------
 
 _STEP_BITS = 12  # a vote has so many steps, so that square roots lose less than 1/8000
 

@@ -22,7 +22,7 @@ certainly wrong; under R up to the last column, since rows that share all cells 
 their residuals differ by 1. |r| <= 2**17, so sums over 2**16 rows are below 2**33 and exact.
 
 **Targets** (`TargetMoments`). One number of each row, mapped as by `ScaledBox`: the proof is that
-of `Moments` (PROOFS.md) for d = 1.
+of `Moments` (moments.md) for d = 1.
 
 **Errors** (`CellErrors`). The prediction of a row with a target is the offset and the scores of its
 cells, added as above; its error is that less the target, clipped to public bounds, over a public
@@ -45,11 +45,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.clipping import Floats, ScaledBox, check_width, clip_to_norm, isqrt_up
+from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Independent, Noisy, Query, reviewed
-from skdp.core.sums import Moments, histogram_sensitivity
+from skdp.core.query import Noisy, Query, reviewed
+from skdp.core.sums import histogram_sensitivity
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
 from skdp.queries.linear import softmax
+from skdp.queries.moments import Moments
 
 __all__ = [
     "CellCounts",

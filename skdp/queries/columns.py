@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skdp.core.privacy_filter import Share
 from skdp.core.query import Measurement, reviewed
 from skdp.core.session import Session
-from skdp.core.sums import Count, Mean, Moments
+from skdp.core.sums import Count, Mean
 from skdp.core.table import PrivateTable, stability_of
 from skdp.queries.histograms import CellQuantile
 from skdp.queries.learned_bounds.learning import LearnedBounds
+from skdp.queries.moments import Moments
 from skdp.queries.quantiles import Quantiles
 from skdp.tabular.unstated import UncodedRows
 

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.core.clipping import Box, Floats, check_width, isqrt_up, norm_codes, power_of_two_grid
-from skdp.core.mechanisms import l2_noise
+from skdp.core.clipping import Box, Floats, check_width, isqrt_up, power_of_two_grid
+from skdp.core.mechanisms import Independent, l2_noise
 from skdp.core.privacy_filter import Release, Share, released
-from skdp.core.query import Independent, Measurement, Noisy, Query, reviewed
+from skdp.core.query import Measurement, Noisy, Query, reviewed
 from skdp.core.sums import histogram_sensitivity
 from skdp.core.table import PrivateTable, as_total, fold, total_dtype
+from skdp.queries.histograms import norm_codes
 from skdp.queries.joint_sums import joint_noise
 from skdp.tabular.rows import Rows
 

@@ -18,13 +18,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import Box, Floats, View, norm_codes
+from skdp.core.clipping import NORM_MARGIN, Box, Floats, View
+from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, exact_fraction, released
-from skdp.core.query import Choice, Independent, Noisy, Query, reviewed
+from skdp.core.query import Choice, Noisy, Query, reviewed
 from skdp.core.sums import Ints, histogram_sensitivity
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
 from skdp.queries.column_sums import AboutZero
-from skdp.queries.learned_bounds.decoding import norm_from_bins
 from skdp.tabular.rows import Rows
 
 __all__ = [
@@ -34,13 +34,53 @@ __all__ = [
     "LabelSums",
     "NormBound",
     "grid_histograms",
+    "norm_codes",
     "norm_histogram",
 ]
 
 
-# --- histograms for bounds and quantiles ------------------------------------------------------
+# --- norms --------------------------------------------------------------------------------------
 
+_ALARM = 1e-4
+_CLEAR_WINDOW = 5.5
 NORM_CODES = (-160, 160)  # quarter-power bins: norms from 2**-40 to 2**40
+
+
+def norm_codes(x: Floats) -> NDArray[np.int64]:
+    """Return for each row its bin of the L2 norm, four to a power of two: floor(4 log2 norm) + 1.
+
+    A row of norm v has the code c with 2**((c-1)/4) <= v < 2**(c/4) up to a relative 1e-12; codes
+    are meant to be clipped to norms between 2**-100 and 2**100, where squares neither underflow
+    nor overflow.
+
+    A row's code does not depend on the rows beside it, although `einsum` may add in any order:
+    further than the margin from a boundary its sum has the code of the exact norm, and so has the
+    sum column by column (one IEEE operation a row and column), which decides for all others.
+    """
+    total = np.einsum("ij,ij->i", x, x)
+    code, near = _quarter_bins(total)
+    doubtful = np.flatnonzero(near)
+    if doubtful.size:
+        squares = np.square(x[doubtful].T)
+        again = squares[0].copy()
+        for column in squares[1:]:
+            again += column
+        code[doubtful] = _quarter_bins(again)[0]
+    return code
+
+
+def _quarter_bins(total: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the codes of squared norms and which of these are close to a boundary."""
+    mantissa, exponent = np.frexp(total)  # total = mantissa * 2**exponent, mantissa in [1/2, 1)
+    middle = math.sqrt(0.5)
+    # norm**2 in [2**(h-1), 2**h): code 2h - 1 for the lower, 2h for the upper quarter-power bin.
+    code = 2 * exponent.astype(np.int64) - (mantissa < middle)
+    code[total == 0.0] = -(2**20)
+    code[np.isinf(total)] = 2**20
+    near = np.abs(mantissa - middle) < NORM_MARGIN
+    near |= mantissa < 0.5 + NORM_MARGIN
+    near |= mantissa > 1.0 - NORM_MARGIN
+    return code, near
 
 
 def norm_histogram(rows: Rows, center: Floats) -> Ints:
@@ -54,6 +94,41 @@ def norm_histogram(rows: Rows, center: Floats) -> Ints:
 
     (histogram,) = fold(rows, add, lambda: [np.zeros(size, dtype=np.int64)])
     return histogram
+
+
+def norm_from_bins(counts: NDArray, std: float, first_code: int) -> float:
+    """Return the upper edge of the outermost quarter-power bin that is clear of the noise.
+
+    Single bins where there is one: rows that are clipped cost less than the noise of a bound that
+    covers the tail (captured variance of digits at epsilon = 1: .92 against .87). Else that of the
+    window of up to four doublings that stands out most. NaN where none does: noise hides all rows.
+    """
+    noisy = counts.astype(np.float64)
+    # One bin of Laplace noise passes t with probability exp(-sqrt(2) t / std) / 2, of Gaussian
+    # noise with less: noise is taken for rows in 0.01% of fits.
+    level = std / math.sqrt(2.0) * math.log(noisy.size / _ALARM)
+    clear = np.flatnonzero(noisy > level)
+    last = int(clear[-1]) if clear.size else _end_of_window(noisy, std)
+    return math.nan if last < 0 else float(2.0 ** ((first_code + last) / 4))
+
+
+def _end_of_window(noisy: Floats, std: float) -> int:
+    """Return the last bin of the window whose count is most above its noise; -1 if none is clear.
+
+    Sums of 2 to 16 bins. Of noise alone, in 320 bins, some window passes 5.5 standard deviations in
+    1.7% of 6,000 draws where it is Laplace noise, in none where it is Gaussian.
+    """
+    total = np.concatenate([[0.0], np.cumsum(noisy)])
+    best, last = _CLEAR_WINDOW, -1
+    for width in (2, 4, 8, 16):
+        above = (total[width:] - total[:-width]) / (max(std, 1e-300) * math.sqrt(width))
+        first = int(np.argmax(above))
+        if above[first] > best:
+            best, last = float(above[first]), first + width - 1
+    return last
+
+
+# --- histograms of cells --------------------------------------------------------------------------
 
 
 def grid_histograms(rows: Rows, view: View, n_cells: int) -> Ints:

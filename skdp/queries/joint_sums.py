@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core import calibration
+from skdp.core import mechanisms
 from skdp.core import noise as samplers
 from skdp.core.privacy_filter import PrivacyFilter, Share
 from skdp.core.table import REPLACE_ONE
@@ -80,9 +80,9 @@ def _joint_gaussian(
         # Below one half the counts' part costs nothing: 4 mu_s**2 is the larger term.
         q = max(q, 0.5)
         mu = mu * math.sqrt(0.5)
-    sigma_count = calibration.sigma_up(1.0, math.sqrt(q) * mu * (1 - 2**-50))
+    sigma_count = mechanisms.sigma_up(1.0, math.sqrt(q) * mu * (1 - 2**-50))
     mu_sum = math.sqrt(1 - q) * mu * (1 - 2**-50)
-    sigma_sums = np.array([calibration.sigma_up(float(b), mu_sum) for b in bounds])
+    sigma_sums = np.array([mechanisms.sigma_up(float(b), mu_sum) for b in bounds])
     scales = np.repeat(sigma_sums[:, None], exact.shape[1], axis=1)
     scales[:, 0] = sigma_count
 
@@ -137,4 +137,4 @@ def _joint_pure(
     meter.record(f"{name}: counts", counted, "L1, joint", 1.0, float(t_count), share * part)
     meter.record(f"{name}: sums", added, "L2, joint", size, scale, share * (1 - part))
     std = bounds.astype(np.float64) * float(t_sum) * math.sqrt(d + 1)
-    return released[:, 0], calibration.laplace_std(float(t_count)), released[:, 1:], std
+    return released[:, 0], mechanisms.laplace_std(float(t_count)), released[:, 1:], std

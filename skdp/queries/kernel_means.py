@@ -21,13 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from skdp.core.clipping import SUM_BITS, Ball, Box, Floats, isqrt_up
-from skdp.core.isolation import run_isolated
 from skdp.core.mechanisms import independent_noise
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, UserFunction, reviewed
 from skdp.core.sums import noisy_sums, sum_sensitivity
 from skdp.core.table import REPLACE_ONE, as_total, total_dtype
 from skdp.tabular.containers import to_float
+from skdp.user_code import run_isolated, user_code
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter
@@ -322,7 +322,7 @@ class BasisMean(Measurement):
         dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
         total: NDArray = np.zeros(view.n_dims, dtype=dtype)
         width = max(table.n_features, view.n_dims)
-        with meter.user_code(share, name) as restart:
+        with user_code(meter, share, name) as restart:
             for start, stop in rows.spans(width=width):
                 block = rows.chunk(start, stop)
                 parts = [block] if exact_blocks else [block[i : i + 1] for i in range(len(block))]

@@ -33,14 +33,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from skdp.core import calibration
+from skdp.budget import conversions
+from skdp.core import mechanisms
 from skdp.core import noise as samplers
 from skdp.core.clipping import isqrt_up
 from skdp.core.noise.exact import exp_bracket
-from skdp.core.privacy_filter import Share, exact_fraction
+from skdp.core.privacy_filter import Share, current_transcript, exact_fraction
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, Stability
-from skdp.core.transcript import current_transcript
 from skdp.tabular.grouped_keys import key_order
 from skdp.tabular.keyed import KeyedRows
 
@@ -243,7 +243,7 @@ class SelectKeys(Measurement):
         epsilon = (
             meter.level(fraction)
             if meter.pure
-            else calibration.pure_epsilon_from_mu(meter.level(fraction))
+            else conversions.pure_epsilon_from_mu(meter.level(fraction))
         )
         method = usable_method(self.method, self.max_keys, epsilon, gaussian=not meter.pure)
         if method in ("gaussian", "sips") and meter.pure:
@@ -303,7 +303,7 @@ class SelectKeys(Measurement):
         fraction, epsilon = meter.take(fraction, name)
         each = epsilon / moved
         if not meter.pure:
-            each = Fraction(calibration.pure_part(level, moved))
+            each = Fraction(conversions.pure_part(level, moved))
         table_of = keeping_probabilities(each, delta / moved)
         keys, counts = self._counts(table)
         last = len(table_of) - 1
@@ -342,7 +342,7 @@ class SelectKeys(Measurement):
             title = name if len(rounds) == 1 else f"{name}, round {i + 1}"
             split = exact_fraction(part)
             taken, _ = meter.take(fraction * split, title)
-            sigma = calibration.sigma_up(moved, meter.level(taken))
+            sigma = mechanisms.sigma_up(moved, meter.level(taken))
             limit = float(delta * split) * (1 - 1e-12)
             threshold = gaussian_threshold(weights, sigma, limit)
             keys, totals = table.rows.key_weights(weights, table.rows.salt(i), tuple(found))

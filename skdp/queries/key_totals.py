@@ -17,8 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Independent, Noisy, Query, reviewed
+from skdp.core.query import Noisy, Query, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable
 from skdp.tabular.grouped import FRACTION_BITS, VALUE_BITS, KeyTerm, term_width
 

@@ -18,7 +18,7 @@ row becomes rint(sqrt(v / b) (q, t)): one division, one root, one product and on
 number at a time. sqrt(v / b) <= 1, and rounding is monotone and leaves integers, so no coordinate
 is further from 0 than that of (q, t): the norm is at most sqrt(N**2 + t**2), whatever the weight.
 A sum of products of such rows is that of (q, t) weighted by v / b, up to rounding, and its
-sensitivity is that of any rows in a ball of this norm (PROOFS.md, "Gram matrix"). *Attained* by
+sensitivity is that of any rows in a ball of this norm (second_moments.md). *Attained* by
 rows of weight b. The weight of a row changes with the row: it is private, b is not.
 
 **Gradients** (`LogisticGradient`). A row gives r x (q, t): q its integers, t a public constant for
@@ -39,7 +39,7 @@ that differ in the direction of a large theta only. |r| <= 2**17 and |q| < 2**18
 
 **Moments of labels** (`LabelMoments`). A row adds (q, p) to the part of its label, nothing to
 others, with q in [-Q, Q] in each of d columns and p = round(q**2 / Q) - Q/2, as in
-PROOFS.md, "Moments". A: the bound of there, squared L2 5/4 d Q**2, and L1 3/2 d Q (both at
+moments.md. A: the bound of there, squared L2 5/4 d Q**2, and L1 3/2 d Q (both at
 |q| = Q). R: within a label the bound of there, squared L2 4 d Q**2 (without rounding, (a - b)**2
 (1 + (a + b)**2) Q**2 a column for q = a Q and b Q: at most (2 - s)**2 (1 + s**2) Q**2 with s =
 |a + b|, which falls from 4 at s = 0); from one label to another the squares add, 5/2 d Q**2, which
@@ -73,8 +73,9 @@ from skdp.core.clipping import (
     isqrt_up,
     power_of_two_grid,
 )
+from skdp.core.mechanisms import Independent, Spherical
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Independent, Noisy, Query, Spherical, Terms, reviewed
+from skdp.core.query import Noisy, Query, Terms, reviewed
 from skdp.core.sums import histogram_sensitivity, sum_sensitivity
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
 from skdp.queries.histograms import label_sums

@@ -28,14 +28,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skdp.budget import conversions
 from skdp.budget.accountants import pure_mu
-from skdp.core import calibration
 from skdp.core.clipping import Box, Floats
 from skdp.core.mechanisms import independent_noise
-from skdp.core.privacy_filter import Release, Share, exact_fraction, released
+from skdp.core.privacy_filter import Release, Share, current_transcript, exact_fraction, released
 from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE
-from skdp.core.transcript import current_transcript
 from skdp.queries.ranked_columns import (
     SPREAD_BITS,
     Ints,
@@ -217,8 +216,8 @@ def allowances(
         whole = Fraction(level) / parts
         return float(whole), whole, whole / 2
     mu = float(level) / math.sqrt(parts) * (1 - 2**-50)
-    whole = 2 * Fraction(calibration.pure_epsilon_from_mu(mu))
-    return mu, whole, 2 * Fraction(calibration.pure_part(mu, 2))
+    whole = 2 * Fraction(conversions.pure_epsilon_from_mu(mu))
+    return mu, whole, 2 * Fraction(conversions.pure_part(mu, 2))
 
 
 def rank_scale(

@@ -16,8 +16,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Independent, Noisy, Query, reviewed
+from skdp.core.query import Noisy, Query, reviewed
 from skdp.core.table import PrivateTable
 
 __all__ = ["RowsBeyond"]

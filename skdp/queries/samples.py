@@ -27,9 +27,8 @@ from skdp.budget.amounts import round_up
 from skdp.core import noise as samplers
 from skdp.core.clipping import Box, Floats
 from skdp.core.noise.exact import exp_bracket
-from skdp.core.privacy_filter import Release, Share, exact_fraction, released
+from skdp.core.privacy_filter import Release, Share, current_transcript, exact_fraction, released
 from skdp.core.query import Measurement, reviewed
-from skdp.core.transcript import current_transcript
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.core import calibration
+from skdp.budget import conversions
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
 from skdp.core.privacy_filter import Share
@@ -148,7 +148,7 @@ def table_rate(level: float | Fraction, *, pure: bool) -> Fraction:
     """
     if pure:
         return Fraction(level) / 2
-    return Fraction(calibration.pure_epsilon_from_mu(float(level)))
+    return Fraction(conversions.pure_epsilon_from_mu(float(level)))
 
 
 def public_tables(n_cells: int, size: int, n_tables: int, seed: int) -> Ints:

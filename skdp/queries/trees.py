@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.core.clipping import Box, Floats, Projection, View, isqrt_up
+from skdp.core.clipping import (
+    GRID_BITS,
+    Box,
+    Floats,
+    View,
+    check_radius,
+    isqrt_up,
+    power_of_two_grid,
+)
 from skdp.core.mechanisms import independent_noise
 from skdp.core.privacy_filter import Release, Share, asked, released
 from skdp.core.query import Measurement, reviewed
@@ -32,10 +40,71 @@ if TYPE_CHECKING:
 __all__ = [
     "BoxTree",
     "CellTable",
+    "Projection",
     "Tree",
     "leaf_geometry",
     "tree_box",
 ]
+
+
+# --- rows of a view on released components -------------------------------------------------------
+
+
+@reviewed
+class Projection:
+    """Rows of a view projected on released components, clipped to a box again.
+
+    The components are rounded to multiples of 2**-16 and multiplied as integers, which is exact
+    in float64 (2**18 steps * 2**16 * d < 2**53), so the image depends on the row only.
+
+    Parameters
+    ----------
+    base : View
+        With one common grid, and so few steps that the products are exact.
+    components : array-like of shape (k, d)
+        Public or released.
+    radius : float or array-like of shape (k,)
+        Half width of the box around the projected centre, in user units.
+    bits : int, default=17
+        The largest half width has 2**bits to 2**(bits + 1) steps; at most 31.
+    """
+
+    _BITS = 16
+
+    def __init__(
+        self, base: View, components: ArrayLike, radius: ArrayLike, bits: int = GRID_BITS
+    ) -> None:
+        largest = float(base.half.max(initial=0.0)) * 2.0**self._BITS * base.n_dims
+        if largest > 2.0**53 or (base.grid != base.grid[0]).any():
+            raise ValueError(
+                "base must have one grid for all columns and at most 2**18 steps: "
+                "Ball(..., bits=17)"
+            )
+        self.base = base
+        scaled = np.rint(np.asarray(components, dtype=np.float64) * 2**self._BITS)
+        self._weights = np.clip(scaled, -(2.0**self._BITS), 2.0**self._BITS)
+        self.components = self._weights / 2**self._BITS
+        self.n_dims = self._weights.shape[0]
+        self.center = np.zeros(self.n_dims)
+        half_width = np.broadcast_to(np.asarray(radius, dtype=np.float64), (self.n_dims,))
+        check_radius(float(half_width.min()))
+        self.low, self.high = -half_width, half_width.copy()
+        self.grid = np.full(self.n_dims, power_of_two_grid(float(half_width.max()), bits))
+        self.half = np.floor(half_width / self.grid)
+        self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
+        # A quotient of powers of two: multiplying by it is exact.
+        self._rescale = float(base.grid[0]) / 2**self._BITS / float(self.grid[0])
+
+    def at(self, bits: int) -> Projection:
+        """Return the same projection with another number of steps; the base keeps its own."""
+        return Projection(self.base, self.components, self.high, bits)
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with |q_j| <= half_j."""
+        exact = self.base.map(block) @ self._weights.T
+        exact *= self._rescale
+        np.clip(exact, -self.half, self.half, out=exact)
+        return np.rint(exact, out=exact)
 
 
 # --- counts and sums of the cells of a binary tree --------------------------------------------

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.clipping import SUM_BITS, Box, Floats
-from skdp.core.isolation import run_isolated, suppress_warnings
 from skdp.core.mechanisms import l2_noise
 from skdp.core.noise import lent_generators
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
 from skdp.core.sums import mean_in, sum_sensitivity, with_count
 from skdp.tabular.containers import alone, cut
+from skdp.user_code import foreign_code, run_isolated, suppress_warnings, user_code
 
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter
@@ -65,7 +65,7 @@ class FunctionMean(Measurement):
     ) -> Release:
         view = Box([0.0], [1.0], bits=SUM_BITS)
         total = 0
-        with meter.user_code(share, name) as restart:
+        with user_code(meter, share, name) as restart:
             for block in table.rows.chunks():
                 # A subclass or a view would let the callable reach the other rows.
                 values = [_answer(self.function.call, np.array(row), restart) for row in block]
@@ -97,11 +97,11 @@ class ScoreMean(Measurement):
         view = Box([self.low], [self.high], bits=SUM_BITS)
         if table.in_parts:
             meter.check(share, name)
-            with meter.foreign_code():
+            with foreign_code(meter):
                 (found,) = table.fold(self._add, _no_scores, read="pair")
             total = int(found[0])
         else:
-            with meter.user_code(share, name) as restart:
+            with user_code(meter, share, name) as restart:
                 total = sum(self._sum(X, y, restart) for X, y in table.rows.slices(self._step))
         mean = _mean_of_total(table, meter, name, view, total, share)
         return released(np.clip(mean.value, self.low, self.high), mean.std)

@@ -21,9 +21,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.core import calibration
+from skdp.core import mechanisms
+from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Choice, Independent, Noisy, Query, reviewed
+from skdp.core.query import Choice, Noisy, Query, reviewed
 from skdp.core.sums import histogram_sensitivity
 from skdp.core.table import PrivateTable, fold
 from skdp.exceptions import PrivacyLeakError
@@ -222,7 +223,7 @@ def cells_noise(level: float, adjacency: str, *, pure: bool) -> tuple[float, flo
     """
     size = histogram_sensitivity(1, adjacency)
     if pure:
-        return calibration.laplace_std(size / level), size / level
+        return mechanisms.laplace_std(size / level), size / level
     std = math.sqrt(size) / level
     return std, std * math.sqrt(2 / math.pi)
 

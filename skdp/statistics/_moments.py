@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 
 from skdp._scalers import FOURTH_MOMENT, moment_errors, root_error
 from skdp.budget import PrivacyBudget
-from skdp.core import GramRelease, Moments, PrivacyCertificate, ScaledBox, SecondMoment
+from skdp.core import PrivacyCertificate, ScaledBox
+from skdp.queries import GramRelease, Moments, SecondMoment
 from skdp.statistics._call import (
     Call,
     Floats,
@@ -414,7 +415,7 @@ def covariance(
     -----
     **Privacy.** *Released*: bounds, if not stated, then the second moment of the columns in units
     of their half widths, with their sums and the number of rows, as one matrix. *Sensitivity*:
-    that of a ball of radius sqrt(d), `skdp.core.sums.gram_sensitivity`. *Mechanism*:
+    that of a ball of radius sqrt(d), see ``skdp/queries/second_moments.md``. *Mechanism*:
     symmetrised Wishart noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
     once, as "covariance".
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import no_restart, run_isolated
 from skdp.tabular.canonical import INSTANT, as_list, as_numbers, plain
+from skdp.user_code import no_restart, run_isolated
 
 __all__ = ["MAX_CODES", "NUMBER", "Bins", "as_ticks", "finite"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import no_restart, run_isolated
 from skdp.tabular.containers import cut
 from skdp.tabular.values import is_missing, numbers
+from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
     "as_list",

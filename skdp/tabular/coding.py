@@ -17,19 +17,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import interruptible, suppress_warnings
+from skdp.tabular.containers import is_parts
 from skdp.tabular.domain import REFUSE, Domain
 from skdp.tabular.encoding import Schema, _column_part, _kind_of, table_schema
 from skdp.tabular.labels import _NO_LABELS, _NOT_FINITE, _OTHER_LENGTH, _flat
-from skdp.tabular.parts import (
-    ONE_PLACE,
-    Form,
-    checked_parts,
-    heads_of,
-    is_parts,
-    refuse_parts,
-)
+from skdp.tabular.parts import ONE_PLACE, Form, checked_parts, heads_of, refuse_parts
 from skdp.tabular.rows import _NO_ROWS, Rows
+from skdp.user_code import interruptible, suppress_warnings
 
 __all__ = ["CodedRows", "check_coded", "check_coded_target", "public_codes", "target_column"]
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import interruptible, suppress_warnings
+from skdp.engines import Source
 from skdp.tabular.values import numbers, rows_of_numbers
+from skdp.user_code import interruptible, suppress_warnings
 
 __all__ = [
     "alone",
@@ -26,6 +27,7 @@ __all__ = [
     "cut",
     "is_frame",
     "is_listed",
+    "is_parts",
     "is_sliced_table",
     "listed",
     "reading",
@@ -51,6 +53,11 @@ def reading() -> Iterator[None]:
 
 
 # --- containers -------------------------------------------------------------------------------
+
+
+def is_parts(X: Any) -> bool:
+    """Say whether X is a table in parts."""
+    return isinstance(X, Source)
 
 
 def is_frame(X: Any) -> bool:

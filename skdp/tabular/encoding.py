@@ -13,14 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
 from skdp.tabular.bins import NUMBER, Bins
 from skdp.tabular.canonical import INSTANT, as_list, plain
-from skdp.tabular.containers import column_names, is_frame, is_listed, is_sliced_table, reading
+from skdp.tabular.containers import (
+    column_names,
+    is_frame,
+    is_listed,
+    is_parts,
+    is_sliced_table,
+    reading,
+)
 from skdp.tabular.domain import Domain
-from skdp.tabular.parts import heads_of, is_parts
+from skdp.tabular.parts import heads_of
 from skdp.tabular.rows import _RAGGED, _container
 from skdp.tabular.values import object_rows
+from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = [
     "Schema",

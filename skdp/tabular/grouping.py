@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.containers import column_names, is_frame, is_sliced_table, to_float
+from skdp.tabular.containers import column_names, is_frame, is_parts, is_sliced_table, to_float
 from skdp.tabular.grouped import (
     GroupedRows,
     GroupedTable,
@@ -28,7 +28,6 @@ from skdp.tabular.grouped_keys import (
 )
 from skdp.tabular.grouped_parts import relation_of
 from skdp.tabular.grouped_relation import is_relation, open_relation
-from skdp.tabular.parts import is_parts
 
 __all__ = ["check_grouped"]
 

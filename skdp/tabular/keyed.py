@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.encoding import _column_part, _kind_of, table_schema
 from skdp.tabular.grouped_keys import family_of_key, key_order
 from skdp.tabular.parts import ONE_PLACE, refuse_parts
 from skdp.tabular.rows import _NO_ROWS, Rows
 from skdp.tabular.unselected import label_key
+from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = [
     "MISSING",

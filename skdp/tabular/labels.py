@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skdp.core.isolation import no_restart, run_isolated
 from skdp.tabular.canonical import plain
-from skdp.tabular.containers import is_frame, is_listed, reading, refused_type, to_float
+from skdp.tabular.containers import is_frame, is_listed, is_parts, reading, refused_type, to_float
 from skdp.tabular.parts import (
     ONE_PLACE,
     Pair,
@@ -26,7 +25,6 @@ from skdp.tabular.parts import (
     checked_parts,
     chosen,
     heads_of,
-    is_parts,
     joined,
     refuse_parts,
 )
@@ -40,6 +38,7 @@ from skdp.tabular.rows import (
 )
 from skdp.tabular.sparse_rows import SparseRows, check_sparse
 from skdp.tabular.values import object_rows
+from skdp.user_code import no_restart, run_isolated
 
 __all__ = [
     "check_labelled",

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.containers import is_listed, reading
+from skdp.tabular.containers import is_listed, is_parts, reading
 from skdp.tabular.part_tasks import Form, chosen
-from skdp.tabular.parts import Pair, PartsRows, checked_parts, heads_of, is_parts, joined
+from skdp.tabular.parts import Pair, PartsRows, checked_parts, heads_of, joined
 from skdp.tabular.rows import Rows
 from skdp.tabular.values import object_rows
 

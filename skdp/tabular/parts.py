@@ -25,7 +25,14 @@ from skdp.core.table import _chunk_rows
 from skdp.engines import Source
 from skdp.engines._source import Part
 from skdp.exceptions import PrivacyLeakError, SourceError
-from skdp.tabular.containers import column_names, cut, is_frame, is_sliced_table, listed
+from skdp.tabular.containers import (
+    column_names,
+    cut,
+    is_frame,
+    is_parts,
+    is_sliced_table,
+    listed,
+)
 from skdp.tabular.part_tasks import (
     AT_A_TIME,
     CheckTask,
@@ -47,7 +54,6 @@ __all__ = [
     "checked_parts",
     "chosen",
     "heads_of",
-    "is_parts",
     "joined",
     "len_of",
     "refuse_parts",
@@ -72,11 +78,6 @@ _SKEWED = (
     "Install the same versions everywhere."
 )
 _NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
-
-
-def is_parts(X: Any) -> bool:
-    """Say whether X is a table in parts."""
-    return isinstance(X, Source)
 
 
 def refuse_parts(X: Any, estimator: str, one_place: str, *, name: str = "X") -> None:

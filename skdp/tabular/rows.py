@@ -32,21 +32,14 @@ from skdp.tabular.containers import (
     cut,
     is_frame,
     is_listed,
+    is_parts,
     is_sliced_table,
     reading,
     refused_type,
     take,
     to_float,
 )
-from skdp.tabular.parts import (
-    ONE_PLACE,
-    Form,
-    PartsRows,
-    checked_parts,
-    heads_of,
-    is_parts,
-    refuse_parts,
-)
+from skdp.tabular.parts import ONE_PLACE, Form, PartsRows, checked_parts, heads_of, refuse_parts
 from skdp.tabular.units import Units, check_units
 from skdp.tabular.values import rows_of_numbers
 

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
 from skdp.core.units import UnitRows
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
+from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = ["GONE", "ODD", "UnitCounts", "Units", "check_units", "id_key", "ids_of", "name_of_ids"]
 

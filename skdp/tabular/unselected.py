@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import no_restart, run_isolated
 from skdp.tabular.canonical import plain
+from skdp.tabular.containers import is_parts
 from skdp.tabular.grouped_keys import family_of_key, key_order, told_apart
 from skdp.tabular.labels import (
     _NO_LABELS,
@@ -27,8 +27,8 @@ from skdp.tabular.labels import (
     _scalars,
     label_codes,
 )
-from skdp.tabular.parts import is_parts
 from skdp.tabular.rows import check_rows
+from skdp.user_code import no_restart, run_isolated
 
 __all__ = ["UnselectedRows", "check_unselected", "label_key"]
 

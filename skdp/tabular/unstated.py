@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
 from skdp.tabular.bins import MOMENT, NUMBER, SPAN, Bins, as_ticks
 from skdp.tabular.canonical import as_list
 from skdp.tabular.coding import CodedRows
@@ -29,6 +28,7 @@ from skdp.tabular.encoding import Schema, _column_part, _number_type, table_sche
 from skdp.tabular.keyed import cell_key, weights_of_keys
 from skdp.tabular.parts import ONE_PLACE, refuse_parts
 from skdp.tabular.rows import _NO_ROWS, Rows, check_table
+from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = [
     "CATEGORIES",

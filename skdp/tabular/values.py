@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.isolation import interruptible, no_restart, run_isolated, suppress_warnings
+from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = [
     "array_of_rows",

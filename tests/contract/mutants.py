@@ -247,7 +247,7 @@ MUTANTS = (
         f"{ATTAINED}[sum of a box-0.0-replace_one]", f"{WORST}[toy-0.0-replace_one]",
     ),
     _m(
-        "moments move half as far", "core.sums",
+        "moments move half as far", "queries.moments",
         "return isqrt_up(4 * n_dims * scale**2)", "return isqrt_up(n_dims * scale**2)",
         f"{ATTAINED}[moments-0.0-replace_one]",
     ),
@@ -257,17 +257,17 @@ MUTANTS = (
         f"{ATTAINED}[edge histogram-0.0-replace_one]", f"{ATTAINED}[tree counts-0.0-replace_one]",
     ),
     _m(
-        "a replaced row moves the Gram matrix once", "core.sums",
+        "a replaced row moves the Gram matrix once", "queries.second_moments",
         "return 2 * gamma2 if replace else gamma2", "return gamma2",
         f"{ATTAINED}[gram, wishart-0.0-replace_one]",
     ),
     _m(
-        "a Gram matrix in Frobenius norm moves once", "core.sums",
+        "a Gram matrix in Frobenius norm moves once", "queries.second_moments",
         "return isqrt_up(2 * gamma2**2) if replace else gamma2", "return gamma2",
         f"{ATTAINED}[gram, gaussian-1e-05-replace_one]",
     ),
     _m(
-        "a Gram matrix's triangle moves less", "core.sums",
+        "a Gram matrix's triangle moves less", "queries.second_moments",
         "return -(-(dims + 1) * gamma2 // 2)", "return gamma2",
         f"{ATTAINED}[gram, laplace, A-0.0-add_or_remove_one]",
     ),
@@ -341,7 +341,7 @@ MUTANTS = (
         f"{SHOWN}[choices]", f"{SHOWN}[choices, delta]",
     ),
     _m(
-        "Wishart at half its scale", "core.mechanisms",
+        "Wishart at half its scale", "queries.second_moments",
         "scale = size / (2 * epsilon)", "scale = size / (4 * epsilon)",
         f"{SHOWN}[wishart]",
     ),
@@ -358,21 +358,21 @@ MUTANTS = (
         f"{SHOWN}[k-norm]",
     ),
     _m(
-        "a matrix under half the Laplace noise", "core.mechanisms",
+        "a matrix under half the Laplace noise", "queries.second_moments",
         "    scale = size / epsilon\n    upper",
         "    scale = size / (2 * epsilon)\n    upper",
         f"{SHOWN}[matrix, laplace]",
     ),
     _m(
         "Gaussian at half its scale", "core.mechanisms",
-        "calibration.sigma_up(sensitivity, meter.level(share))",
-        "calibration.sigma_up(sensitivity / 2, meter.level(share))",
+        "sigma_up(sensitivity, meter.level(share))",
+        "sigma_up(sensitivity / 2, meter.level(share))",
         f"{SHOWN}[laplace, delta]",
     ),
     _m(
-        "a matrix under half the Gaussian noise", "core.mechanisms",
-        "sigma = calibration.sigma_up(size, meter.level(share))",
-        "sigma = calibration.sigma_up(size / 2, meter.level(share))",
+        "a matrix under half the Gaussian noise", "queries.second_moments",
+        "sigma = sigma_up(size, meter.level(share))",
+        "sigma = sigma_up(size / 2, meter.level(share))",
         f"{SHOWN}[matrix, gaussian]",
     ),
     _m(

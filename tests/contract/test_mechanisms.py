@@ -19,15 +19,11 @@ from test_neighbour import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedRelease
 
 from skdp.audit import audit
 from skdp.core import open_session
-from skdp.core.mechanisms import (
-    exponential_mechanism,
-    independent_noise,
-    l2_noise,
-    symmetric_noise,
-)
+from skdp.core.mechanisms import exponential_mechanism, independent_noise, l2_noise
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import SmoothMedian, SparseVector, WorkloadAnswer
 from skdp.queries.joint_sums import joint_noise
+from skdp.queries.second_moments import symmetric_noise
 from skdp.queries.sparse_vector import threshold_scales
 from skdp.tabular import Bins, Domain, check_coded
 from tests.views import box_of

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from skdp.audit import neighbour_check
 from skdp.budget import PrivacyBudget
-from skdp.core import Box, Mean, Moments, SecondMoment, Sum, UserFunction, mechanisms, session
+from skdp.core import Box, Mean, Sum, UserFunction, mechanisms, session
 from skdp.core import clipping as protect
 from skdp.core import session as session_module
 from skdp.core import sums as statistics
@@ -45,11 +45,14 @@ from skdp.queries import (
     LearnedBounds,
     LogisticGradient,
     Marginal,
+    Moments,
     NoisyQuantiles,
     NormBound,
     NormsBelow,
+    OnBlocks,
     Quantiles,
     ScoreMean,
+    SecondMoment,
     SmallTable,
     SmoothMedian,
     SpanningCost,
@@ -65,6 +68,7 @@ from skdp.queries import (
     WorstMarginal,
     WorstQuery,
     column_box,
+    second_moments,
     tree_box,
     trees,
 )
@@ -72,7 +76,6 @@ from skdp.queries import grouped_sums as groups
 from skdp.queries.column_sums import sum_view
 from skdp.queries.smooth_sensitivity.ladders import smooth_release
 from skdp.tabular import Bins, Domain, check_coded, check_labelled, check_with_target
-from skdp.user_code import OnBlocks
 from tests.views import ball_of, block_mean, block_median, block_smooth_median, box_of
 
 D = 3
@@ -772,7 +775,7 @@ def test_a_ball_clipped_in_floats_is_found(monkeypatch, delta, relation):
     ("owner", "function", "ask", "pair"),
     [
         (statistics, "sum_sensitivity", sum_of_box, CORNERS),
-        (statistics, "gram_sensitivity", gram("auto"), tau_pair(D)),
+        (second_moments, "gram_sensitivity", gram("auto"), tau_pair(D)),
     ],
 )
 @pytest.mark.parametrize("relation", RELATIONS)

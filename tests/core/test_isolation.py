@@ -19,11 +19,11 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdp.core import UserFunction, open_session, suppress_warnings
+from skdp.core import UserFunction, open_session
 from skdp.core.transcript import record
-from skdp.queries import BlockVotes, FunctionMean, ScoreMean
+from skdp.queries import BlockVotes, FunctionMean, OnBlocks, ScoreMean
 from skdp.tabular import Domain, check_coded, check_labelled, check_rows, opaque_rows
-from skdp.user_code import OnBlocks
+from skdp.user_code import suppress_warnings
 
 ROWS = np.array([[0.0], [1.0], [0.0], [0.0]])
 

@@ -19,7 +19,6 @@ from skdp.core import (
     Mean,
     Measurement,
     PrivateTable,
-    Projection,
     Query,
     ScaledBox,
     Spherical,
@@ -28,7 +27,7 @@ from skdp.core import (
 )
 from skdp.core.query import check_query, owned, reviewed
 from skdp.core.table import stability_of
-from skdp.queries import AssignedSums, EdgeHistogram, LabelSums, SmoothMedian
+from skdp.queries import AssignedSums, EdgeHistogram, LabelSums, Projection, SmoothMedian
 from skdp.queries.column_sums import sum_view
 from skdp.queries.linear import LogisticGradient, StandardBall, WeightedBall
 from skdp.tabular import check_labelled, check_rows

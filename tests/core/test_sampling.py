@@ -17,7 +17,8 @@ import pytest
 from scipy import special, stats
 
 from skdp.core import noise as sampling
-from skdp.core.noise import OSEntropy, SeededEntropy, deviates, exact, wishart
+from skdp.core.noise import OSEntropy, SeededEntropy, deviates, exact
+from skdp.queries import wishart
 
 ALPHA = 1e-6
 REJECT = 1e-12
@@ -215,7 +216,7 @@ def test_samplers_use_deviates_of_the_tails(sigma):
     assert (np.abs(values) >= 5 * sigma).sum() >= 190
     vectors = sampling.k_norm(2, sigma, 100, entropy=SmallWords(31))
     assert vectors.shape == (100, 2)
-    matrix = sampling.symmetrized_wishart(9, sigma, entropy=SmallWords(32))
+    matrix = wishart.symmetrized_wishart(9, sigma, entropy=SmallWords(32))
     assert (np.abs(matrix).max() / sigma) > 100
 
 
@@ -258,7 +259,7 @@ def test_zeros_first(calls):
     assert sampling.rounded_gaussian(10, entropy=ZerosFirst(calls)) == 0
     sampling.k_norm(1, 10, entropy=ZerosFirst(calls))
     sampling.k_norm(3, 10, 4, entropy=ZerosFirst(calls))
-    sampling.symmetrized_wishart(3, 10, entropy=ZerosFirst(calls))
+    wishart.symmetrized_wishart(3, 10, entropy=ZerosFirst(calls))
     assert sampling.exponential_mechanism([3, 1], 1, entropy=ZerosFirst(calls)) == 0
 
 
@@ -320,7 +321,7 @@ def test_scales_far_below_a_step(scale):
     assert not values.any()
     assert not sampling.rounded_gaussian(scale, 1000, entropy=SeededEntropy(38)).any()
     assert not sampling.k_norm(3, scale, 10, entropy=SeededEntropy(38)).any()
-    assert not sampling.symmetrized_wishart(3, float(scale) / 100).any()
+    assert not wishart.symmetrized_wishart(3, float(scale) / 100).any()
 
 
 # --- K-norm and Wishart ---
@@ -388,7 +389,7 @@ def gamma_difference_cdf(shape):
 def test_wishart_of_order_one_is_a_rounded_laplace(scale):
     # W = c (g1**2 + g2**2) is exponential with mean 2c.
     source = SeededEntropy(43)
-    values = np.array([sampling.symmetrized_wishart(1, scale, entropy=source) for _ in range(4000)])
+    values = np.array([wishart.symmetrized_wishart(1, scale, entropy=source) for _ in range(4000)])
     edges = edges_for(2 * scale, stats.laplace.ppf)
     assert p_of_bins(values.ravel(), edges, rounded_laplace_cdf(2 * scale)) > ALPHA
     for wrong in (2 / 3, 3 / 2):
@@ -401,7 +402,7 @@ def test_wishart_of_order_two():
     # a sum of six products of normals, that is a difference of two Gamma(3, 1). Five comparisons.
     c = Fraction(2**40, 3)
     source = SeededEntropy(44)
-    m = np.array([sampling.symmetrized_wishart(2, c, entropy=source) for _ in range(4000)])
+    m = np.array([wishart.symmetrized_wishart(2, c, entropy=source) for _ in range(4000)])
     assert np.array_equal(m, m.transpose(0, 2, 1))
     m = m / float(c)
     trace = (m[:, 0, 0] + m[:, 1, 1]) / 2
@@ -424,7 +425,7 @@ def test_wishart_moments():
     # Standard errors come from the draws; 6 of them: false alarms 3e-9 each.
     d, c = 30, 2.0**36 / 3
     source = SeededEntropy(45)
-    m = np.array([sampling.symmetrized_wishart(d, c, entropy=source) for _ in range(60)]) / c
+    m = np.array([wishart.symmetrized_wishart(d, c, entropy=source) for _ in range(60)]) / c
     i, j = np.triu_indices(d, 1)
     for part, variance in (
         (m[:, i, j], 2 * (d + 1)),
@@ -449,7 +450,7 @@ def test_wishart_is_a_difference_of_positive_semidefinite_matrices(monkeypatch):
             wishart, "draw_normal", lambda *_, x=only: deviates.Deviates(x.ravel().copy())
         )
         source = SeededEntropy(47)
-        parts.append(sampling.symmetrized_wishart(d, c, entropy=source).astype(float))
+        parts.append(wishart.symmetrized_wishart(d, c, entropy=source).astype(float))
         np.testing.assert_allclose(
             parts[-1], c * (g[:, half] @ g[:, half].T) * (1 if half.start == 0 else -1), rtol=1e-9
         )
@@ -572,7 +573,7 @@ def test_bad_scales(bad):
         sampling.k_norm(2, bad)
     if bad != 2.0**53:
         with pytest.raises(ValueError, match="scale must be"):
-            sampling.symmetrized_wishart(2, bad)
+            wishart.symmetrized_wishart(2, bad)
     if isinstance(bad, float):
         with pytest.raises(ValueError, match="sigma must be"):
             sampling.rounded_gaussian([1.0, bad])
@@ -590,7 +591,7 @@ def test_scales_that_are_no_numbers(bad):
     with pytest.raises(TypeError, match="must be"):
         sampling.rounded_gaussian(bad)
     with pytest.raises(TypeError, match="must be"):
-        sampling.symmetrized_wishart(2, bad)
+        wishart.symmetrized_wishart(2, bad)
 
 
 def test_bad_shapes():
@@ -604,7 +605,7 @@ def test_bad_shapes():
         with pytest.raises(error, match="shape_d must be an int"):
             sampling.k_norm(d, 1)
         with pytest.raises(error, match="d must be an int"):
-            sampling.symmetrized_wishart(d, 1)
+            wishart.symmetrized_wishart(d, 1)
     with pytest.raises(ValueError, match="size"):
         sampling.k_norm(2, 1, (2, 2))
     with pytest.raises(ValueError, match="shape"):

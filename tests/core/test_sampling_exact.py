@@ -16,14 +16,13 @@ import pytest
 from skdp.core import noise as sampling
 from skdp.core.noise import (
     SeededEntropy,
+    additive,
     deviates,
     exact,
     exponential,
-    laplace,
-    rounding,
     vectors,
-    wishart,
 )
+from skdp.queries import wishart
 
 ONES = (1 << 64) - 1
 
@@ -371,18 +370,18 @@ def test_rounding_equals_rationals(nearest, t, word, imprecise, slack):
     x = np.concatenate([drawn.x, [s * m / 2.0**48 for m in near for s in (1, -1) if s * m]])
     held = {7: ((int(x[7] * 2**48) << 64) | word, 112)}  # a deviate of which more is known already
     slack(imprecise)
-    got = rounding.round_scaled(deviates.Deviates(x.copy(), held), t, nearest, source)
+    got = additive.round_scaled(deviates.Deviates(x.copy(), held), t, nearest, source)
     assert got.tolist() == [_exactly(source.ideal(v), t, nearest) for v in x.tolist()]
     if t >= 2**40 or (imprecise and t >= 1):
         assert source.drawn > 0
     # one scale for each gives the same
     many = np.empty(x.size, dtype=object)
     many[:] = t
-    again = rounding.round_scaled(deviates.Deviates(x.copy(), {}), many, nearest, source)
+    again = additive.round_scaled(deviates.Deviates(x.copy(), {}), many, nearest, source)
     np.testing.assert_array_equal(again, got)
     floats = np.full(x.size, float(t))
     expected = [_exactly(source.ideal(v), Fraction(float(t)), nearest) for v in x.tolist()]
-    again = rounding.round_scaled(deviates.Deviates(x.copy(), {}), floats, nearest, source)
+    again = additive.round_scaled(deviates.Deviates(x.copy(), {}), floats, nearest, source)
     assert again.tolist() == expected
 
 
@@ -390,7 +389,7 @@ def test_huge_deviates_round_exactly_and_never_wrap():
     big = (40 << 112) + 12345
     drawn = deviates.Deviates(np.zeros(2), {0: (big, 112), 1: (-(3000 << 112) - 7, 112)})
     t = Fraction(2**52)
-    got = rounding.round_scaled(drawn, t, False, Repeating(5))
+    got = additive.round_scaled(drawn, t, False, Repeating(5))
     assert got.dtype == object
     assert got.tolist() == [40 * 2**52, -3000 * 2**52]
 
@@ -431,7 +430,7 @@ def test_rounding_next_to_a_jump_beyond_double_doubles(nearest, sign):
             return super().words(n)
 
     drawn = deviates.Deviates(np.array(x))
-    assert rounding.round_scaled(drawn, t, nearest, Given(1 << 63)).tolist() == expected
+    assert additive.round_scaled(drawn, t, nearest, Given(1 << 63)).tolist() == expected
     assert len(drawn.held) > 350
 
 
@@ -439,23 +438,23 @@ def test_an_interval_over_a_jump_is_not_certain():
     # In units of 2**-112, t |X| is between 2.25 m and 2.25 (m + 1): two or three integers.
     drawn = deviates.Deviates(np.array([0.3, -0.3, 1.7]))
     t = Fraction(9 << 112, 4)
-    values, sure = rounding._third(drawn, t, np.arange(3), 112, False, Repeating(1))
+    values, sure = additive._third(drawn, t, np.arange(3), 112, False, Repeating(1))
     assert not sure.any()
-    values, sure = rounding._third(drawn, t / 2**80, np.arange(3), 112, False, Repeating(1))
+    values, sure = additive._third(drawn, t / 2**80, np.arange(3), 112, False, Repeating(1))
     assert sure.all()
     assert np.sign(values).tolist() == [1, -1, 1]
 
 
 def test_sign_of_a_held_deviate():
     drawn = deviates.Deviates(np.zeros(3), {0: (-(20 << 48), 48), 2: (20 << 48, 48)})
-    assert laplace._negative(drawn, np.arange(3)).tolist() == [True, False, False]
+    assert additive._negative(drawn, np.arange(3)).tolist() == [True, False, False]
 
 
 def test_two_product_is_exact():
     rng = np.random.default_rng(8)
     a = rng.integers(0, 1 << 52, 500) * 2.0**-48
     for b in (2.0**-100 * 1.7, 1.1, 2.0**52 - 1):
-        p, e = rounding._two_product(a, b)
+        p, e = additive._two_product(a, b)
         for x, hi, lo in zip(a.tolist(), p.tolist(), e.tolist(), strict=True):
             assert Fraction(hi) + Fraction(lo) == Fraction(x) * Fraction(b)
 
@@ -539,7 +538,7 @@ def test_wishart_equals_rationals(scale, d, imprecise, word, slack, monkeypatch)
         held = {1: ((int(g.x[1] * 2**48) << 64) | word, 112)}
     monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(g.x.copy(), held))
     slack(imprecise)
-    got = sampling.symmetrized_wishart(d, scale, entropy=source)
+    got = wishart.symmetrized_wishart(d, scale, entropy=source)
     below = Fraction(first, 1 << (48 + 21 * extra)) + Fraction(word, ONES << (48 + 21 * extra))
     m = [[Fraction(x) + below for x in row] for row in g.x.reshape(d, k).tolist()]
     half = Fraction(1, 2)
@@ -567,7 +566,7 @@ def test_wishart_rows_keep_the_bits_they_have_shown(slack, monkeypatch):
     scale = Fraction(2**52, 3)
     assert wishart._extra_limbs(d, scale) == 1
     slack(0.9)
-    got = sampling.symmetrized_wishart(d, scale, entropy=source)
+    got = wishart.symmetrized_wishart(d, scale, entropy=source)
     below = Fraction(word >> 43, 1 << 69) + Fraction(word, ONES << 69)
     values = [Fraction(x) + below for x in g.x.tolist()]
     for p in where:
@@ -624,23 +623,23 @@ def test_wishart_asks_for_bits_until_certain(monkeypatch):
     x = np.array([0.5, 0.0, 0.0, 0.0])
     monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(x))
     source = Repeating(1)
-    assert sampling.symmetrized_wishart(1, 2, entropy=source).tolist() == [[1]]
+    assert wishart.symmetrized_wishart(1, 2, entropy=source).tolist() == [[1]]
     assert source.drawn == 2 * 4 * 8
     held = {0: (1 << 80, 48)}
     monkeypatch.setattr(wishart, "draw_normal", lambda *_: deviates.Deviates(x, held))
     with pytest.raises(OverflowError, match="beyond"):
-        sampling.symmetrized_wishart(1, 2, entropy=source)
+        wishart.symmetrized_wishart(1, 2, entropy=source)
 
 
 def test_wishart_in_several_column_chunks(monkeypatch):
-    expected = sampling.symmetrized_wishart(20, 2.0**40, entropy=SeededEntropy(14))
+    expected = wishart.symmetrized_wishart(20, 2.0**40, entropy=SeededEntropy(14))
     monkeypatch.setattr(wishart, "_COLUMNS", 4)
-    got = sampling.symmetrized_wishart(20, 2.0**40, entropy=SeededEntropy(14))
+    got = wishart.symmetrized_wishart(20, 2.0**40, entropy=SeededEntropy(14))
     np.testing.assert_array_equal(got, expected)
 
 
 def test_wishart_does_not_fit_int64():
-    got = sampling.symmetrized_wishart(30, 2**62, entropy=SeededEntropy(15))
+    got = wishart.symmetrized_wishart(30, 2**62, entropy=SeededEntropy(15))
     assert got.dtype == object
     assert all(isinstance(v, int) for v in got.ravel().tolist())
 

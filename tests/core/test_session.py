@@ -22,18 +22,8 @@ import pytest
 from scipy import stats
 
 from skdp import PrivacyBudget, PrivacyLeakError, SeededNoiseWarning, core
-from skdp.budget import gdp_delta, gdp_mu, pure_mu
-from skdp.core import (
-    Ball,
-    Box,
-    Mean,
-    Moments,
-    SecondMoment,
-    Sum,
-    UserFunction,
-    calibration,
-    transcript,
-)
+from skdp.budget import conversions, gdp_delta, gdp_mu, pure_mu
+from skdp.core import Ball, Box, Mean, Sum, UserFunction, mechanisms, transcript
 from skdp.core import noise as sampling
 from skdp.core import privacy_filter as release
 from skdp.core import sums as statistics
@@ -43,8 +33,11 @@ from skdp.queries import (
     CellQuantile,
     EdgeHistogram,
     LearnedBounds,
+    Moments,
     NormBound,
     ScoreMean,
+    SecondMoment,
+    second_moments,
 )
 from skdp.queries.joint_sums import joint_noise
 from skdp.tabular import check_rows, opaque_rows
@@ -423,19 +416,19 @@ def test_replay_refuses_another_sequence_of_releases():
 
 @pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.1, 1.0, 8.0])
 def test_pure_epsilon_from_mu_is_the_inverse_rounded_down(mu):
-    epsilon = calibration.pure_epsilon_from_mu(mu)
+    epsilon = conversions.pure_epsilon_from_mu(mu)
     assert pure_mu(epsilon) <= mu
     assert pure_mu(epsilon * (1 + 1e-6)) > mu
 
 
 def test_pure_parts_compose_within_mu():
-    each = calibration.pure_part(0.3, 7)
+    each = conversions.pure_part(0.3, 7)
     assert 7 * pure_mu(each) ** 2 <= 0.3**2
 
 
 def test_sigma_is_rounded_up():
     for sensitivity, mu in [(1.0, 0.3), (7.0, 1 / 3), (2.0**40, 0.1)]:
-        assert Fraction(calibration.sigma_up(sensitivity, mu)) >= Fraction(sensitivity) / Fraction(
+        assert Fraction(mechanisms.sigma_up(sensitivity, mu)) >= Fraction(sensitivity) / Fraction(
             mu
         )
 
@@ -493,7 +486,7 @@ def test_levels_too_small_for_any_sampler_are_refused_before_the_charge():
 
 def test_a_coarser_grid_changes_the_second_moment_by_less_than_its_step():
     fine, coarse = (Ball(np.zeros(2), 1.0, bits=b) for b in (17, 9))
-    q = [statistics.exact_gram(check_rows(X, estimator="T"), v)[0] for v in (fine, coarse)]
+    q = [second_moments.exact_gram(check_rows(X, estimator="T"), v)[0] for v in (fine, coarse)]
     moments = [a.astype(float) * v.grid[0] ** 2 for a, v in zip(q, (fine, coarse), strict=True)]
     np.testing.assert_allclose(moments[0], moments[1], atol=len(X) * 4 * 2.0**-9)
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from threadpoolctl import threadpool_limits
 
-from skdp.core import Ball, Box, Projection, ScaledBox, mechanisms
+from skdp.core import Ball, Box, ScaledBox, mechanisms
 from skdp.core import clipping as protect
 from skdp.core import sums as statistics
 from skdp.core import table as table_module
+from skdp.queries import Projection, histograms, moments, second_moments, trees
 from skdp.queries import grouped_sums as groups
-from skdp.queries import histograms, trees
 from skdp.queries.learned_bounds import learning
 from skdp.queries.linear import WeightedBall
 from skdp.tabular import Rows, check_rows
@@ -124,11 +124,11 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
         table = trees.cell_table(rows, box, geometry)
         parts = [
             *statistics.exact_sum(rows, view),
-            *statistics.exact_gram(rows, view),
-            *statistics.exact_gram(rows, view.at(22)),
-            *statistics.exact_gram(rows, view.at(30)),
+            *second_moments.exact_gram(rows, view),
+            *second_moments.exact_gram(rows, view.at(22)),
+            *second_moments.exact_gram(rows, view.at(30)),
             *statistics.exact_sum(rows, box.at(31)),
-            *statistics.exact_moments(rows, ScaledBox(box.low, box.high)),
+            *moments.exact_moments(rows, ScaledBox(box.low, box.high)),
             *groups.center_sums(rows, box, centers, np.array([1e-3, 1e-5, 1e-4]), 50_000),
             groups.square_sums(rows, box, centers, 2**20),
             *learning.distance_counts(rows, lambda block: block, np.zeros(3), edges),
@@ -154,7 +154,7 @@ def test_sum_and_gram_equal_python_integers(sample, bits):
     view = Ball([0.1, 0.0, -0.2], 1.999, bits=bits)
     q = [[int(v) for v in row] for row in view.map(sample)]
     total, n = statistics.exact_sum(rows_of(sample), view)
-    second, first, _ = statistics.exact_gram(rows_of(sample), view)
+    second, first, _ = second_moments.exact_gram(rows_of(sample), view)
     assert n == len(sample)
     assert total.tolist() == first.tolist() == [sum(r[j] for r in q) for j in range(3)]
     assert second.tolist() == [[sum(r[i] * r[j] for r in q) for j in range(3)] for i in range(3)]
@@ -321,17 +321,17 @@ def test_the_tree_cuts_the_nominally_longest_side_whatever_the_grid_of_a_column(
 @given(X=arrays(float, (9, 17), elements=st.floats(-1e25, 1e25) | MODERATE))
 def test_norm_codes_see_each_row_alone(X):
     with np.errstate(all="ignore"):
-        codes = protect.norm_codes(X)
-        alone = np.concatenate([protect.norm_codes(X[i : i + 1]) for i in range(len(X))])
+        codes = histograms.norm_codes(X)
+        alone = np.concatenate([histograms.norm_codes(X[i : i + 1]) for i in range(len(X))])
         assert codes.tolist() == alone.tolist()
-        assert codes.tolist() == protect.norm_codes(np.asfortranarray(X[::-1]))[::-1].tolist()
+        assert codes.tolist() == histograms.norm_codes(np.asfortranarray(X[::-1]))[::-1].tolist()
 
 
 @settings(max_examples=200, deadline=None)
 @given(x=arrays(float, 3, elements=st.floats(-1e6, 1e6)))
 def test_norm_codes_bracket_the_norm(x):
     norm = math.sqrt(math.fsum(v * v for v in x))
-    code = int(protect.norm_codes(x[None])[0])
+    code = int(histograms.norm_codes(x[None])[0])
     if norm == 0:
         assert code < -(2**10)
     elif norm > 1e-150:
@@ -375,12 +375,12 @@ def test_gram_sensitivities_hold_and_are_attained(d, tau):
     )
     pairs += [(norm * a / math.sqrt(d), norm * b / math.sqrt(d)) for a in signs for b in signs[:16]]
     for geometry in ("frobenius", "nuclear", "upper_l1"):
-        bound = statistics.gram_sensitivity(norm, tau, d, table_module.REPLACE_ONE, geometry)
+        bound = second_moments.gram_sensitivity(norm, tau, d, table_module.REPLACE_ONE, geometry)
         worst = max(change(x, y, geometry) for x, y in pairs)
         assert worst <= bound * (1 + 1e-12)
         if geometry != "upper_l1" and d > 1:
             assert worst >= 0.995 * bound
-        one = statistics.gram_sensitivity(norm, tau, d, "add_or_remove_one", geometry)
+        one = second_moments.gram_sensitivity(norm, tau, d, "add_or_remove_one", geometry)
         full = np.full(d, norm / math.sqrt(d))
         z = np.append(full, tau) if tau else full
         m = np.outer(z, z)
@@ -405,7 +405,7 @@ def test_laplace_gram_bound_is_attained_by_the_hadamard_like_matrix():
         x, y = vectors[:, -1] * 1000, vectors[:, 0] * 1000
         m = np.outer(x, x) - np.outer(y, y)
         attained = np.abs(m[np.triu_indices(d)]).sum()
-        bound = statistics.gram_sensitivity(1000, 0, d, table_module.REPLACE_ONE, "upper_l1")
+        bound = second_moments.gram_sensitivity(1000, 0, d, table_module.REPLACE_ONE, "upper_l1")
         assert 0.999 * bound <= attained <= bound
 
 
@@ -430,7 +430,7 @@ def test_the_moments_of_extreme_rows_are_within_their_sensitivities():
     )
     images = []
     for value in x:
-        total, scale, _ = statistics.exact_moments(rows_of([[value]]), view)
+        total, scale, _ = moments.exact_moments(rows_of([[value]]), view)
         images.append([int(v) for v in total])
     assert all(a**2 + b**2 <= 5 * scale**2 // 4 for a, b in images)
     pairs = [(u, v) for u in images for v in images]
@@ -452,17 +452,17 @@ def test_a_shortened_statistic_stays_within_its_sensitivity(geometry):
                 "vector": (mechanisms.l2, 4),
                 "scalars": (mechanisms.l1, 16),
                 "gaussian": (mechanisms.l2, 4),
-                "wishart": (mechanisms.nuclear, 8),
-                "laplace": (mechanisms.upper_l1, 10),
+                "wishart": (second_moments.nuclear, 8),
+                "laplace": (second_moments.upper_l1, 10),
             }[geometry]
             size = math.ceil(distance(a, b) * (1 + 1e-12))
-            short = [mechanisms._shortened(m, bits) for m in (a, b)]
-            assert distance(*short) <= mechanisms._after(size, bits, moved)
+            short = [mechanisms.shortened(m, bits) for m in (a, b)]
+            assert distance(*short) <= mechanisms.after_shortening(size, bits, moved)
 
 
 def test_gram_refuses_a_tau_for_which_the_bound_does_not_hold():
     with pytest.raises(ValueError, match="tau"):
-        statistics.gram_sensitivity(10, 11, 2, table_module.REPLACE_ONE, "nuclear")
+        second_moments.gram_sensitivity(10, 11, 2, table_module.REPLACE_ONE, "nuclear")
 
 
 def test_a_block_of_extreme_rows_stays_below_two_to_the_53(monkeypatch):
@@ -471,7 +471,7 @@ def test_a_block_of_extreme_rows_stays_below_two_to_the_53(monkeypatch):
     ball = Ball([0.0], math.nextafter(2.0, 0.0))
     assert 2**18 > ball.norm >= 2**18 - 1
     X = np.full((2**16, 1), 2.0)
-    second, first, n = statistics.exact_gram(rows_of(X), ball)
+    second, first, n = second_moments.exact_gram(rows_of(X), ball)
     assert n * ball.norm**2 <= 2**53
     assert second[0, 0] == n * ball.norm**2
     assert first[0] == n * ball.norm
@@ -482,12 +482,12 @@ def test_norm_codes_at_the_boundaries_follow_the_sum_by_columns():
     rng = np.random.default_rng(0)
     boundary = rng.normal(size=(400, 33))
     boundary *= (2.0 ** rng.integers(-3, 4, 400) / np.linalg.norm(boundary, axis=1))[:, None]
-    codes = protect.norm_codes(boundary)
-    near = protect._quarter_bins(np.einsum("ij,ij->i", boundary, boundary))[1]
+    codes = histograms.norm_codes(boundary)
+    near = histograms._quarter_bins(np.einsum("ij,ij->i", boundary, boundary))[1]
     assert near.mean() > 0.9
     for i in range(400):
-        assert protect.norm_codes(boundary[i : i + 1])[0] == codes[i]
-    everything = protect.norm_codes(
+        assert histograms.norm_codes(boundary[i : i + 1])[0] == codes[i]
+    everything = histograms.norm_codes(
         np.asfortranarray(np.vstack([rng.normal(size=(7, 33)), boundary]))
     )
     assert everything[7:].tolist() == codes.tolist()

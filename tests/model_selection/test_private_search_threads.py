@@ -22,7 +22,7 @@ from skdp import DPGridSearchCV, DPMedian, DPRidge, DPStandardScaler, PrivacyBud
 from skdp.core.transcript import record
 from skdp.exceptions import PrivacyLeakError
 from skdp.neighbors import DPNearestCentroid
-from skdp.user_code import blocks
+from skdp.queries import blocks
 
 Y = np.arange(60) % 2
 X = np.random.default_rng(0).normal(size=(60, 2)) + 3.0 * Y[:, None]

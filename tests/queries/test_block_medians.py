@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdp import PrivacyBudget
+from skdp import PrivacyBudget, user_code
 from skdp.core import Box, UserFunction, open_session
 from skdp.core.clipping import SUM_BITS
 from skdp.core.transcript import record
-from skdp.queries import SmoothMedian
+from skdp.queries import OnBlocks, SmoothMedian, blocks
 from skdp.tabular import check_labelled
-from skdp.user_code import OnBlocks, blocks
 from tests.views import block_mean, block_smooth_median, box_of
 
 R, A = "replace_one", "add_or_remove_one"
@@ -172,18 +171,18 @@ def test_what_progress_raises_has_no_context_of_the_blocks(monkeypatch):
             )
         )
     assert caught.value.__context__ is None
-    assert not isinstance(sys.stdout, blocks._Muffled)
+    assert not isinstance(sys.stdout, user_code._Muffled)
 
 
 def test_a_thread_that_was_there_is_heard_but_not_while_it_runs_a_block():
     stream = io.StringIO()
-    muffled = blocks._Muffled(stream, {threading.current_thread()})
+    muffled = user_code._Muffled(stream, {threading.current_thread()})
     muffled.write("heard ")
-    blocks._RUNNING.block = True
+    user_code.RUNNING.block = True
     try:
         muffled.write("not heard ")
     finally:
-        blocks._RUNNING.block = False
+        user_code.RUNNING.block = False
     other = threading.Thread(target=muffled.write, args=("nor this ",))
     other.start()
     other.join()

@@ -21,9 +21,8 @@ from skdp import PrivacyBudget
 from skdp.core import Box, Count, UserFunction, open_session
 from skdp.core.transcript import record, replay
 from skdp.exceptions import PrivacyLeakError
-from skdp.queries import BlockVotes, OfBlocks
+from skdp.queries import BlockVotes, OfBlocks, OnBlocks
 from skdp.tabular import check_labelled
-from skdp.user_code import OnBlocks
 from tests.views import block_mean, block_median
 
 R, A = "replace_one", "add_or_remove_one"

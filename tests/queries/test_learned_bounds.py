@@ -11,7 +11,7 @@ import pytest
 from scipy import stats as distributions
 
 from skdp import PrivacyBudget, core, statistics
-from skdp.core import calibration
+from skdp.core import mechanisms
 from skdp.core.transcript import record, replay
 from skdp.queries import LearnedBounds, ranked_columns
 from skdp.queries.learned_bounds import decoding as bounds
@@ -33,7 +33,7 @@ def noise_of(kind, scale, size):
         return rng.normal(0, scale, size).round(), scale
     # The difference of two geometric variables is discrete Laplace.
     one, two = rng.geometric(1 - math.exp(-1 / scale), (2, *size))
-    return (one - two).astype(float), calibration.laplace_std(scale)
+    return (one - two).astype(float), mechanisms.laplace_std(scale)
 
 
 NOISES = [("laplace", 1.5), ("laplace", 40.0), ("gaussian", 30)]

@@ -14,10 +14,10 @@ from scipy.stats import chi2
 from scipy.stats import norm as normal
 
 from skdp import config_context, core
-from skdp.budget import gdp_mu, pure_mu
+from skdp.budget import conversions, gdp_mu, pure_mu
 from skdp.budget.stand_in import StandInBudget
-from skdp.core import calibration, transcript
 from skdp.core import table as table_module
+from skdp.core import transcript
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries import NoisyQuantiles, Quantiles, quantiles, ranked_columns
 from skdp.tabular import check_rows
@@ -119,7 +119,7 @@ def test_one_level_is_exactly_distributed(q, adjacency, x):
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_a_gaussian_session_has_twice_the_range(adjacency):
     mu = gdp_mu(2.0, 1e-3)
-    rate = 2 * calibration.pure_epsilon_from_mu(mu) / (1 if adjacency == A else 2)
+    rate = 2 * conversions.pure_epsilon_from_mu(mu) / (1 if adjacency == A else 2)
     counts = drawn(PAIR[0], adjacency, 0.5, 2500, 7, epsilon=2.0, delta=1e-3)
     exact = oracle(PAIR[0], range(7), Fraction(1, 2), rate)
     assert is_like(counts, exact)
@@ -442,7 +442,7 @@ def test_a_range_of_epsilon_is_gaussian_private_like_half_of_epsilon(epsilon):
 @pytest.mark.parametrize("mu", [0.01, 0.5, 1.0, 4.0])
 def test_the_exponential_mechanism_is_within_its_gaussian_claim(mu):
     """All tests between two tables, of the mechanism itself: the trade-off stays above G_mu."""
-    eta = calibration.pure_epsilon_from_mu(mu)  # per rank, R: a range of 2 ranks
+    eta = conversions.pure_epsilon_from_mu(mu)  # per rank, R: a range of 2 ranks
     for x, other in (([1, 2, 4, 5], [1, 2, 4, 0]), (PAIR[0], PAIR[1]), ([3, 3, 3], [3, 3, 0])):
         p, q = (oracle(list(v), range(7), Fraction(1, 2), eta) for v in (x, other))
         order = np.argsort(q / p)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from skdp import PrivacyBudget, core
-from skdp.budget import gdp_mu
+from skdp.budget import conversions, gdp_mu
 from skdp.budget.stand_in import StandInBudget
-from skdp.core import calibration, transcript
+from skdp.core import transcript
 from skdp.queries import (
     Cells,
     Prefixes,
@@ -225,7 +225,7 @@ def test_blocks_do_not_change_the_distribution(monkeypatch):
 
 def test_a_gaussian_session_has_twice_the_range():
     mu = gdp_mu(5.0, 1e-3)
-    eta = calibration.pure_epsilon_from_mu(mu)  # of a choice with range 2 eta: the mu of eta
+    eta = conversions.pure_epsilon_from_mu(mu)  # of a choice with range 2 eta: the mu of eta
     tables = all_tables(6, 2)
     session = open_session(ROWS, epsilon=5.0, delta=1e-3)
     counts = drawn(session, small(2), tables, 1200)

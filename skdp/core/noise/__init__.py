@@ -9,7 +9,6 @@ budget; a session does.
 `discrete_laplace`               pure epsilon for an integer statistic of known L1 sensitivity
 `rounded_gaussian`               Gaussian differential privacy, the rounding of the ideal Gaussian
 `k_norm`                         pure epsilon on an L2 ball
-`symmetrized_wishart`            pure epsilon for a symmetric matrix of known nuclear sensitivity
 `exponential_mechanism`          a choice among public candidates
 `uniform_below`                  a uniform integer of any size
 `OSEntropy`, `SeededEntropy`     where the bits come from
@@ -18,13 +17,14 @@ budget; a session does.
 ===============================  =================================================================
 
 How it is built, from the bottom: ``entropy`` (bits), ``exact`` (integer brackets of exp, rational
-scales), ``deviates`` (normal and Laplace deviates of unlimited precision), ``rounding`` (certified
-rounding of a scaled deviate), and one module for each function. What one query alone draws stands
-beside it in `skdp.queries`.
+scales), ``deviates`` (normal and Laplace deviates of unlimited precision), ``additive`` (their
+certified rounding: independent noise on integers), ``vectors`` (K-norm noise) and ``exponential``
+(choices). What one query alone draws stands beside it in `skdp.queries`.
 """
 
 from __future__ import annotations
 
+from skdp.core.noise.additive import discrete_laplace, rounded_gaussian
 from skdp.core.noise.entropy import (
     Entropy,
     OSEntropy,
@@ -34,10 +34,7 @@ from skdp.core.noise.entropy import (
 )
 from skdp.core.noise.exact import uniform_below
 from skdp.core.noise.exponential import exponential_mechanism
-from skdp.core.noise.gaussian import rounded_gaussian
-from skdp.core.noise.laplace import discrete_laplace
 from skdp.core.noise.vectors import k_norm
-from skdp.core.noise.wishart import symmetrized_wishart
 
 __all__ = [
     "Entropy",
@@ -49,6 +46,5 @@ __all__ = [
     "lent_generators",
     "public_generator",
     "rounded_gaussian",
-    "symmetrized_wishart",
     "uniform_below",
 ]

@@ -5,8 +5,6 @@ distances from m, by factors of √2 on either side. Here is what is made of the
 side ends, how far beyond the end the bound goes, and how much the rows that are clipped may
 still weigh. Nothing here sees a row. Figures of how often such answers are off are printed by
 doc/benchmarks/learned_bounds.py.
-
-`norm_from_bins` is the same for norms: single quarter-power bins.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ __all__ = [
     "end_of_side",
     "is_doubtful",
     "noise_level",
-    "norm_from_bins",
     "prior",
     "unsound_box",
 ]
@@ -322,44 +319,6 @@ class LearnedBox:
         root = np.sqrt(self._error(squares, 2))
         errors: Floats = (linear + linear.T + np.outer(root, root)) / self.n
         return errors
-
-
-# --- norms --------------------------------------------------------------------------------------
-
-_ALARM = 1e-4
-_CLEAR_WINDOW = 5.5
-
-
-def norm_from_bins(counts: NDArray, std: float, first_code: int) -> float:
-    """Return the upper edge of the outermost quarter-power bin that is clear of the noise.
-
-    Single bins where there is one: rows that are clipped cost less than the noise of a bound that
-    covers the tail (captured variance of digits at epsilon = 1: .92 against .87). Else that of the
-    window of up to four doublings that stands out most. NaN where none does: noise hides all rows.
-    """
-    noisy = counts.astype(np.float64)
-    # One bin of Laplace noise passes t with probability exp(-sqrt(2) t / std) / 2, of Gaussian
-    # noise with less: noise is taken for rows in 0.01% of fits.
-    level = std / math.sqrt(2.0) * math.log(noisy.size / _ALARM)
-    clear = np.flatnonzero(noisy > level)
-    last = int(clear[-1]) if clear.size else _end_of_window(noisy, std)
-    return math.nan if last < 0 else float(2.0 ** ((first_code + last) / 4))
-
-
-def _end_of_window(noisy: Floats, std: float) -> int:
-    """Return the last bin of the window whose count is most above its noise; -1 if none is clear.
-
-    Sums of 2 to 16 bins. Of noise alone, in 320 bins, some window passes 5.5 standard deviations in
-    1.7% of 6,000 draws where it is Laplace noise, in none where it is Gaussian.
-    """
-    total = np.concatenate([[0.0], np.cumsum(noisy)])
-    best, last = _CLEAR_WINDOW, -1
-    for width in (2, 4, 8, 16):
-        above = (total[width:] - total[:-width]) / (max(std, 1e-300) * math.sqrt(width))
-        first = int(np.argmax(above))
-        if above[first] > best:
-            best, last = float(above[first]), first + width - 1
-    return last
 
 
 def box_of_ends(middles: Floats, ends: list[list[End]], n: float) -> LearnedBox:

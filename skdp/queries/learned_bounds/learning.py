@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
 from skdp.core.mechanisms import independent_noise
-from skdp.core.privacy_filter import Share
+from skdp.core.privacy_filter import Share, current_transcript
 from skdp.core.query import Measurement, reviewed
 from skdp.core.sums import histogram_sensitivity
 from skdp.core.table import REPLACE_ONE, fold, gathered
-from skdp.core.transcript import current_transcript
 from skdp.queries.learned_bounds.decoding import (
     End,
     LearnedBox,

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp.budget import conversions
 from skdp.budget.amounts import round_up
-from skdp.core import calibration
 from skdp.core import noise as samplers
 from skdp.core.noise.exact import as_order, exp_bracket
 from skdp.core.privacy_filter import Share, exact_fraction
@@ -301,7 +301,7 @@ def smooth_noise(
     it.
     """
     level = meter.level(share)
-    each = level / parts if meter.mu is None else calibration.pure_part(level, parts)
+    each = level / parts if meter.mu is None else conversions.pure_part(level, parts)
     delta = meter.separate_delta / parts if noise == "laplace" else 0.0
     return choose_noise(noise, each / UP, delta=delta / UP, nu=nu)
 

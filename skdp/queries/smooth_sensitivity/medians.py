@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import Box, Projection
+from skdp.core.clipping import View
 from skdp.core.privacy_filter import Release, Share, exact_fraction, released
 from skdp.core.query import Measurement, reviewed
 from skdp.queries.smooth_sensitivity.ladders import Ladder, smooth_release
@@ -58,7 +58,7 @@ def quantile_log_smooth(
     return f, ladder.level(log_s)
 
 
-def integer_columns(rows: Rows, view: Box | Projection) -> NDArray[np.int32]:
+def integer_columns(rows: Rows, view: View) -> NDArray[np.int32]:
     """Return the mapped rows, one feature a row of the result: shape (d, n)."""
     out = np.empty((view.n_dims, rows._n), dtype=np.int32)
     with np.errstate(all="ignore"):
@@ -86,7 +86,7 @@ class SmoothMedian(Measurement):
 
     Parameters
     ----------
-    view : Box or Projection
+    view : View
         Without public bounds the smooth sensitivity would be infinite.
     q : float, default=0.5
         In [0, 1].

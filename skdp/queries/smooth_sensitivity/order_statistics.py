@@ -100,7 +100,7 @@ def _monotone_max(u: Floats, v: Floats, row: Floats, column: Floats) -> float:
     """Return max over (r, c) of (u_r + v_c) row_r column_c, the columns of the maxima ascending.
 
     Divide and conquer, all rows of a level at once: the best column of a row lies between those of
-    its neighbours of the level above. See PROOFS.md for why they ascend and for what a
+    its neighbours of the level above. See smooth_sensitivity.md for why they ascend and for what a
     comparison lost in rounding costs.
     """
     rows, columns = len(u), len(v)

@@ -1,29 +1,39 @@
 """Code that rows may reach, without its warnings and exceptions: nothing of a row leaves with them.
 
 Nothing is released here. Whoever reads cells, or runs a user's code on rows, does it within
-`suppress_warnings` and `interruptible`, and asks `run_isolated` for what may raise.
+`suppress_warnings` and `interruptible`, and asks `run_isolated` for what may raise. In a session
+that is `foreign_code`, where no release is made: one row would decide whether there is one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skdp.core.noise import lent_generators
+
+if TYPE_CHECKING:
+    from skdp.core.privacy_filter import PrivacyFilter, Share
+
 __all__ = [
+    "foreign_code",
     "interruptible",
     "no_restart",
     "run_isolated",
+    "silent",
     "suppress_warnings",
     "untracked",
+    "user_code",
 ]
 
 
@@ -75,6 +85,102 @@ def suppress_warnings() -> Iterator[None]:
             yield
         finally:
             _SILENCE.leave()
+
+
+# --- what is printed ----------------------------------------------------------------------------
+
+
+RUNNING = threading.local()  # `block`: whether this thread runs a block's task
+
+
+class _Muffled(io.TextIOBase):
+    """A stream that drops what is written to it, but by some threads, until it is switched off.
+
+    Those are silent too while they run a block. Switched off, it passes everything on: a display
+    that took it for the real one meanwhile loses nothing.
+    """
+
+    def __init__(self, stream: Any, heard: Container[threading.Thread]) -> None:
+        self._stream, self._heard, self.on = stream, heard, True
+
+    def write(self, text: str) -> int:
+        # By the object: the number of a thread that ended may be that of a block's thread next.
+        heard = threading.current_thread() in self._heard and not getattr(RUNNING, "block", False)
+        if self._stream is not None and (heard or not self.on):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        return self._stream is not None and bool(self._stream.isatty())
+
+
+class _Muffler:
+    """Streams that are muffled while anyone wants them so.
+
+    They belong to the process. The first who comes muffles them and the last who goes puts them
+    back: one of two threads that ends before the other does not let the other be heard.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._heard: list[set[threading.Thread]] = []  # of each who is inside
+        self._put: list[tuple[str, _Muffled]] = []
+
+    def __contains__(self, thread: object) -> bool:
+        """Say whether all who are inside hear a thread."""
+        return all(thread in heard for heard in list(self._heard))
+
+    def enter(self, heard: set[threading.Thread]) -> None:
+        with self._lock:
+            self._heard.append(heard)
+            for name in ("stdout", "stderr"):
+                stream = getattr(sys, name)
+                if not (isinstance(stream, _Muffled) and stream.on):
+                    muffled = _Muffled(stream, self)
+                    self._put.append((name, muffled))
+                    setattr(sys, name, muffled)
+
+    def leave(self, heard: set[threading.Thread]) -> None:
+        with self._lock:
+            self._heard = [one for one in self._heard if one is not heard]
+            if self._heard:
+                return
+            for name, muffled in reversed(self._put):
+                muffled.on = False
+                if getattr(sys, name) is muffled:
+                    setattr(sys, name, muffled._stream)
+            self._put = []
+
+    def forked(self) -> None:
+        """Stay silent in a child, whoever held the lock."""
+        self._lock = threading.Lock()
+
+
+_MUFFLER = _Muffler()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_MUFFLER.forked)
+
+
+@contextmanager
+def silent(heard: set[threading.Thread] | None = None) -> Iterator[None]:
+    """Drop warnings and what is printed: both may quote rows. `heard`: threads that may print.
+
+    Whoever else prints meanwhile is dropped too: nobody can tell whose a thread is.
+    """
+    allowed = set() if heard is None else heard
+    with suppress_warnings():
+        _MUFFLER.enter(allowed)
+        try:
+            yield
+        finally:
+            _MUFFLER.leave(allowed)
+
+
+# --- what is raised -----------------------------------------------------------------------------
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -194,3 +300,21 @@ def untracked() -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 _switched_off.close()
+
+
+@contextmanager
+def foreign_code(meter: PrivacyFilter) -> Iterator[None]:
+    """Run a user's code on rows, which gets neither warnings through nor a release."""
+    with meter.without_releases(), suppress_warnings(), interruptible(), untracked():
+        yield
+
+
+@contextmanager
+def user_code(meter: PrivacyFilter, share: Share, name: str) -> Iterator[Callable[[int], None]]:
+    """Run a user's code on rows before a release of this share: no release, no warning.
+
+    Yields what gives code that failed fresh generators.
+    """
+    meter.check(share, name)
+    with foreign_code(meter), lent_generators() as restart:
+        yield restart

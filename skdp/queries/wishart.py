@@ -78,7 +78,8 @@ def symmetrized_wishart(d: int, scale: Any, *, entropy: Entropy | None = None) -
 
     Examples
     --------
-    >>> from skdp.core.noise import SeededEntropy, symmetrized_wishart
+    >>> from skdp.core.noise import SeededEntropy
+    >>> from skdp.queries.wishart import symmetrized_wishart
     >>> symmetrized_wishart(3, 2.0**40, entropy=SeededEntropy(0)).shape
     (3, 3)
     """

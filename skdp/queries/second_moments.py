@@ -1,0 +1,426 @@
+"""The second moment ("Gram matrix") of clipped rows, and the symmetric noise that it gets.
+
+Released: the sum of (x - c)(x - c)' over the rows, with their sum and number, as one matrix.
+
+Guarantee: exact integers whose change for one row is bounded in Frobenius norm (Gaussian noise), in
+nuclear norm (symmetrised Wishart noise) and in L1 on the upper triangle (discrete Laplace noise).
+Proofs: second_moments.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdp.core import noise as samplers
+from skdp.core.clipping import GRID_BITS, NORM_BITS, Ball, Floats, ScaledBox, View, isqrt_up
+from skdp.core.mechanisms import (
+    after_shortening,
+    coarse_bits,
+    l1,
+    l2,
+    laplace_std,
+    lengthened,
+    shortened,
+    sigma_up,
+)
+from skdp.core.privacy_filter import PrivacyFilter, Share
+from skdp.core.query import Noisy, Query, Terms, reviewed
+from skdp.core.table import REPLACE_ONE, PrivateTable, Rows, as_total, fold, total_dtype
+from skdp.exceptions import PrivacyLeakError
+from skdp.queries.wishart import symmetrized_wishart
+
+__all__ = [
+    "GramRelease",
+    "SecondMoment",
+    "Symmetric",
+    "exact_gram",
+    "gram_sensitivity",
+    "symmetric_noise",
+]
+
+# --- exact second moments -----------------------------------------------------------------------
+
+_GRAM_BITS = 24  # of integers whose products are added up over few rows; longer ones are split
+
+
+def exact_gram(rows: Rows, view: View) -> tuple[NDArray, NDArray, int]:
+    """Return (sum of q q', sum of q, n), exactly, as Python integers.
+
+    Products are BLAS on integers. That of r rows of integers up to 2**b is at most r 2**(2b), which
+    must be at most 2**53: 2**16 rows up to 18 bits, fewer up to 24. Longer ones are split, q =
+    2**15 high + low with |high| <= 2**16 and 0 <= low < 2**15, and three products are added up.
+    """
+    d = view.n_dims
+    bits = int(view.half.max(initial=0.0)).bit_length()
+    long = bits > _GRAM_BITS
+    # Products of so many rows are exact in float64, and in int64.
+    batch, most = (2 ** min(max(room - 2 * bits, 0), 16) for room in (53, 62))
+    dtype = total_dtype(rows, 2**32 if long else 4**bits)
+
+    def add(chunk: Floats, totals: list[NDArray]) -> None:
+        q = view.map(chunk)
+        totals[0] += as_total(np.ones(len(q)) @ q, dtype)
+        if long:
+            high = q * 2.0**-15
+            np.floor(high, out=high)
+            q -= high * 2.0**15
+            for k, (a, b) in enumerate(((high, high), (high, q), (q, q))):
+                totals[1][k] += as_total(a.T @ b, dtype)
+            return
+        for start in range(0, len(q), most):
+            part = q[start : start + most]
+            whole = len(part) - len(part) % batch if len(part) > batch else 0
+            total = (part[whole:].T @ part[whole:]).astype(np.int64)
+            if whole:
+                stack = part[:whole].reshape(-1, batch, d)
+                total += (stack.transpose(0, 2, 1) @ stack).astype(np.int64).sum(axis=0)
+            totals[1][0] += total.astype(dtype)
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros(d, dtype=dtype), np.zeros((3 if long else 1, d, d), dtype=dtype)]
+
+    # Every chunk adds a matrix of products: it should have more rows than that costs.
+    first, products = fold(rows, add, fresh, least=4 * d)
+    second = products[0].astype(object)
+    if long:
+        cross, low = products[1].astype(object), products[2].astype(object)
+        second = (second << 30) + ((cross + cross.T) << 15) + low
+    return second, first.astype(object), rows._n
+
+
+def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry: str) -> int:
+    """Return the sensitivity of the Gram matrix of z = (q, tau), ||q|| <= norm, in steps squared.
+
+    With gamma**2 = norm**2 + tau**2 and tau <= norm. A: the change is zz', whose Frobenius and
+    nuclear norms are gamma**2 and whose upper triangle has L1 norm at most (D+1)/2 gamma**2 in D
+    dimensions. R: zz' - vv' (the n entry cancels): Frobenius sqrt(2) gamma**2, nuclear
+    2 gamma**2 (both at z orthogonal to v), upper triangle sqrt(D**2/2 + D + 1) gamma**2 (D even)
+    or sqrt(D**2/2 + D + 3/4) gamma**2 (D odd). Proofs: second_moments.md.
+    """
+    if tau > norm:
+        raise ValueError("tau must not exceed the norm bound")
+    gamma2 = norm**2 + tau**2
+    dims = n_dims + (tau > 0)
+    replace = adjacency == REPLACE_ONE
+    if geometry == "frobenius":
+        return isqrt_up(2 * gamma2**2) if replace else gamma2
+    if geometry == "nuclear":
+        return 2 * gamma2 if replace else gamma2
+    if geometry == "upper_l1":
+        if not replace:
+            return -(-(dims + 1) * gamma2 // 2)
+        quarter = 2 * dims**2 + 4 * dims + (4 if dims % 2 == 0 else 3)
+        return isqrt_up(-(-quarter * gamma2**2 // 4))
+    raise ValueError(f"unknown geometry {geometry!r}")
+
+
+# --- symmetric noise ----------------------------------------------------------------------------
+
+
+def nuclear(a: NDArray, b: NDArray) -> float:
+    """Return the nuclear norm of the difference of two symmetric integer matrices."""
+    difference = np.asarray(a, dtype=object) - np.asarray(b, dtype=object)
+    return float(np.abs(np.linalg.eigvalsh(difference.astype(np.float64))).sum())
+
+
+def upper_l1(a: NDArray, b: NDArray) -> float:
+    """Return the L1 distance of the upper triangles of two symmetric integer matrices."""
+    keep = np.triu_indices(len(a))
+    return l1(np.asarray(a)[keep], np.asarray(b)[keep])
+
+
+def _symmetric(values: NDArray, upper: tuple[NDArray, NDArray], dims: int) -> NDArray:
+    """Fill a symmetric matrix from its upper triangle."""
+    matrix = np.zeros((dims, dims), dtype=values.dtype)
+    matrix[upper] = values
+    matrix.T[upper] = values
+    return matrix
+
+
+def symmetric_noise(
+    meter: PrivacyFilter,
+    name: str,
+    exact: NDArray,
+    sensitivity: Callable[[str], int],
+    share: Share,
+    noise: str,
+    *,
+    unit: float = 1.0,
+) -> tuple[NDArray, float]:
+    """Release a symmetric integer matrix.
+
+    ``noise="gaussian"``: isotropic in Frobenius norm (off-diagonal entries have half the
+    variance of diagonal ones). ``"wishart"``: W1 - W2 with W_i ~ Wishart_D(D + 1, c I),
+    c = nuclear sensitivity / (2 epsilon). ``"laplace"``: independent on the upper triangle.
+
+    Parameters
+    ----------
+    sensitivity : callable
+        From the name of a geometry to the sensitivity in it.
+
+    Returns
+    -------
+    released : ndarray of int, symmetric
+    std : float
+        Of an off-diagonal entry, in steps.
+    """
+    if noise not in ("gaussian", "wishart", "laplace"):
+        raise ValueError(f"noise must be 'gaussian', 'wishart' or 'laplace', got {noise!r}")
+    if noise == "gaussian" and meter.mu is None:
+        raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
+    fraction, epsilon = meter.take(share, name)
+    dims = len(exact)
+    # Rounding moves an entry of a difference by less than one step: norms of such a matrix.
+    geometry, moved = {
+        "gaussian": ("frobenius", dims),
+        "wishart": ("nuclear", isqrt_up(dims**3)),
+        "laplace": ("upper_l1", dims * (dims + 1) // 2),
+    }[noise]
+    bits = coarse_bits(sensitivity(geometry), meter.level(fraction), dims + 1.0)
+    size = after_shortening(sensitivity(geometry), bits, moved)
+    short, unit = shortened(exact, bits), unit * 2.0**bits
+    if noise == "gaussian":
+        released, std = _isotropic(meter, name, short, size, fraction, unit)
+    elif noise == "wishart":
+        released, std = _wishart(meter, name, short, size, epsilon, fraction, unit)
+    else:
+        released, std = _triangle(meter, name, short, size, epsilon, fraction, unit)
+    return lengthened(released, bits), std * 2.0**bits
+
+
+def _isotropic(
+    meter: PrivacyFilter, name: str, exact: NDArray, size: int, share: Fraction, unit: float
+) -> tuple[NDArray, float]:
+    """Release a symmetric matrix with Gaussian noise that is isotropic in Frobenius norm."""
+    dims = len(exact)
+    upper = np.triu_indices(dims)
+    sigma = sigma_up(size, meter.level(share))
+    sigmas = np.full((dims, dims), sigma * math.sqrt(0.5) * (1 + 2**-50))
+    np.fill_diagonal(sigmas, sigma)
+
+    def draw() -> NDArray:
+        drawn = samplers.rounded_gaussian(sigmas[upper], upper[0].shape, entropy=meter.entropy)
+        return _symmetric(drawn, upper, dims)
+
+    released = meter.add_noise(name, exact, size, l2, draw)
+    what = "rounded isotropic Gaussian"
+    meter.record(name, what, "Frobenius", size * unit, sigma * unit, share)
+    return released, sigma * math.sqrt(0.5)
+
+
+def _wishart(
+    meter: PrivacyFilter,
+    name: str,
+    exact: NDArray,
+    size: int,
+    epsilon: Fraction,
+    share: Fraction,
+    unit: float,
+) -> tuple[NDArray, float]:
+    """Release a symmetric matrix under the difference of two Wishart matrices."""
+    dims = len(exact)
+    scale = size / (2 * epsilon)
+    released = meter.add_noise(
+        name, exact, size, nuclear,
+        lambda: symmetrized_wishart(dims, scale, entropy=meter.entropy),
+    )  # fmt: skip
+    what = "symmetrised Wishart"
+    meter.record(name, what, "nuclear", size * unit, float(scale) * unit, share)
+    return released, float(scale) * math.sqrt(2 * (dims + 1))
+
+
+def _triangle(
+    meter: PrivacyFilter,
+    name: str,
+    exact: NDArray,
+    size: int,
+    epsilon: Fraction,
+    share: Fraction,
+    unit: float,
+) -> tuple[NDArray, float]:
+    """Release a symmetric matrix with Laplace noise on its upper triangle."""
+    dims = len(exact)
+    scale = size / epsilon
+    upper = np.triu_indices(dims)
+
+    def draw() -> NDArray:
+        drawn = samplers.discrete_laplace(scale, upper[0].shape, entropy=meter.entropy)
+        return _symmetric(np.asarray(drawn), upper, dims)
+
+    released = meter.add_noise(name, exact, size, upper_l1, draw)
+    what = "discrete Laplace"
+    meter.record(name, what, "upper-triangle L1", size * unit, float(scale) * unit, share)
+    return released, laplace_std(float(scale))
+
+
+@reviewed
+@dataclass(frozen=True)
+class Symmetric:
+    """A symmetric matrix gets symmetric noise, of the kind that is named.
+
+    Attributes
+    ----------
+    frobenius, nuclear, upper_l1 : int
+        Bounds on these norms of a change, in steps squared; the last of its upper triangle.
+    noise : {"gaussian", "wishart", "laplace"}
+    """
+
+    frobenius: int
+    nuclear: int
+    upper_l1: int
+    noise: str
+
+    def times(self, k: int) -> Symmetric:
+        """Return the bounds for k rows."""
+        return Symmetric(k * self.frobenius, k * self.nuclear, k * self.upper_l1, self.noise)
+
+    def either(self, other: Symmetric) -> Symmetric:
+        """Return bounds for a change of this kind or of the other."""
+        return Symmetric(
+            max(self.frobenius, other.frobenius),
+            max(self.nuclear, other.nuclear),
+            max(self.upper_l1, other.upper_l1),
+            self.noise,
+        )
+
+    def noised(
+        self, meter: PrivacyFilter, name: str, exact: NDArray, share: Share, unit: float
+    ) -> tuple[NDArray, float]:
+        """Return the matrix with the noise that is named, and its deviation off the diagonal."""
+        bounds = {
+            "frobenius": self.frobenius,
+            "nuclear": self.nuclear,
+            "upper_l1": self.upper_l1,
+        }
+        return symmetric_noise(meter, name, exact, bounds.__getitem__, share, self.noise, unit=unit)
+
+
+# --- the query ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GramRelease:
+    """A released second moment with the sum and the number of rows from the same noise.
+
+    Attributes
+    ----------
+    second_moment : ndarray of shape (d, d)
+        Noisy sum of (x - c)(x - c)', user units squared.
+    total : ndarray of shape (d,)
+        Noisy sum of x - c.
+    n : float
+        Exact number of rows under replace-one, noisy otherwise; at least 1.
+    std, diagonal_std : float
+        Standard deviation of an off-diagonal entry of ``second_moment``, and of a diagonal one.
+    total_std, n_std : float
+        The same of an entry of ``total`` and of ``n``.
+    noise : str
+        ``"gaussian"``, ``"wishart"`` or ``"laplace"``.
+    """
+
+    second_moment: Floats
+    total: Floats
+    n: float
+    std: float
+    diagonal_std: float
+    total_std: float
+    n_std: float
+    noise: str
+
+
+def gram_bits(view: Ball | ScaledBox, terms: Terms, noise: str) -> int:
+    """Return how many bits a bound of `SecondMoment` has: rounding is below a tenth of the noise.
+
+    Half a step in a row moves a mean product by one step of the bound at most. A public number:
+    where the number of rows is private, as many as n epsilon = 10**8 needs.
+    """
+    if terms.n_rows is None:
+        return NORM_BITS
+    # Noise of a mean product, in squares of the bound of a coordinate.
+    spread = math.sqrt(2 * view.n_dims) if noise == "wishart" else 1.0
+    per_row = spread * (view.norm / float(view.half[0])) ** 2 / terms.level
+    needed = math.ceil(math.log2(max(terms.n_rows, 1) / per_row)) + 4
+    return min(max(needed, GRID_BITS), NORM_BITS)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class SecondMoment(Query):
+    """The second moment of x - c with the sum and the count, as one matrix.
+
+    The rows are augmented: z = (x - c, t) with t = tau * radius, so sum zz' holds the second
+    moment, t sum(x - c) and n t**2. Guarantee: the exact sensitivities of
+    `gram_sensitivity`. The answer is a `GramRelease`.
+
+    Attributes
+    ----------
+    view : Ball or ScaledBox
+    tau : float
+        In (0, 1]. Small values cost little noise and measure the mean less well.
+    noise : {"auto", "gaussian", "wishart", "laplace"}
+        ``"auto"``: Gaussian in a Gaussian session, else Wishart.
+    """
+
+    name: ClassVar[str] = "second moment"
+    view: Any
+    tau: float = 0.25
+    noise: str = "auto"
+
+    def prepared(self, terms: Terms) -> SecondMoment:
+        noise = self.noise
+        if noise == "auto":
+            noise = "wishart" if terms.pure else "gaussian"
+        return replace(self, noise=noise, view=self.view.at(gram_bits(self.view, terms, noise)))
+
+    @property
+    def _last(self) -> int:
+        """The last coordinate of every augmented row, in steps."""
+        return int(min(max(round(self.tau * self.view.norm), 1), self.view.norm))
+
+    @property
+    def unit(self) -> float:
+        return float(self.view.grid[0]) ** 2
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        second, first, n = exact_gram(table.rows, self.view)
+        d, t = self.view.n_dims, self._last
+        augmented = np.zeros((d + 1, d + 1), dtype=object)
+        augmented[:d, :d] = second
+        augmented[:d, d] = augmented[d, :d] = t * first
+        augmented[d, d] = n * t * t
+        return augmented
+
+    def sensitivity(self, relation: str) -> Symmetric:
+        frobenius, nuclear, upper = (
+            gram_sensitivity(self.view.norm, self._last, self.view.n_dims, relation, geometry)
+            for geometry in ("frobenius", "nuclear", "upper_l1")
+        )
+        return Symmetric(frobenius, nuclear, upper, self.noise)
+
+    def decoded(self, noisy: Noisy) -> GramRelease:
+        d, t, step = self.view.n_dims, self._last, float(self.view.grid[0])
+        matrix, std = noisy.values.astype(np.float64), noisy.std
+        n = noisy.terms.n_rows
+        count = max(1.0, float(matrix[d, d]) / t**2) if n is None else float(n)
+        moment = matrix[:d, :d] * step**2
+        total = matrix[:d, d] / t * step
+        moment.setflags(write=False)
+        total.setflags(write=False)
+        diagonal = {"gaussian": math.sqrt(2), "wishart": math.sqrt(2), "laplace": 1.0}[self.noise]
+        return GramRelease(
+            second_moment=moment,
+            total=total,
+            n=count,
+            std=std * step**2,
+            diagonal_std=diagonal * std * step**2,
+            total_std=std / t * step,
+            n_std=diagonal * std / t**2 if n is None else 0.0,
+            noise=self.noise,
+        )
