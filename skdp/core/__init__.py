@@ -5,7 +5,7 @@ What each module claims and why it holds is in ``PROOFS.md`` beside this file.
 
 from __future__ import annotations
 
-from skdp.core.certificate import PrivacyCertificate, ReleaseRecord
+from skdp.core.certificate import PrivacyCertificate
 from skdp.core.clipping import Ball, Box, ScaledBox
 from skdp.core.mechanisms import Independent, Spherical
 from skdp.core.noise import public_generator
@@ -38,7 +38,6 @@ __all__ = [
     "PrivateTable",
     "Query",
     "Release",
-    "ReleaseRecord",
     "ScaledBox",
     "Session",
     "Spherical",

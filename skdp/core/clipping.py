@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from skdp.core.query import reviewed
+from skdp.core.table import MAX_FEATURES
 
 __all__ = [
     "GRID_BITS",
@@ -37,6 +38,8 @@ __all__ = [
     "ScalableView",
     "ScaledBox",
     "View",
+    "check_bits",
+    "check_center",
     "check_radius",
     "check_width",
     "clip_to_norm",
@@ -62,8 +65,7 @@ NORM_MARGIN = 4e-12
 
 def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:
     """Return the power of two g with 2**bits <= bound / g < 2**(bits + 1); 1.0 for a zero bound."""
-    if not 0 <= bits <= 31:
-        raise ValueError(f"bits must be from 0 to 31, got {bits}")
+    check_bits(bits, 31)
     if bound <= 0.0:
         return 1.0
     # Below 2**-1000 a step would underflow; the bound then has fewer steps, which is still exact.
@@ -71,11 +73,28 @@ def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:
 
 
 def _bounds(low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
-    """Return copies of both bounds; refuse those that are no numbers."""
-    ends = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+    """Return copies of both bounds; refuse those that are no numbers, or no row of them."""
+    ends = _vector(low), _vector(high)
+    if ends[0].shape != ends[1].shape:
+        raise ValueError("low and high must have as many numbers")
     if any(np.isnan(end).any() for end in ends):
         raise ValueError("low and high must be numbers, got NaN")
     return ends
+
+
+def _vector(values: ArrayLike) -> Floats:
+    """Return a copy of one number a column: a table would stretch a row to many."""
+    array = np.atleast_1d(np.array(values, dtype=np.float64))
+    if array.ndim != 1:
+        raise ValueError(f"there must be one number a column, got shape {array.shape}")
+    return array
+
+
+def check_bits(bits: int, most: int) -> int:
+    """Return how many bits a bound has; with more than `most`, sums of steps would not be exact."""
+    if not 0 <= bits <= most:
+        raise ValueError(f"bits must be from 0 to {most}, got {bits}")
+    return bits
 
 
 def isqrt_up(value: int) -> int:
@@ -91,6 +110,12 @@ def check_width(block: Floats, n_columns: int) -> None:
     """
     if block.shape[1] != n_columns:
         raise ValueError(f"bounds are for {n_columns} columns, the rows have {block.shape[1]}")
+
+
+def check_center(block: Floats, center: Floats) -> None:
+    """Refuse rows whose distance from a centre would not be that of one row from one point."""
+    if center.shape != (block.shape[1],):
+        raise ValueError(f"center must have shape ({block.shape[1]},), got {center.shape}")
 
 
 class View(Protocol):
@@ -287,7 +312,7 @@ class ScaledBox:
         self._divisor = np.where(self._flat, 1.0, self.half_width)
         # Of what rows are mapped to, in half widths.
         self.center = np.zeros(self.n_dims)
-        self.steps = 2**bits
+        self.steps = 2 ** check_bits(bits, 31)
         self.grid = np.full(self.n_dims, 1.0 / self.steps)
         self.half = np.full(self.n_dims, float(self.steps))
         self.norm = isqrt_up(self.n_dims * self.steps**2)
@@ -323,10 +348,12 @@ class Ball:
     """
 
     def __init__(self, center: ArrayLike, radius: float, *, bits: int = GRID_BITS) -> None:
-        self.center = np.array(center, dtype=np.float64)
+        self.center = _vector(center)
         self.radius = check_radius(float(radius))
         self.n_dims = self.center.size
-        step = power_of_two_grid(self.radius, bits)
+        if self.n_dims > MAX_FEATURES:  # squares of so many coordinates add up exactly
+            raise ValueError(f"a ball has at most {MAX_FEATURES} columns, got {self.n_dims}")
+        step = power_of_two_grid(self.radius, check_bits(bits, NORM_BITS))
         self.grid = np.full(self.n_dims, step)
         self.norm = math.floor(self.radius / step)
         self.half = np.full(self.n_dims, float(self.norm))

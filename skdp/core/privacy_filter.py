@@ -262,14 +262,8 @@ class PrivacyFilter:
         self._left *= self.remaining
         self._state.spent = Fraction(0)
 
-    def __copy__(self) -> Any:
+    def __reduce__(self) -> Any:  # copies are made by it, too
         raise PrivacyLeakError("a session cannot be copied: both would spend one charge")
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self.__copy__()
-
-    def __reduce__(self) -> Any:
-        return self.__copy__()
 
     # --- metering -----------------------------------------------------------------------------
 
@@ -304,19 +298,19 @@ class PrivacyFilter:
         Of (epsilon, delta)-DP for a step, k steps make delta * (1 + e**epsilon + ... +
         e**((k - 1) epsilon)).
         """
-        if self._steps == 1:
-            return self._separate_delta
-        return self._separate_delta / self._growth * (1 - 2**-50)
+        return self._separate_delta / self._growth
 
     @property
     def _growth(self) -> float:
         """What k steps make of a delta of one of them; infinite past the range of floats."""
+        if self._steps == 1:
+            return 1.0
         each = float(self._epsilon_of_step)
         if self.mu is not None:
             each = max(each, pure_epsilon_from_mu(self.mu))
         if (self._steps - 1) * each > 700.0:
             return math.inf
-        return sum(math.exp(i * each) for i in range(self._steps))
+        return sum(math.exp(i * each) for i in range(self._steps)) * (1 + 2**-40)  # upwards
 
     @property
     def _epsilon_of_step(self) -> Fraction:

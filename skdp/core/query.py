@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,7 +37,9 @@ __all__ = [
     "Query",
     "Sensitivity",
     "Terms",
+    "check_ascending",
     "check_query",
+    "checked_integers",
     "is_reviewed",
     "moved_by",
     "owned",
@@ -202,6 +205,23 @@ def moved_by(kind: type[Any], query: Any, stability: Stability) -> Any:
     return functools.reduce(lambda a, b: a.either(b), (size.times(k) for size, k in sizes))
 
 
+def checked_integers(exact: Any, kind: type) -> NDArray:
+    """Return the exact statistic of a query, or raise: noise on integers hides no fraction.
+
+    Of a type of skdp the kind of its array is looked at, of another every entry.
+    """
+    found = type(exact) is np.ndarray and (
+        exact.dtype.kind in "iu"
+        or (
+            exact.dtype.kind == "O"
+            and (is_reviewed(kind) or all(type(one) is int for one in exact.flat))
+        )
+    )
+    if not found:
+        raise TypeError(f"{kind.__name__}.exact must return an array of integers")
+    return exact
+
+
 # --- the register -----------------------------------------------------------------------------
 
 T = TypeVar("T")
@@ -226,13 +246,34 @@ def reviewed(cls: type[T]) -> type[T]:
     if cls.__module__.partition(".")[0] != "skdp":
         raise TypeError("what is not of skdp is registered by register_query")
     _REVIEWED[id(cls)] = cls
-    if not dataclasses.is_dataclass(cls):
-        _seal(cls)
+    (_take_python_numbers if dataclasses.is_dataclass(cls) else _seal)(cls)
     return cls
+
+
+def _python(value: Any) -> Any:
+    """Return numpy's numbers as Python's: a sensitivity that is made of them must not wrap."""
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return value.item()
+    if type(value) in (tuple, list):
+        return type(value)(_python(one) for one in value)
+    return value
+
+
+def _take_python_numbers(cls: type[Any]) -> None:
+    """Make the constructor of a type take numpy's numbers as Python's."""
+    construct = cls.__init__
+
+    @functools.wraps(construct)
+    def made(self: Any, *arguments: Any, **options: Any) -> None:
+        options = {name: _python(value) for name, value in options.items()}
+        construct(self, *map(_python, arguments), **options)
+
+    cls.__init__ = made
 
 
 def _seal(cls: type[Any]) -> None:
     """Make the instances of a type refuse changes after their construction."""
+    _take_python_numbers(cls)
     construct = cls.__init__
 
     @functools.wraps(construct)
@@ -245,6 +286,8 @@ def _seal(cls: type[Any]) -> None:
                 if not np.isfinite(value).all():
                     raise ValueError(f"{cls.__name__} must be made of finite numbers")
                 object.__setattr__(self, name, _frozen(value))
+            elif type(value) is float and not math.isfinite(value):
+                raise ValueError(f"{cls.__name__} must be made of finite numbers")
         object.__setattr__(self, "_sealed", True)
 
     def refuse(self: Any, name: str, value: Any) -> None:
@@ -335,20 +378,38 @@ def owned(query: Any) -> Any:
 
 
 def _owned(value: Any) -> Any:
-    """Return a copy of arrays and of what holds them; anything else as it is."""
+    """Return a copy of arrays and of what holds them, and numbers as Python's."""
+    if dataclasses.is_dataclass(value) and id(type(value)) in _REVIEWED:
+        return owned(value)
     if type(value) is np.ndarray:
         mine = np.array(value)
         mine.setflags(write=False)
         return mine
     if type(value) in (tuple, list):
         return type(value)(_owned(one) for one in value)
-    return value
+    return _python(value)
+
+
+def check_ascending(values: Any, name: str) -> None:
+    """Refuse edges that descend somewhere: a search among them could depend on other rows.
+
+    Raises
+    ------
+    ValueError
+        Also for those of more than one dimension, and for NaN.
+    """
+    edges = np.asarray(values)
+    if edges.ndim != 1 or not bool(np.all(edges[:-1] <= edges[1:])):
+        raise ValueError(f"{name} must be one-dimensional and ascending")
 
 
 def _check_held(value: Any, kind: type, field: str) -> None:
     """Raise if a query holds anything but plain public values and registered ones."""
     held = id(type(value))
     if held in _PLAIN:
+        # What a choice holds its answers against may be infinite, and is made integers there.
+        if type(value) is float and not math.isfinite(value) and not issubclass(kind, Choice):
+            raise ValueError(f"{field} of {kind.__name__} must be finite")
         return
     if type(value) is UserFunction and set(vars(value)) == {"call"}:
         return

@@ -9,6 +9,7 @@ noise is that for the worst change of the table that one unit can make (`skdp.co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from types import TracebackType
 from typing import Any
@@ -33,6 +34,7 @@ from skdp.core.query import (
     Noisy,
     Terms,
     check_query,
+    checked_integers,
     is_reviewed,
     moved_by,
     owned,
@@ -108,26 +110,44 @@ class Session:
         kind = check_query(query)
         query = owned(query)
         name = kind.name if name is None else name
-        table = self._table
-        with asked(f"{kind.__module__}.{kind.__qualname__}", reviewed=is_reviewed(kind)):
+        table, known = self._table, is_reviewed(kind)
+        with asked(f"{kind.__module__}.{kind.__qualname__}", reviewed=known):
             if issubclass(kind, Measurement):
                 whole = kind.holds_for_units(query, table)
                 meter = self._meter if whole else self._per_step
                 return kind.measure(query, table, meter, share, name)
             if issubclass(kind, Choice):
                 size = moved_by(kind, query, table.stability)
-                scores = kind.scores(query, table)
+                scores = self._computed(kind, share, name, lambda: kind.scores(query, table))
                 return kind.decoded(
                     query, exponential_mechanism(self._meter, name, scores, size, share)
                 )
             terms = self.terms(share)
             query = kind.prepared(query, terms)
-            exact = kind.exact(query, table)
             size = moved_by(kind, query, table.stability)
             if not is_reviewed(type(size)):
                 raise TypeError(f"{kind.__name__}.sensitivity must return one of skdp.core")
+            exact = self._computed(
+                kind, share, name, lambda: checked_integers(kind.exact(query, table), kind)
+            )
             values, std = size.noised(self._meter, name, exact, share, query.unit)
+            if not known:  # whether int64 holds them would tell of what is exact
+                values = values.astype(object)
             return kind.decoded(query, Noisy(values, std, terms))
+
+    def _computed(self, kind: type, share: Share, name: str, make: Callable[[], Any]) -> Any:
+        """Return what a query computes of the rows, if its share is there.
+
+        What skdp has reviewed fails for public reasons only. Whether another one fails may depend
+        on a row: it pays for that.
+        """
+        self._meter.check(share, name)
+        try:
+            return make()
+        except BaseException:
+            if not is_reviewed(kind):
+                self._meter.take(share, name)
+            raise
 
     def row_count(self, share: Share = None, *, name: str = "count") -> Release:
         """Return the number of rows: exact and free where it is public, else a noisy release."""
@@ -142,7 +162,7 @@ class Session:
     def n_rows(self) -> int:
         """The number of rows, where it is public."""
         if not self._table.n_is_public:
-            raise PrivacyLeakError("the number of rows is private under 'add_or_remove_one'")
+            raise PrivacyLeakError("the number of rows of this table is private")
         return self._table.n
 
     @property

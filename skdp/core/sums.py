@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core.clipping import SUM_BITS, Floats, View, isqrt_up
-from skdp.core.mechanisms import Independent, Spherical, l2_noise
-from skdp.core.privacy_filter import PrivacyFilter, Release, Share, released
-from skdp.core.query import Noisy, Query, Terms, reviewed, terms_of
+from skdp.core.mechanisms import Independent, Spherical
+from skdp.core.privacy_filter import Release, released
+from skdp.core.query import Noisy, Query, Terms, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable, Rows, as_total, fold, total_dtype
 
 __all__ = [
@@ -85,23 +85,6 @@ def without_count(noisy: Noisy, weight: int) -> tuple[Floats, float]:
     return noisy.values[:-1].astype(np.float64), max(1.0, float(noisy.values[-1]) / weight)
 
 
-def noisy_sums(
-    table: PrivateTable,
-    meter: PrivacyFilter,
-    name: str,
-    exact: NDArray,
-    weight: int,
-    size: int,
-    share: Share,
-    unit: float,
-) -> tuple[Floats, float, Release]:
-    """Release sums of this L2 sensitivity with the number of rows: sums, their std, the count."""
-    terms = terms_of(table, meter, share)
-    values, std = l2_noise(meter, name, with_count(exact, table, weight), size, share, unit=unit)
-    sums, count = without_count(Noisy(values, std, terms), weight)
-    return sums, std, released(count, 0.0 if table.n_is_public else std / weight)
-
-
 def mean_in(
     view: View, noisy: Noisy, weight: int, *, count_error: bool = False
 ) -> tuple[Floats, Floats]:
@@ -122,7 +105,8 @@ def mean_in(
 class Count(Query):
     """The number of rows, where it is private.
 
-    Guarantee: sensitivity 1 (A), 0 (R).
+    Guarantee: sensitivity 1 (A). Under R it does not move, and is not asked for; 1 is stated there,
+    as noise of no scale is none.
     """
 
     name: ClassVar[str] = "count"
@@ -131,7 +115,6 @@ class Count(Query):
         return np.array([table.n], dtype=np.int64)
 
     def sensitivity(self, relation: str) -> Independent:
-        # Under R noise of no scale is none; the session does not ask for it there.
         return Independent(l1=1, l2_squared=1)
 
     def decoded(self, noisy: Noisy) -> Release:

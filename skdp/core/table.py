@@ -7,7 +7,7 @@ integer totals do not depend on their order, or through the readers of `skdp.tab
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,7 +30,6 @@ __all__ = [
     "added",
     "fold",
     "fold_span",
-    "gathered",
     "stability_of",
 ]
 
@@ -142,7 +141,8 @@ class PrivateTable:
     @property
     def n_is_public(self) -> bool:
         """Whether all neighbouring tables have the same number of rows."""
-        return self.stability.additions == 0
+        # A row that is all of a unit may be empty on one side: how many are not is private.
+        return self.stability.additions == 0 and not getattr(self.rows, "n_is_private", False)
 
     @property
     def relation(self) -> str:
@@ -247,35 +247,6 @@ def fold_span(
     """Add one chunk of rows to the totals."""
     with np.errstate(all="ignore"):
         add(getattr(rows, read)(*span), totals)
-
-
-def gathered(
-    rows: Any,
-    take: Callable[[Any], NDArray],
-    draw: Callable[[int], NDArray[np.intp]] | None = None,
-) -> Iterator[NDArray]:
-    """Yield what `take` makes of the rows of each chunk, in order; private.
-
-    For what no sum can say, such as ranks: as many numbers as rows come together in this process.
-
-    Parameters
-    ----------
-    take : callable
-        Maps a chunk to an array with a row for each of its rows, which depends on that row only.
-    draw : callable, default=None
-        Returns the ascending positions that are taken of so many rows; None for all.
-    """
-    if not hasattr(rows, "fold"):
-        for start, stop in rows.spans():
-            chunk = rows.chunk(start, stop)
-            yield take(chunk if draw is None else chunk[draw(stop - start)])
-        return
-    wanted = None
-    if draw is not None:
-        # The same draws as of the same rows in memory.
-        drawn = [start + draw(stop - start) for start, stop in rows.spans_in_memory()]
-        wanted = np.concatenate([np.zeros(0, dtype=np.int64), *drawn])
-    yield from rows.gather(take, wanted=wanted)
 
 
 def one_thread_of_blas() -> Any:

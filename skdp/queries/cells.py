@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from skdp.core.clipping import Floats, ScaledBox, check_width, clip_to_norm, isqrt_up
 from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Noisy, Query, reviewed
+from skdp.core.query import Noisy, Query, check_ascending, reviewed
 from skdp.core.sums import histogram_sensitivity
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, total_dtype
 from skdp.queries.linear import softmax
@@ -95,6 +95,7 @@ class ColumnCells:
         check_width(block, len(self.cuts))
         found = np.empty(block.shape, dtype=np.int64)
         for j, (cuts, start) in enumerate(zip(self.cuts, self.starts, strict=False)):
+            check_ascending(cuts, "cuts")
             found[:, j] = np.searchsorted(cuts, block[:, j], side="right") + start
         return found
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.core.clipping import Box, Floats, check_width, isqrt_up, power_of_two_grid
+from skdp.core.clipping import Box, Floats, check_center, check_width, isqrt_up, power_of_two_grid
 from skdp.core.mechanisms import Independent, l2_noise
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, Noisy, Query, reviewed
@@ -359,6 +359,7 @@ class NormsBelow(Query):
 
     def exact(self, table: PrivateTable) -> NDArray:
         def add(block: Floats, totals: list[NDArray]) -> None:
+            check_center(block, self.center)
             codes = np.clip(norm_codes((block - self.center) / self.bound), 1 - _NORM_BINS, 1)
             totals[0] += np.bincount(1 - codes, minlength=_NORM_BINS + 1)
 

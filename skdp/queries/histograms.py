@@ -18,10 +18,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.core.clipping import NORM_MARGIN, Box, Floats, View
+from skdp.core.clipping import NORM_MARGIN, Box, Floats, View, check_center
 from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, exact_fraction, released
-from skdp.core.query import Choice, Noisy, Query, reviewed
+from skdp.core.query import Choice, Noisy, Query, check_ascending, reviewed
 from skdp.core.sums import Ints, histogram_sensitivity
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
 from skdp.queries.column_sums import AboutZero
@@ -89,6 +89,7 @@ def norm_histogram(rows: Rows, center: Floats) -> Ints:
     size = high - low + 1
 
     def add(block: Floats, totals: list[NDArray]) -> None:
+        check_center(block, center)
         codes = np.clip(norm_codes(block - center), low, high) - low
         totals[0] += np.bincount(codes, minlength=size)
 
@@ -168,6 +169,8 @@ def cell_counts(rows: Rows, edges: Sequence[Floats]) -> NDArray[np.int64]:
 
     A cell holds its lower edge; the last one its upper edge too.
     """
+    for edge in edges:
+        check_ascending(edge, "edges")
     sizes = [edge.size - 1 for edge in edges]
     n_cells = math.prod(sizes)
 

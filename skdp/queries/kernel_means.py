@@ -21,10 +21,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from skdp.core.clipping import SUM_BITS, Ball, Box, Floats, isqrt_up
-from skdp.core.mechanisms import independent_noise
+from skdp.core.mechanisms import independent_noise, l2_noise
 from skdp.core.privacy_filter import Release, Share, released
-from skdp.core.query import Measurement, UserFunction, reviewed
-from skdp.core.sums import noisy_sums, sum_sensitivity
+from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
+from skdp.core.sums import sum_sensitivity, with_count, without_count
 from skdp.core.table import REPLACE_ONE, as_total, total_dtype
 from skdp.tabular.containers import to_float
 from skdp.user_code import run_isolated, user_code
@@ -47,6 +47,23 @@ __all__ = [
     "KernelMean",
     "LinearImage",
 ]
+
+
+def noisy_sums(
+    table: PrivateTable,
+    meter: PrivacyFilter,
+    name: str,
+    exact: NDArray,
+    weight: int,
+    size: int,
+    share: Share,
+    unit: float,
+) -> tuple[Floats, float, Release]:
+    """Release sums of this L2 sensitivity with the number of rows: sums, their std, the count."""
+    terms = terms_of(table, meter, share)
+    values, std = l2_noise(meter, name, with_count(exact, table, weight), size, share, unit=unit)
+    sums, count = without_count(Noisy(values, std, terms), weight)
+    return sums, std, released(count, 0.0 if table.n_is_public else std / weight)
 
 
 class LinearImage:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from skdp.core.mechanisms import Independent
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Noisy, Query, reviewed
+from skdp.core.query import Noisy, Query, check_ascending, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable
 from skdp.tabular.grouped import FRACTION_BITS, VALUE_BITS, KeyTerm, term_width
 
@@ -153,6 +153,10 @@ class UnitShapes(Query):
     key_edges: tuple[int, ...]
     row_edges: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        check_ascending(self.key_edges, "key_edges")
+        check_ascending(self.row_edges, "row_edges")
+
     def exact(self, table: PrivateTable) -> NDArray:
         found: NDArray = table.rows.shapes(self.keys, self.key_edges, self.row_edges)
         return found
@@ -207,6 +211,9 @@ class UnitSpread(Query):
     name: ClassVar[str] = "spread of values"
     column: str
     edges: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_ascending(self.edges, "edges")
 
     @property
     def unit(self) -> float:

@@ -75,7 +75,7 @@ from skdp.core.clipping import (
 )
 from skdp.core.mechanisms import Independent, Spherical
 from skdp.core.privacy_filter import Release, released
-from skdp.core.query import Noisy, Query, Terms, reviewed
+from skdp.core.query import Noisy, Query, Terms, check_ascending, reviewed
 from skdp.core.sums import histogram_sensitivity, sum_sensitivity
 from skdp.core.table import REPLACE_ONE, PrivateTable, as_total, fold, total_dtype
 from skdp.queries.histograms import label_sums
@@ -463,6 +463,8 @@ class LabelCategories(Query):
     n_labels: int
 
     def exact(self, table: PrivateTable) -> NDArray:
+        for one in self.categories:
+            check_ascending(one, "categories")
         sizes = [len(one) for one in self.categories]
         starts = np.concatenate([[0], np.cumsum(sizes)])
 

@@ -13,13 +13,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdp.core import noise as samplers
-from skdp.core.table import gathered
 
 if TYPE_CHECKING:
     from skdp.core.clipping import Floats
@@ -30,6 +29,7 @@ __all__ = [
     "RankedColumn",
     "Runs",
     "choose",
+    "gathered",
     "ranked_columns",
     "reversed_bits",
     "score_runs",
@@ -45,6 +45,35 @@ _GATHERED = 2**18  # rows that are gathered rather than counted, and values of t
 # A point whose score times eta is beyond has weight below 2**-118 (exp(-82) < 2**-118), beside at
 # least 1 of the best: all 2**57 places of a column weigh less than 2**-60 together.
 _NEAR = 82
+
+
+def gathered(
+    rows: Any,
+    take: Callable[[Any], NDArray],
+    draw: Callable[[int], NDArray[np.intp]] | None = None,
+) -> Iterator[NDArray]:
+    """Yield what `take` makes of the rows of each chunk, in order; private.
+
+    For what no sum can say, such as ranks: as many numbers as rows come together in this process.
+
+    Parameters
+    ----------
+    take : callable
+        Maps a chunk to an array with a row for each of its rows, which depends on that row only.
+    draw : callable, default=None
+        Returns the ascending positions that are taken of so many rows; None for all.
+    """
+    if not hasattr(rows, "fold"):
+        for start, stop in rows.spans():
+            chunk = rows.chunk(start, stop)
+            yield take(chunk if draw is None else chunk[draw(stop - start)])
+        return
+    wanted = None
+    if draw is not None:
+        # The same draws as of the same rows in memory.
+        drawn = [start + draw(stop - start) for start, stop in rows.spans_in_memory()]
+        wanted = np.concatenate([np.zeros(0, dtype=np.int64), *drawn])
+    yield from rows.gather(take, wanted=wanted)
 
 
 class _Lattice(Protocol):

@@ -101,8 +101,8 @@ def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry:
     With gamma**2 = norm**2 + tau**2 and tau <= norm. A: the change is zz', whose Frobenius and
     nuclear norms are gamma**2 and whose upper triangle has L1 norm at most (D+1)/2 gamma**2 in D
     dimensions. R: zz' - vv' (the n entry cancels): Frobenius sqrt(2) gamma**2, nuclear
-    2 gamma**2 (both at z orthogonal to v), upper triangle sqrt(D**2/2 + D + 1) gamma**2 (D even)
-    or sqrt(D**2/2 + D + 3/4) gamma**2 (D odd). Proofs: second_moments.md.
+    2 gamma**2 (both at z orthogonal to v), upper triangle sqrt(D**2/2 + 3 D/2) gamma**2, with
+    tau > 0 sqrt(D**2/2 + 3 D/2 - 2) gamma**2. Proofs: second_moments.md.
     """
     if tau > norm:
         raise ValueError("tau must not exceed the norm bound")
@@ -116,8 +116,8 @@ def gram_sensitivity(norm: int, tau: int, n_dims: int, adjacency: str, geometry:
     if geometry == "upper_l1":
         if not replace:
             return -(-(dims + 1) * gamma2 // 2)
-        quarter = 2 * dims**2 + 4 * dims + (4 if dims % 2 == 0 else 3)
-        return isqrt_up(-(-quarter * gamma2**2 // 4))
+        twice = dims**2 + 3 * dims - 4 * (tau > 0)
+        return isqrt_up(-(-twice * gamma2**2 // 2))
     raise ValueError(f"unknown geometry {geometry!r}")
 
 
@@ -177,6 +177,9 @@ def symmetric_noise(
         raise PrivacyLeakError("Gaussian noise in a session that promises delta = 0")
     fraction, epsilon = meter.take(share, name)
     dims = len(exact)
+    # The same noise is on both sides of the diagonal: what differs there would be shown exactly.
+    upper = np.triu_indices(dims)
+    exact = _symmetric(exact[upper], upper, dims)
     # Rounding moves an entry of a difference by less than one step: norms of such a matrix.
     geometry, moved = {
         "gaussian": ("frobenius", dims),

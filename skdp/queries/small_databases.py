@@ -32,7 +32,7 @@ from skdp.budget import conversions
 from skdp.core import noise as samplers
 from skdp.core.clipping import Floats
 from skdp.core.privacy_filter import Share
-from skdp.core.query import Measurement, reviewed
+from skdp.core.query import Measurement, check_ascending, reviewed
 from skdp.queries.histograms import MAX_CELLS
 from skdp.queries.threshold_lattice import n_multisets, threshold_table
 from skdp.queries.workloads import Cells, Weighted, Workload, coded_rows, exact_answers, flat_codes
@@ -445,6 +445,7 @@ class ThresholdTable(Measurement):
     def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Ints:
         grid, size = self.grid, self.size
         check_threshold_tables(grid.size, size)
+        check_ascending(grid, "grid")
 
         def add(block: Floats, totals: list[NDArray]) -> None:
             # Comparisons only: a value's cell is that value's own concern.

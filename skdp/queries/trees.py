@@ -7,6 +7,7 @@ noise" and "Columns in units of their own".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -94,6 +95,8 @@ class Projection:
         self.norm = isqrt_up(sum(int(h) ** 2 for h in self.half))
         # A quotient of powers of two: multiplying by it is exact.
         self._rescale = float(base.grid[0]) / 2**self._BITS / float(self.grid[0])
+        if not largest * self._rescale < math.inf:
+            raise ValueError("radius must not be so small beside the rows of base")
 
     def at(self, bits: int) -> Projection:
         """Return the same projection with another number of steps; the base keeps its own."""

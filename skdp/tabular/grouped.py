@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from skdp._config import noise_is_seeded
 from skdp.core import noise as samplers
-from skdp.core.query import reviewed
+from skdp.core.query import check_ascending, reviewed
 from skdp.tabular.containers import listed
 from skdp.tabular.grouped_keys import (
     check_listed,
@@ -84,6 +84,9 @@ class KeyTerm:
     depth: int = 0
     centers: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_ascending(self.edges, "edges")
+
     @property
     def base(self) -> float:
         """The value of step 0."""
@@ -120,6 +123,7 @@ class GroupedRows:
 
     n_features: int = 0
     filtered: bool = False
+    n_is_private: bool = True  # a unit may have no row on one side
     units: None = None  # a row of this table is a unit already
     unit_name: str = ""
     secret: int = 0

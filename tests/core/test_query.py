@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from skdp import PrivacyBudget, core
+from skdp import PrivacyBudget, PrivacyLeakError, core
 from skdp.core import (
     Ball,
     Box,
@@ -27,10 +28,24 @@ from skdp.core import (
 )
 from skdp.core.query import check_query, owned, reviewed
 from skdp.core.table import stability_of
-from skdp.queries import AssignedSums, EdgeHistogram, LabelSums, Projection, SmoothMedian
+from skdp.queries import (
+    AssignedSums,
+    ColumnCells,
+    EdgeHistogram,
+    KeyTotals,
+    LabelSums,
+    NormBound,
+    NormsBelow,
+    Projection,
+    RowsBeyond,
+    SmoothMedian,
+    Symmetric,
+    ThresholdTable,
+    UnitSpread,
+)
 from skdp.queries.column_sums import sum_view
 from skdp.queries.linear import LogisticGradient, StandardBall, WeightedBall
-from skdp.tabular import check_labelled, check_rows
+from skdp.tabular import KeyTerm, check_grouped, check_labelled, check_rows
 from tests.views import box_of
 
 X = np.linspace(-1, 1, 40).reshape(20, 2)
@@ -308,3 +323,167 @@ def test_one_row_cannot_leave_the_bounds_of_a_gradient():
         exact = query.exact(PrivateTable(rows, stability_of("add_or_remove_one")))
         sizes.append(math.sqrt(sum(int(v) ** 2 for v in exact.ravel())))
     assert max(sizes) <= 3 * query.sensitivity("add_or_remove_one").l2
+
+
+# --- what authors of queries get wrong ------------------------------------------------------------
+
+
+def asking(make, X=((0.0,), (1.0,)), **privacy):
+    """Return a session on a small table, and what is asked of it."""
+    session = core.open_session(check_rows(np.array(X), estimator="T"), estimator="T", **privacy)
+    return session, make
+
+
+@dataclass(frozen=True, eq=False)
+class Fractions(core.Query):
+    """A query whose statistic is no integer: noise on integers would leave its fraction bare."""
+
+    kind: str
+
+    def exact(self, table):
+        first = next(iter(table.rows.chunks()))[0, 0]
+        if self.kind == "raises":
+            raise ArithmeticError
+        return {
+            "float": np.array([first]),
+            "objects": np.array([float(first)], dtype=object),
+            "bool": np.array([True]),
+            "list": [1],
+        }[self.kind]
+
+    def sensitivity(self, relation):
+        return core.Independent(1, 1)
+
+    def decoded(self, noisy):
+        return noisy.values
+
+
+core.register_query(Fractions)
+
+
+@pytest.mark.parametrize("kind", ["float", "objects", "bool", "list", "raises"])
+def test_what_is_no_integer_is_refused_and_paid_for(kind):
+    """Whether it is may depend on a row: who tries again must not learn it for nothing."""
+    session, query = asking(Fractions(kind), epsilon=1.0)
+    with session:
+        with pytest.raises((TypeError, ArithmeticError)):
+            session.answer(query, 0.25)
+        assert session.remaining == Fraction(3, 4)
+        with pytest.raises(PrivacyLeakError):  # before any row is read
+            session.answer(query, 0.8)
+        assert session.remaining == Fraction(3, 4)
+
+
+def test_an_unreviewed_answer_has_one_type_of_number():
+    """That int64 holds exact and noisy values would tell of the exact ones."""
+
+    @core.register_query
+    @dataclass(frozen=True, eq=False)
+    class Ones(Fractions):
+        kind: str = ""
+
+        def exact(self, table):
+            return np.array([1])
+
+    session, query = asking(Ones(), epsilon=1.0)
+    with session:
+        assert session.answer(query).dtype == object
+
+
+def test_a_matrix_shows_one_side_of_its_diagonal():
+    """The noise of both sides is the same: what differs there would be exact."""
+
+    @core.register_query
+    @dataclass(frozen=True, eq=False)
+    class Lopsided(core.Query):
+        def exact(self, table):
+            return np.array([[0, 5], [9, 0]])
+
+        def sensitivity(self, relation):
+            return Symmetric(9, 9, 9, "wishart")
+
+        def decoded(self, noisy):
+            return noisy.values
+
+    session, query = asking(Lopsided(), epsilon=1.0)
+    with session:
+        released = session.answer(query)
+        assert released[0, 1] == released[1, 0]
+
+
+@pytest.mark.parametrize("integer", [np.int64, np.int32, np.uint8])
+def test_numbers_of_numpy_do_not_wrap_in_a_sensitivity(integer):
+    term = KeyTerm("sum", "v", 0.0, 1.0)
+    ours, theirs = (KeyTotals(("a",), (term,), 0, 1, r) for r in (200, integer(200)))
+    assert ours.sensitivity("replace_one") == theirs.sensitivity("replace_one")
+    assert type(theirs.max_rows) is int
+    most = [RowsBeyond(1, r).sensitivity("replace_one") for r in (200, integer(200))]
+    assert most[0] == most[1]
+    views = [ScaledBox([0.0] * 9, [1.0] * 9, bits=b) for b in (30, integer(30))]
+    assert views[0].norm == views[1].norm
+    assert type(views[1].norm) is int
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: EdgeHistogram((np.array([0.0, 2.0, 1.0]),)),
+        lambda: EdgeHistogram((np.array([[0.0, 1.0]]),)),
+        lambda: ColumnCells((np.array([1.0, 0.0]),)).codes(np.zeros((2, 1))),
+        lambda: ThresholdTable(np.array([1.0, 0.0]), 1),
+        lambda: UnitSpread("v", (1.0, 0.0)),
+        lambda: KeyTerm("bins", "v", 0.0, 1.0, edges=(1.0, 0.0)),
+    ],
+    ids=["edges", "two dimensions", "cuts", "grid", "spread", "terms"],
+)
+def test_edges_that_descend_are_refused(make):
+    """A search among them begins where that of the row before has ended."""
+    with pytest.raises(ValueError, match="ascending"):
+        session, query = asking(make(), epsilon=1.0)
+        with session:
+            session.answer(query)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_bounds_that_are_not_finite_are_refused(value):
+    term = KeyTerm("sum", "v", 0.0, value)
+    session, query = asking(KeyTotals(("a",), (term,), 0, 1, 1), epsilon=1.0)
+    with session, pytest.raises(ValueError, match="finite"):
+        session.answer(query)
+    assert session.remaining == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Ball(np.zeros((2, 1)), 1.0),
+        lambda: Ball(np.zeros(8193), 1.0),
+        lambda: Ball([0.0], 1.0, bits=31),
+        lambda: ScaledBox(np.zeros((2, 1)), np.ones((2, 1))),
+        lambda: ScaledBox([0.0], [1.0, 2.0]),
+        lambda: ScaledBox([0.0], [1.0], bits=32),
+        lambda: Box(np.zeros((2, 1)), np.ones((2, 1))),
+        lambda: Projection(Box([-1e300], [1e300]), [[1.0]], 1e-20),
+    ],
+)
+def test_maps_whose_bound_would_not_hold_are_refused(make):
+    with pytest.raises(ValueError, match=r"must|at most|one number"):
+        make()
+
+
+@pytest.mark.parametrize("query", [NormBound(np.zeros((2, 1))), NormsBelow(np.zeros((2, 1)), 1.0)])
+def test_a_center_is_one_point(query):
+    session, query = asking(query, X=np.zeros((2, 2)), epsilon=1.0)
+    with session, pytest.raises(ValueError, match="center"):
+        session.answer(query)
+
+
+def test_how_many_units_have_rows_is_private():
+    """Under replace-one, too: all rows of a unit may be replaced by none."""
+    table = {"k": ["a", "a", "b"], "u": [1, 2, 3], "v": [0.0, 1.0, 2.0]}
+    rows = check_grouped(pd.DataFrame(table), by=["k"], unit="u", columns=["v"])
+    budget = PrivacyBudget(1.0, unit="u")
+    with core.open_session(rows, estimator="T", epsilon=1.0, budget=budget) as session:
+        with pytest.raises(PrivacyLeakError, match="private"):
+            session.n_rows  # noqa: B018
+        assert session.row_count(0.5).std > 0

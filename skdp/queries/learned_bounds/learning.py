@@ -27,7 +27,7 @@ from skdp.core.mechanisms import independent_noise
 from skdp.core.privacy_filter import Share, current_transcript
 from skdp.core.query import Measurement, reviewed
 from skdp.core.sums import histogram_sensitivity
-from skdp.core.table import REPLACE_ONE, fold, gathered
+from skdp.core.table import REPLACE_ONE, fold
 from skdp.queries.learned_bounds.decoding import (
     End,
     LearnedBox,
@@ -40,7 +40,7 @@ from skdp.queries.learned_bounds.decoding import (
     unsound_box,
 )
 from skdp.queries.quantiles import recursion, rounds_of
-from skdp.queries.ranked_columns import Runs, score_runs
+from skdp.queries.ranked_columns import Runs, gathered, score_runs
 from skdp.queries.samples import RATE_BITS, draw_poisson
 from skdp.tabular.rows import Rows
 
