@@ -16,13 +16,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skdp import PrivacyBudget, statistics
-from skdp.budget.stand_in import StandInBudget
 from skdp.core import GramRelease
 from skdp.core import sums as exact
 from skdp.statistics import _call, _moments
 from skdp.tabular.rows import Rows
+from tests.statistics.calls import ADJACENCIES, UNMETERED
 
-ADJACENCIES = ("replace_one", "add_or_remove_one")
 N_CALLS = 120
 FUNCTIONS = ("mean", "var", "std", "covariance", "correlation")
 # Rows, columns, correlation of each pair, how far the bounds reach below the rows, epsilon.
@@ -36,9 +35,6 @@ TABLES = {
     "many rows": (100_000, 2, 0.9, 20, 5.0),
     "little epsilon": (100_000, 5, 0.0, 0, 0.1),
 }
-
-
-UNMETERED = {adjacency: StandInBudget(adjacency) for adjacency in ADJACENCIES}
 
 
 def table(n, d, correlation, seed=0):
