@@ -17,10 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from estimators import Called, OneRelease, Toy, _budget, two_samples
+from calls import Called
+from cases import budget_of, two_samples
 from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyRegressor
 from sklearn.preprocessing import PolynomialFeatures
+from toys import OneRelease, Toy
 
 from skdp import statistics
 from skdp.audit import AuditResult, audit
@@ -133,7 +135,7 @@ class Pair:
         return X, other, y, y_other
 
 
-A = {"budget": _budget("add_or_remove_one")}
+A = {"budget": budget_of("add_or_remove_one")}
 ZEROS = np.zeros((8, 1))
 UP, DOWN = np.append(ZEROS, [[1.0]], axis=0), np.append(ZEROS, [[-1.0]], axis=0)
 MANY = np.zeros((60, 1))

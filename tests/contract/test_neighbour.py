@@ -13,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from estimators import CASES, DELTAS, RELATIONS, Case, OneRelease, ToyRatio, make
+from cases import DELTAS, RELATIONS, Case, make
+from estimators import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toys import OneRelease, ToyRatio
 
 from skdp.audit import neighbour_check
 from skdp.budget import PrivacyBudget

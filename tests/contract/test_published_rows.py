@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
-from estimators import RELATIONS, two_samples
+from cases import RELATIONS, two_samples
 from test_audit import CONFIDENCE
 
 from skdp import PrivacyBudget

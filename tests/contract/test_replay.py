@@ -10,8 +10,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from estimators import CALLS, CASES, DELTAS, RELATIONS, Case, Toy, ToyRatio, make, rows, two_samples
+from calls import CALLS
+from cases import DELTAS, RELATIONS, Case, make, rows, two_samples
+from estimators import CASES
 from sklearn.base import BaseEstimator, TransformerMixin
+from toys import Toy, ToyRatio
 
 from skdp import statistics
 from skdp.audit import replay_check
