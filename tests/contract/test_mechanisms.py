@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from audit_pairs import CONFIDENCE
 from scipy.stats import binom
-from test_audit import CONFIDENCE
 from test_neighbour import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedRelease
 from toys import OneRelease
 
