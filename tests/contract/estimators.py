@@ -2,7 +2,7 @@
 
 A new estimator joins by an entry in `CASES`, a new function of `skdp.statistics` by one in `CALLS`
 of `calls`; nothing else in this folder names them, except for the worst pairs of `audit_pairs` and
-`worst_pairs`, which are theirs. `test_complete` walks the package for what is missing here.
+`worst_queries`, which are theirs. `test_complete` walks the package for what is missing here.
 """
 
 from __future__ import annotations
