@@ -97,10 +97,10 @@ TESTS = Path(__file__).parents[1]
 # Queries whose neighbour tests need rows of their own: where they are.
 ELSEWHERE = {
     "RowsBeyond": "contract/test_users.py",
-    "BasisMean": "queries/test_kernel_means.py",
+    "BasisMean": "queries/test_kernel_queries.py",
     "BestOfRuns": "queries/test_best_of_runs.py",
-    "FeatureMeans": "queries/test_kernel_means.py",
-    "KernelMean": "queries/test_kernel_means.py",
+    "FeatureMeans": "queries/test_kernel_queries.py",
+    "KernelMean": "queries/test_kernel_queries.py",
     "KeyTotals": "queries/test_key_totals.py",
     "LearnDomain": "queries/test_learned_domain.py",
     "LeftOut": "queries/test_key_totals.py",
