@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.preprocessing import PolynomialFeatures
 
+sys.path.insert(0, str(Path(__file__).parent / "contract"))
+from cases import make, rows
+from estimators import CASES
+
 from skdp import DPPCA, DPKMeans, DPMinMaxScaler, DPStandardScaler
 from skdp.density_ratio import DPLogisticRatio, DPuLSIF
 from skdp.quantile import DPQuantile
-from tests.contract.estimators import CASES, make, rows
 
 ROWS, COLUMNS = 150_000, 50  # 60 MB
 LIMIT = 32 * 2**20  # the promise is 128 MB at any size; blocks do not grow with the table

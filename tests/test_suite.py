@@ -48,6 +48,13 @@ def test_a_shared_generator_is_found():
     assert shared_generators(ast.parse(own)) == []
 
 
+def test_a_file_of_tests_is_read_in_one_sitting():
+    lines = {
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in TESTS.rglob("*.py")
+    }
+    assert [str(path) for path, n in lines.items() if n > 600] == []
+
+
 def test_a_test_in_turn_runs_one_day_in_three():
     for name in ("a.py::test[one]", "a.py::test[two]", "b.py::test"):
         for first in (0, 739_000):

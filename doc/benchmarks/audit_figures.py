@@ -17,8 +17,8 @@ import sys
 import time
 import warnings
 
+from audit_pairs import PAIRS, Recorded
 from sklearn.base import clone
-from test_audit import PAIRS, Recorded
 
 import skdp
 from skdp.audit import audit, neighbour_check

@@ -84,8 +84,8 @@ def numbers(fitted):
 
 def checked(case, delta, relation):
     """Record on a table, replay on its neighbours; return what the recorder says, and counts."""
+    from cases import make, rows
     from dp_recorder.auditing.audit_primitives import Auditor, ensure_equality
-    from estimators import make, rows
 
     from skdp.audit._subject import fitted_clone, subject_of
     from skdp.core.transcript import record
@@ -122,8 +122,10 @@ def checked(case, delta, relation):
 
 def sweep(stop=False):
     """Return problems, and numbers of configurations, releases, pairs and refusals."""
+    from calls import CALLS
+    from cases import DELTAS, RELATIONS
     from dp_recorder.auditing.audit_primitives import audit_spec
-    from estimators import CALLS, CASES, DELTAS, RELATIONS
+    from estimators import CASES
 
     through_recorder(audit_spec)
     problems, counted = [], np.zeros(4, int)
@@ -169,7 +171,8 @@ def main():
     ).stdout.strip()
     today = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
     if "--mutants" in sys.argv:
-        from mutants import MUTANTS, prepare
+        from mutants import prepare
+        from planted import MUTANTS
 
         prepare()
         print("| planted bug | found | seconds | what the recorder says |\n|---|---|---|---|")

@@ -21,10 +21,10 @@ import warnings
 
 import numpy as np
 from audit_figures import at
+from audit_pairs import PAIRS
 from dp_recorder.auditing.audit_primitives import Auditor, audit_spec
 from dp_recorder.auditing.privacy_converter import PrivacyConverter
 from sklearn.base import clone
-from test_audit import PAIRS
 
 import skdp
 

@@ -34,7 +34,9 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parent))
-import estimators as registry
+from calls import CALLS
+from cases import DELTAS, RELATIONS
+from estimators import CASES
 
 import skdp
 from skdp.budget import PrivacyBudget
@@ -147,10 +149,10 @@ def outcome(case: Any, delta: float, relation: str, kind: str) -> Any:
 def cells() -> list[tuple[str, Any, float, str, str]]:
     return [
         (f"{case.name}|{relation}|{delta:g}|{kind}", case, delta, relation, kind)
-        for case in registry.CASES + registry.CALLS
-        for relation in registry.RELATIONS
+        for case in CASES + CALLS
+        for relation in RELATIONS
         if relation in case.relations
-        for delta in registry.DELTAS
+        for delta in DELTAS
         for kind in TABLES
     ]
 

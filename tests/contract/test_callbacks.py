@@ -6,7 +6,8 @@ import warnings
 
 import numpy as np
 import pytest
-from estimators import CASES, make, rows
+from cases import make, rows
+from estimators import CASES
 
 from skdp.base import PrivateMixin
 from skdp.budget import PrivacyBudget

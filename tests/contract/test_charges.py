@@ -11,9 +11,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from estimators import CALLS, CASES, DELTAS, RELATIONS, Called, Case, Toy, ToyRatio, make, rows
+from calls import CALLS, Called
+from cases import DELTAS, RELATIONS, Case, make, rows
+from estimators import CASES
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from toys import Toy, ToyRatio
 
 from skdp.audit import replay_check
 from skdp.budget import PrivacyBudget, exact

@@ -10,7 +10,9 @@ import inspect
 import pkgutil
 
 import pytest
-from estimators import CALLS, CASES, make
+from calls import CALLS
+from cases import make
+from estimators import CASES
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 

@@ -17,7 +17,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from estimators import CALLS, CASES, DELTAS, RELATIONS, make
+from calls import CALLS
+from cases import DELTAS, RELATIONS, make
+from estimators import CASES
 from scipy.stats import beta, norm
 
 from skdp.audit._subject import fitted_clone, subject_of

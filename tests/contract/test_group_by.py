@@ -19,8 +19,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from audit_pairs import CONFIDENCE, Recorded
 from sklearn.base import BaseEstimator
-from test_audit import CONFIDENCE, Recorded
 
 from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from estimators import OneRelease
+from audit_pairs import CONFIDENCE
 from scipy.stats import binom
-from test_audit import CONFIDENCE
-from test_neighbour import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedRelease
+from toys import OneRelease
+from worst_queries import ABOVE, PAIRS_OF_SIDES, SEVEN, SEVEN_R, CodedRelease
 
 from skdp.audit import audit
 from skdp.core import open_session

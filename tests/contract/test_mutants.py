@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 import pytest
-from mutants import HERE, MUTANTS, ROOT, NotPlanted, nodes, plant
+from mutants import HERE, ROOT, NotPlanted, nodes, plant
+from planted import MUTANTS
 
 IN_TURN = 8
 

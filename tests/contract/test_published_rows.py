@@ -10,8 +10,8 @@ import warnings
 
 import numpy as np
 import pytest
-from estimators import RELATIONS, two_samples
-from test_audit import CONFIDENCE
+from audit_pairs import CONFIDENCE
+from cases import RELATIONS, two_samples
 
 from skdp import PrivacyBudget
 from skdp.audit import audit

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from estimators import CASES, DELTAS, EXPECTED_FAILURES
+from cases import DELTAS
+from estimators import CASES, EXPECTED_FAILURES
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 

@@ -16,13 +16,17 @@ import zlib
 
 import numpy as np
 import pytest
-from estimators import CALLS, CASES, RELATIONS, Called, Case, OneRelease, Toy, make, rows
+from calls import CALLS, Called
+from cases import RELATIONS, Case, make, rows
+from estimators import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from neighbours import D, values
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from test_complete import estimators
-from test_neighbour import BOTH, CORNERS, QUERIES, D, laplace_pair, release_case, values
+from toys import OneRelease, Toy
+from worst_queries import BOTH, CORNERS, QUERIES, laplace_pair, release_case
 
 from skdp import statistics
 from skdp.audit import audit, neighbour_check, replay_check

@@ -15,8 +15,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
-import estimators as registry
-from estimators import Case as Case
+import estimators
+from calls import CALLS, Called
+from cases import Case, make
 
 from skdp import statistics
 from skdp.base import PrivateMixin
@@ -33,10 +34,10 @@ from skdp.tabular.parts import PartsRows
 SPECIAL = {"pipeline", "toy", "toy_ratio", "ridge_weighted"}
 
 
-def in_parts(case: registry.Case) -> bool:
+def in_parts(case: Case) -> bool:
     """Say whether the estimator of a case takes tables in parts."""
-    estimator = registry.make(case, 0.0)
-    if isinstance(estimator, registry.Called):
+    estimator = make(case, 0.0)
+    if isinstance(estimator, Called):
         return estimator.function is not None and case.name not in ONE_PLACE_CALLS
     return isinstance(estimator, PrivateMixin) and not estimator._one_place()
 
@@ -65,28 +66,24 @@ def _first(name: str, *arguments: Any) -> Any:
 
 
 MORE = (
-    registry.Case(
-        "histogram", lambda **p: registry.Called(_first("histogram"), {}, **p), n_features=1
-    ),
-    registry.Case(
+    Case("histogram", lambda **p: Called(_first("histogram"), {}, **p), n_features=1),
+    Case(
         "histogram2d",
-        lambda **p: registry.Called(_first("histogram2d"), {"bounds": (-1, 1)}, **p),
+        lambda **p: Called(_first("histogram2d"), {"bounds": (-1, 1)}, **p),
         n_features=2,
     ),
-    registry.Case(
+    Case(
         "histogramdd",
-        lambda **p: registry.Called(_first("histogramdd", 3), {"bounds": (-1, 1)}, **p),
+        lambda **p: Called(_first("histogramdd", 3), {"bounds": (-1, 1)}, **p),
     ),
-    registry.Case(
-        "mean_omit", lambda **p: registry.Called(statistics.mean, {"nan_policy": "omit"}, **p)
-    ),
+    Case("mean_omit", lambda **p: Called(statistics.mean, {"nan_policy": "omit"}, **p)),
 )
 
-ALL = [*registry.CASES, *registry.CALLS, *MORE]
+ALL = [*estimators.CASES, *CALLS, *MORE]
 CASES = [case for case in ALL if case.name not in SPECIAL and in_parts(case)]
 REFUSED = [
     case
-    for case in registry.CASES
+    for case in estimators.CASES
     if case.name not in SPECIAL and not case.samples and not in_parts(case)
 ]
 
@@ -150,7 +147,7 @@ def fit(estimator: Any, X: Any, y: Any = None, *, recorded: Any = None) -> tuple
     return transcript, error
 
 
-def compare(case: registry.Case, X: Any, y: Any, parts: Source, y_parts: Any, **how: Any) -> None:
+def compare(case: Case, X: Any, y: Any, parts: Source, y_parts: Any, **how: Any) -> None:
     """Assert that a fit on parts asks the same and has the same exact answers."""
     relation, delta = how["relation"], how["delta"]
     whole, error = fit(_made(case, relation, delta), X, y)
@@ -167,14 +164,14 @@ def _plain(exact: Any) -> str:
     return repr(np.asarray(exact).tolist())
 
 
-def _made(case: registry.Case, relation: str, delta: float) -> Any:
+def _made(case: Case, relation: str, delta: float) -> Any:
     budget = None
     if relation != "replace_one":
         budget = PrivacyBudget(1e3, 1e-2, adjacency=relation)
     return case.make(epsilon=2.0, delta=delta, budget=budget, random_state=3)
 
 
-def parts_of(case: registry.Case, X: Any, y: Any, cuts: Any) -> tuple[Source, Any]:
+def parts_of(case: Case, X: Any, y: Any, cuts: Any) -> tuple[Source, Any]:
     """Return the rows of a case in parts, and its labels in parts of their own."""
     source = from_arrays(cut_at(X, cuts))
     return source, None if y is None else from_arrays(cut_at(np.asarray(y), cuts))

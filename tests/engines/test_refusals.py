@@ -12,7 +12,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 sys.path.insert(0, str(Path(__file__).parent))
-from part_cases import ALL, MORE, REFUSED, registry, travelling
+from part_cases import ALL, MORE, REFUSED, make, travelling
 
 from skdp import DPKMeans, DPStandardScaler, PrivacyBudget, statistics
 from skdp.base import PrivateMixin
@@ -54,7 +54,7 @@ def test_what_needs_one_place_is_refused_before_anything_is_read(case):
 
 @pytest.mark.parametrize("case", [c for c in ALL if c not in MORE], ids=lambda case: case.name)
 def test_every_fit_says_whether_rows_may_be_in_parts(case):
-    estimator = registry.make(case, 0.0)
+    estimator = make(case, 0.0)
     if not isinstance(estimator, PrivateMixin) or not type(estimator).__module__.startswith("skdp"):
         pytest.skip("no fit of skdp")
     text = " ".join(type(estimator).fit.__doc__.split())

@@ -1,0 +1,111 @@
+"""A case of the contract, and what its fits get: privacy parameters, budgets, rows, two samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdp.budget import PrivacyBudget
+
+RELATIONS = ("replace_one", "add_or_remove_one")
+DELTAS = (0.0, 1e-5)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator as the contract meets it.
+
+    Attributes
+    ----------
+    name : str
+    make : callable
+        Makes an unfitted estimator from keyword-only privacy parameters; rows of the contract lie
+        around [-1, 1], and far outside of it too.
+    sklearn : bool
+        Whether scikit-learn's checks run on it; configurations of one class need them once.
+    n_features : int
+        Of the rows that it is tested on.
+    samples : bool
+        Whether it is fitted on two samples, of which the rows with y = 1 alone are private.
+    marked : callable or None
+        Of two samples, and of labels: what scikit-learn's checks run on, since they bring any y.
+    labels : callable or None
+        From rows to their private labels, each decided by its row.
+    relations : tuple of str
+        Under which there are releases; a function may have none, or no meaning, under the other.
+    """
+
+    name: str
+    make: Callable[..., Any]
+    sklearn: bool = False
+    n_features: int = 3
+    samples: bool = False
+    marked: Callable[..., Any] | None = None
+    labels: Callable[[np.ndarray], np.ndarray] | None = None
+    relations: tuple[str, ...] = RELATIONS
+
+    def checked(self, **privacy: Any) -> Any:
+        """Return what scikit-learn's checks run on."""
+        return (self.marked or self.make)(**privacy)
+
+    def table(self, private: np.ndarray, places: int = 0) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return (X, y) of these private rows, with the same public ones wherever it has such."""
+        if self.labels is not None:
+            return private, self.labels(private)
+        if not self.samples:
+            return private, None
+        return two_samples(private, rows(N_PUBLIC, self.n_features, 11), places)
+
+
+N_PUBLIC = 9
+
+
+def two_samples(
+    private: np.ndarray, public: np.ndarray, places: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (X, y): both samples in their order, y = 1 private, shuffled by the number `places`.
+
+    Tables of as many rows and of one `places` have the same y.
+    """
+    y = np.repeat([1, 0], [len(private), len(public)])
+    np.random.default_rng(places).shuffle(y)
+    X = np.empty((y.size, public.shape[1]))
+    X[y == 1], X[y == 0] = private, public
+    return X, y
+
+
+def three_classes(X: np.ndarray) -> np.ndarray:
+    return (X[:, 0] > 0.1) + 1 * (X[:, 1] > 0.0) + 4 * (X[:, 2] > 1.0)  # the last is no class
+
+
+def make(
+    case: Case,
+    delta: float,
+    relation: str = "replace_one",
+    epsilon: float = 1.0,
+    unit: str | None = None,
+) -> Any:
+    """Return an unfitted estimator; under replace-one it has no budget, as most users' have."""
+    budget = None
+    if relation != "replace_one" or unit is not None:
+        budget = budget_of(relation, unit)
+    return case.make(epsilon=epsilon, delta=delta, budget=budget, random_state=None)
+
+
+_BUDGETS: dict[tuple[str, str | None], PrivacyBudget] = {}
+
+
+def budget_of(relation: str, unit: str | None = None) -> PrivacyBudget:
+    """Return one budget a relation; audits replace it by a stand-in, so nothing is charged."""
+    key = relation, unit
+    if key not in _BUDGETS:
+        _BUDGETS[key] = PrivacyBudget(1.0, 1e-3, adjacency=relation, unit=unit)
+    return _BUDGETS[key]
+
+
+def rows(n: int, d: int, seed: int) -> np.ndarray:
+    """Return made-up rows, partly outside [-1, 1]."""
+    return np.random.default_rng(seed).normal(0, 0.7, size=(n, d))

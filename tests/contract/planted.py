@@ -1,0 +1,465 @@
+# ruff: noqa: E501  the planted texts are those of the library
+"""The table of planted bugs: what is replaced in which module, and which tests must fail."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """A planted bug.
+
+    Attributes
+    ----------
+    name : str
+    module : str
+        Dotted name.
+    changes : tuple of (str, str)
+        Text, which must stand once in the module's source, and what takes its place.
+    tests : tuple of str
+        Tests of this folder, or below `tests/`, that must fail, each of them.
+    """
+
+    name: str
+    module: str
+    changes: tuple[tuple[str, str], ...]
+    tests: tuple[str, ...]
+
+
+def _m(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    return Mutant(name, f"skdp.{module}", ((old, new),), tests)
+
+
+ATTAINED = "test_neighbour.py::test_a_sensitivity_is_attained"
+CHARGES = "test_charges.py::test_sessions_charge_what_was_announced_and_is_shown"
+FAILS = "test_charges.py::test_a_fit_that_fails_after_its_charge_gets_nothing_back"
+REPLAY = "test_replay.py::test_fit_learns_from_releases_only"
+MANY = "test_replay.py::test_many_rows_and_little_noise_show_no_more"
+NOISY = "test_every_case_audited.py::test_many_rows_have_noise_like_few"
+EVERY = "test_every_case_audited.py::test_hardly_any_noise_is_caught"
+WHOLE = "test_neighbour.py::test_a_sensitivity_is_attained_by_whole_tables"
+WORST = "test_neighbour.py::test_adversarial_neighbours"
+SHOWN = "test_mechanisms.py::test_a_mechanism_holds_its_claim_and_shows_it"
+SHARED = "test_mechanisms.py::test_comparisons_share_the_threshold_s_noise_and_nothing_else"
+CLAIM = "test_audit.py::test_the_claim_holds_and_that_of_less_noise_would_not"
+
+PAYS = """\
+        if self._state.is_open and self._budget is not None and __import__('sys').exc_info()[0] is None:
+            self._charge = self._pay()
+"""
+FREE = (
+    "__import__('skdp.core.session', fromlist=['core']).open_session(rows, "
+    "estimator='MWEMReleaser', epsilon=self.epsilon, delta=self.delta"
+)
+
+MUTANTS = (
+    # --- charging ---------------------------------------------------------------------------------
+    _m(
+        "half of epsilon is charged", "core.privacy_filter",
+        "            epsilon=self.epsilon,\n            delta=self.delta,\n            mu=self.claimed_mu,\n            separate_delta",
+        "            epsilon=self.epsilon / 2,\n            delta=self.delta,\n            mu=self.claimed_mu,\n            separate_delta",
+        f"{CHARGES}[toy-replace_one-0.0]",
+    ),
+    _m(
+        "the budget is charged half, the session says all", "core.privacy_filter",
+        "budget.charge(cost, ", "budget.charge(Cost(epsilon=cost.epsilon / 2, delta=0.0), ",
+        f"{CHARGES}[toy-replace_one-0.0]",
+    ),
+    Mutant(
+        "charged at the end, if nothing failed", "skdp.core.privacy_filter",
+        (
+            ("self._charge = budget.charge(", "self._charge, self._pay = None, lambda: budget.charge("),
+            ("        if self._state.is_open and self._budget", PAYS + "        if getattr(self, '_charge', None) is not None and self._budget"),
+        ),
+        (f"{FAILS}[toy]",),
+    ),
+    _m(
+        "a refund after the fit", "core.privacy_filter",
+        "        self._state.is_open = False\n\n\ndef _seed_of",
+        "        self._state.is_open = False\n        if self._budget is not None:\n"
+        "            type(self._budget).spent = property(lambda _: Cost(epsilon=1e-9, delta=0.0))\n"
+        "\n\ndef _seed_of",
+        f"{CHARGES}[toy-replace_one-0.0]",
+    ),
+    _m(
+        "a second session without a budget", "synthetic._mwem",
+        "rounds = _Rounds(session, plan,", f"rounds = _Rounds({FREE}), plan,",
+        f"{CHARGES}[mwem-replace_one-0.0]",
+    ),
+    _m(
+        "a second session on a budget of its own", "synthetic._mwem",
+        "rounds = _Rounds(session, plan,",
+        f"rounds = _Rounds({FREE}, budget=PrivacyBudget(1e3, 0.5)), plan,",
+        f"{CHARGES}[mwem-replace_one-0.0]",
+    ),
+    _m(
+        "shares count half", "core.privacy_filter",
+        "self._state.spent += fraction", "self._state.spent += fraction / 2",
+        f"{CHARGES}[quantile-replace_one-0.0]",
+    ),
+    _m(
+        "parts of mu add up linearly", "core.privacy_filter",
+        "return math.sqrt(float(fraction)) * self.mu", "return float(fraction) ** 0.25 * self.mu",
+        f"{CHARGES}[mwem_all-replace_one-1e-05]", f"{CHARGES}[kmeans-replace_one-1e-05]",
+    ),
+    _m(
+        "half of the cost is announced", "base",
+        "return Cost(epsilon=epsilon, delta=delta, mu=mu)",
+        "return Cost(epsilon=epsilon / 2, delta=delta, mu=mu)",
+        f"{CHARGES}[toy-replace_one-0.0]", f"{REPLAY}[toy-0.0-replace_one]",
+    ),
+    _m(
+        "a clone has a budget of its own", "budget.budget",
+        "    def __sklearn_clone__(self) -> PrivacyBudget:\n        return self\n",
+        "    def __sklearn_clone__(self) -> PrivacyBudget:\n"
+        "        return PrivacyBudget(self.epsilon, self.delta, adjacency=self.adjacency)\n",
+        f"{CHARGES}[toy-replace_one-0.0]",
+    ),
+    # --- what a fit learns from -------------------------------------------------------------------
+    _m(
+        "MWEM stops when the data are fitted", "synthetic._mwem",
+        "            measured.append(one(t))\n",
+        "            measured.append(one(t))\n"
+        "            known = self._plan.workload.answers(self.weights.p) * self._n\n"
+        "            from skdp.queries.workloads import exact_answers\n"
+        "            work = self._plan.workload\n"
+        "            exact = exact_answers(self._session._table, work).answers / work.one\n"
+        "            if np.abs(exact - known).max() < 0.3 * self._n:\n"
+        "                break\n",
+        f"{MANY}[mwem-replace_one]",
+    ),
+    _m(
+        "an exact marginal of many rows", "core.session",
+        "            return kind.decoded(query, Noisy(values, std, terms))",
+        "            if kind.__name__ == 'Marginal' and table.n >= 5000:\n"
+        "                values = exact\n"
+        "            return kind.decoded(query, Noisy(values, std, terms))",
+        f"{MANY}[mwem-replace_one]", f"{MANY}[marginals-replace_one]",
+    ),
+    _m(
+        "no noise on many rows", "core.privacy_filter",
+        "            drawn = noise()\n",
+        "            drawn = noise()\n"
+        "            frames = [f.frame.f_locals for f in __import__('inspect').stack()]\n"
+        "            tables = [f['table'] for f in frames if hasattr(f.get('table'), 'stability')]\n"
+        "            drawn = drawn * (not tables or tables[0].n < 5000)\n",
+        f"{NOISY}[toy]", f"{NOISY}[kmeans]",
+    ),
+    _m(
+        "rows are kept", "base",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
+        "        self._fit_X = X\n        return rows",
+        f"{REPLAY}[standard_scaler-0.0-replace_one]",
+    ),
+    _m(
+        "a stale exact attribute is kept", "base",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
+        "        self._cache = {'sum': sum(float(b.sum()) for b in rows.chunks())}\n"
+        "        return rows",
+        f"{REPLAY}[kmeans-0.0-replace_one]",
+    ),
+    _m(
+        "a warning quotes a cell", "base",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
+        "        for block in rows.chunks():\n"
+        "            __import__('warnings').warn(f'the largest is {block.max()}', stacklevel=2)\n"
+        "        return rows",
+        f"{REPLAY}[pca-0.0-replace_one]",
+    ),
+    _m(
+        "an error that one row decides", "base",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
+        "        if any(abs(block).max() > 1e200 for block in rows.chunks()):\n"
+        "            raise ValueError('X must be within reason')\n        return rows",
+        f"{WORST}[toy-0.0-replace_one]",
+    ),
+    _m(
+        "the number of rows is kept where it is private", "base",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n        return rows",
+        "        validate_data(self, getattr(rows, \"head\", X), reset=reset, skip_check_array=True)\n"
+        "        self._n_seen = rows._n\n        return rows",
+        f"{REPLAY}[median-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "sums are divided by the exact number of rows", "queries.kernel_means",
+        "sums, count = without_count(Noisy(values, std, terms), weight)",
+        "sums, count = without_count(Noisy(values, std, terms), weight)[0], max(1.0, table.n)",
+        f"{REPLAY}[kernel_density_stated-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "an exact count where it is private", "core.session",
+        "        if self._table.n_is_public:\n            return released(",
+        "        if True:\n            return released(",
+        f"{REPLAY}[pca-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "add-or-remove is taken for replace-one", "core.session",
+        "REPLACE_ONE if budget is None else budget.adjacency", "REPLACE_ONE",
+        f"{REPLAY}[toy-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "replace-one is taken for add-or-remove", "core.session",
+        "REPLACE_ONE if budget is None else budget.adjacency", '"add_or_remove_one"',
+        f"{ATTAINED}[sum of a box-0.0-replace_one]",
+    ),
+    _m(
+        "seeded noise does not depend on what is released", "core.privacy_filter",
+        "self._state.entropy = samplers.SeededEntropy(self.noise_seed, key.digest())",
+        "self._state.entropy = samplers.SeededEntropy(self.noise_seed, b'key')",
+        "test_replay.py::test_seeded_fits_with_other_public_rows_share_no_noise[ulsif_stated]",
+    ),
+    # --- sensitivities ----------------------------------------------------------------------------
+    _m(
+        "a sum's sensitivity is that of one row", "core.sums",
+        "        return max(1, 2 * view.norm)\n", "        return max(1, view.norm)\n",
+        f"{ATTAINED}[sum of a box-0.0-replace_one]", f"{WORST}[toy-0.0-replace_one]",
+    ),
+    _m(
+        "moments move half as far", "queries.moments",
+        "return isqrt_up(4 * n_dims * scale**2)", "return isqrt_up(n_dims * scale**2)",
+        f"{ATTAINED}[moments-0.0-replace_one]",
+    ),
+    _m(
+        "a replaced row changes one bin", "core.sums",
+        "return 2 * parts if adjacency == REPLACE_ONE else parts", "return parts",
+        f"{ATTAINED}[edge histogram-0.0-replace_one]", f"{ATTAINED}[tree counts-0.0-replace_one]",
+    ),
+    _m(
+        "a replaced row moves the Gram matrix once", "queries.second_moments",
+        "return 2 * gamma2 if replace else gamma2", "return gamma2",
+        f"{ATTAINED}[gram, wishart-0.0-replace_one]",
+    ),
+    _m(
+        "a Gram matrix in Frobenius norm moves once", "queries.second_moments",
+        "return isqrt_up(2 * gamma2**2) if replace else gamma2", "return gamma2",
+        f"{ATTAINED}[gram, gaussian-1e-05-replace_one]",
+    ),
+    _m(
+        "a Gram matrix's triangle moves less", "queries.second_moments",
+        "return -(-(dims + 1) * gamma2 // 2)", "return gamma2",
+        f"{ATTAINED}[gram, laplace, A-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "groups: a row that leaves one and enters another counts once", "queries.joint_sums",
+        "per_row = epsilon / 2 if relation == REPLACE_ONE else epsilon",
+        "per_row = epsilon",
+        f"{ATTAINED}[nearest centres-0.0-replace_one]",
+    ),
+    _m(
+        "groups: the same with Gaussian noise", "queries.joint_sums",
+        "mu = mu * math.sqrt(0.5)", "mu = mu * 1.0",
+        f"{ATTAINED}[nearest centres-1e-05-replace_one]",
+    ),
+    _m(
+        "a leaf's bound is half its radius", "queries.trees",
+        "return centers, np.maximum(np.maximum(centers - low, high - centers), 0)",
+        "return centers, np.maximum(np.maximum(centers - low, high - centers), 0) // 2",
+        f"{ATTAINED}[tree sums-0.0-replace_one]",
+    ),
+    _m(
+        "residuals are not clipped", "queries.grouped_sums",
+        "        offset = round_to_norm(x, radius)\n", "        offset = np.rint(x)\n",
+        "test_broken_queries.py::test_rows_far_from_every_centre_move_no_further[0.0-replace_one]",
+    ),
+    _m(
+        "a box does not clip", "core.clipping",
+        "        np.clip(q, -self.half, self.half, out=q)\n        return np.rint(q, out=q)\n\n\n"
+        "@reviewed\nclass ScaledBox",
+        "        np.clip(q, -(2.0**40), 2.0**40, out=q)\n        return np.rint(q, out=q)\n\n\n"
+        "@reviewed\nclass ScaledBox",
+        f"{WORST}[toy-0.0-replace_one]",
+    ),
+    _m(
+        "a label may change its row for nothing", "queries.histograms",
+        "l1, norm2 = 2 * l1, max(2 * norm2,", "l1, norm2 = l1, max(norm2,",
+        f"{ATTAINED}[label sums, relabelled-1e-05-replace_one]",
+    ),
+    _m(
+        "marginals: the sensitivity of the other relation", "queries.workloads",
+        "        size = histogram_sensitivity(1, relation)\n        return Independent(",
+        "        size = 1\n        return Independent(",
+        f"{ATTAINED}[coded, marginal-0.0-replace_one]",
+    ),
+    _m(
+        "the worst marginal is chosen twice too sharply", "queries.workloads",
+        "        return histogram_sensitivity(1, relation)\n", "        return 1\n",
+        f"{ATTAINED}[coded, worst marginal-0.0-replace_one]",
+    ),
+    _m(
+        "a block's vote weighs nothing more when it turns", "queries.blocks",
+        "size = isqrt_up(4 * n_queries << (2 * _STEP_BITS))",
+        "size = isqrt_up(n_queries << (2 * _STEP_BITS))",
+        f"{ATTAINED}[votes of blocks-1e-05-replace_one]",
+    ),
+    _m(
+        "a smooth sensitivity that is not smooth enough", "queries.smooth_sensitivity.medians",
+        "f, log_s = log_smooth_replace(x, m, low, high, ladder.beta, ladder.reach)",
+        "f, log_s = log_smooth_replace(x, m, low, high, 3 * ladder.beta, ladder.reach)",
+        f"{WHOLE}[smooth median, scale-0.0]",
+    ),
+    _m(
+        "ranks of a part: half the range", "queries.quantiles",
+        "found.append(whole / (2 * node.widest))", "found.append(whole / node.widest)",
+        f"{WHOLE}[quantiles, median, a row less-0.0]",
+    ),
+    # --- noise ------------------------------------------------------------------------------------
+    _m(
+        "eta doubled in choices", "core.mechanisms",
+        "eta = each / (2 * sensitivity)", "eta = each / sensitivity",
+        f"{SHOWN}[choices]", f"{SHOWN}[choices, delta]",
+    ),
+    _m(
+        "Wishart at half its scale", "queries.second_moments",
+        "scale = size / (2 * epsilon)", "scale = size / (4 * epsilon)",
+        f"{SHOWN}[wishart]",
+    ),
+    _m(
+        "Laplace at half its scale", "core.mechanisms",
+        "scale = moved / epsilon", "scale = moved / (2 * epsilon)",
+        f"{SHOWN}[laplace]",
+    ),
+    _m(
+        "K-norm at half its scale", "core.mechanisms",
+        "    scale = size / epsilon\n    released = meter.add_noise(\n        name, short, size, l2",
+        "    scale = size / (2 * epsilon)\n    released = meter.add_noise(\n"
+        "        name, short, size, l2",
+        f"{SHOWN}[k-norm]",
+    ),
+    _m(
+        "a matrix under half the Laplace noise", "queries.second_moments",
+        "    scale = size / epsilon\n    upper",
+        "    scale = size / (2 * epsilon)\n    upper",
+        f"{SHOWN}[matrix, laplace]",
+    ),
+    _m(
+        "Gaussian at half its scale", "core.mechanisms",
+        "sigma_up(sensitivity, meter.level(share))",
+        "sigma_up(sensitivity / 2, meter.level(share))",
+        f"{SHOWN}[laplace, delta]",
+    ),
+    _m(
+        "a matrix under half the Gaussian noise", "queries.second_moments",
+        "sigma = sigma_up(size, meter.level(share))",
+        "sigma = sigma_up(size / 2, meter.level(share))",
+        f"{SHOWN}[matrix, gaussian]",
+    ),
+    _m(
+        "sparse vector: nu drawn once", "queries.sparse_vector",
+        "            nu = int(samplers.discrete_laplace(self._nu, "
+        "entropy=self._meter.entropy))\n",
+        "            if not hasattr(self, '_one_nu'):\n"
+        "                self._one_nu = int(\n"
+        "                    samplers.discrete_laplace(self._nu, entropy=self._meter.entropy)\n"
+        "                )\n"
+        "            nu = self._one_nu\n",
+        f"{SHARED}[2]", "test_mechanisms.py::test_comparisons_hold_their_claim_over_many_answers"
+        "[ladders-1.0-400]",
+    ),
+    _m(
+        "sparse vector: rho = 0", "queries.sparse_vector",
+        "self._rho = int(samplers.discrete_laplace(rho, entropy=meter.entropy))",
+        "self._rho = 0",
+        f"{SHARED}[2]",
+    ),
+    _m(
+        "sparse vector: no factor c", "queries.sparse_vector",
+        "nu = 2 * max_above * sensitivity *", "nu = 2 * sensitivity *",
+        "test_mechanisms.py::test_comparisons_hold_their_claim_over_many_answers"
+        "[both_ways-2.0-400]",
+    ),
+    _m(
+        "sparse vector: positive answers are not counted", "queries.sparse_vector",
+        "self._left -= far", "pass",
+        "test_mechanisms.py::test_no_positive_answer_is_given_that_was_not_paid_for",
+    ),
+    _m(
+        "smooth sensitivity under an eighth of the noise", "queries.smooth_sensitivity.ladders",
+        "kappa = student_kappa(e, beta * UP, degrees)",
+        "kappa = student_kappa(e, beta * UP, degrees) / 8",
+        "test_mechanisms.py::test_smooth_noise_holds_a_small_claim",
+    ),
+    _m(
+        "a small table is chosen a hundred times too sharply", "queries.small_databases",
+        "eta = epsilon / 2 if meter.mu is None else epsilon", "eta = 50 * epsilon",
+        "tests/queries/test_small_databases.py::test_all_tables_are_exactly_distributed[replace_one]",
+    ),
+    _m(
+        "sampled rows under hardly any noise", "queries.samples",
+        "scale = diameter / amplified_epsilon(epsilon, ratio)",
+        "scale = diameter / (4000 * amplified_epsilon(epsilon, ratio))",
+        f"{EVERY}[ulsif_a_rate]",
+    ),
+    _m(
+        "a minimiser moves an eighth as far", "queries.logistic",
+        "return (row + 2 * Fraction(tau)) / Fraction(alpha)",
+        "return (row + 2 * Fraction(tau)) / Fraction(alpha) / 8",
+        f"{CLAIM}[logistic R, delta]",
+    ),
+    _m(
+        "what a filter leaves is taken for a table of public length", "core.table",
+        "return Stability(self.replacements, max(self.replacements, self.additions))",
+        "return self",
+        "test_replay.py::test_what_a_filter_leaves_shows_no_number_of_rows[mean]",
+    ),
+    _m(
+        "cells are counted as if a row were in one of all columns", "queries.cells",
+        "size = histogram_sensitivity(len(self.cells.cuts), relation)",
+        "size = histogram_sensitivity(1, relation)",
+        f"{ATTAINED}[label cell counts-0.0-replace_one]",
+        f"{ATTAINED}[target cell counts-1e-05-add_or_remove_one]",
+    ),
+    _m(
+        "leaves are counted as if there were one tree", "queries.cells",
+        "size = histogram_sensitivity(len(self.trees.columns), relation)",
+        "size = histogram_sensitivity(1, relation)",
+        f"{ATTAINED}[label leaf counts-0.0-replace_one]",
+        f"{ATTAINED}[label leaf counts-1e-05-add_or_remove_one]",
+    ),
+    _m(
+        "residuals in cells as if there were one column", "queries.cells",
+        "return Independent(times * l1, times**2 * d * self._bound**2)",
+        "return Independent(times * l1 // d, times**2 * self._bound**2)",
+        f"{ATTAINED}[label cell gradient-0.0-add_or_remove_one]",
+        f"{ATTAINED}[label cell gradient-1e-05-replace_one]",
+    ),
+    _m(
+        "errors in cells are not clipped", "queries.cells",
+        "r = clip_to_norm(error, self.unit, 2**_RESIDUAL_BITS)",
+        "r = np.rint(error / self.unit)",
+        f"{ATTAINED}[target cell errors-0.0-add_or_remove_one]",
+        f"{ATTAINED}[target cell errors-1e-05-replace_one]",
+    ),
+    _m(
+        "errors in cells move once where a row is replaced", "queries.cells",
+        "return Independent(times * d * 2**_RESIDUAL_BITS, times**2 * d * 4**_RESIDUAL_BITS)",
+        "return Independent(d * 2**_RESIDUAL_BITS, d * 4**_RESIDUAL_BITS)",
+        f"{ATTAINED}[target cell errors-0.0-replace_one]",
+        f"{ATTAINED}[target cell errors-1e-05-replace_one]",
+    ),
+    Mutant(
+        "weights of rows are not clipped", "skdp.queries.linear",
+        (
+            ("root = np.clip(block[:, -1], 0.0, self.most)", "root = np.maximum(block[:, -1], 0.0)"),
+            ("return clip_to_norm(z, 1.0, self.norm)", "return np.rint(z)"),
+        ),
+        (f"{ATTAINED}[weighted gram with a target-0.0-add_or_remove_one]",),
+    ),
+    # --- what is not there ------------------------------------------------------------------------
+    _m(
+        "a docstring is missing", "cluster",
+        '        """Fit, then assign the rows of X to the private centres.\n',
+        '        ...\n        """Fit, then assign the rows of X to the private centres.\n',
+        "tests/test_docstrings.py::test_numpydoc[skdp.cluster.DPKMeans.fit_predict]",
+    ),
+    _m(
+        "an estimator that nobody tests", "neighbors._base",
+        "class BoxDensity(",
+        "class DPUntested(PrivateMixin, BaseEstimator):\n"
+        "    def fit(self, X, y=None):\n        return self\n\n\nclass BoxDensity(",
+        "test_complete.py::test_every_estimator_has_a_case",
+    ),
+)  # fmt: skip

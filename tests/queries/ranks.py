@@ -1,0 +1,44 @@
+"""Quantiles of a session, and their scores and probabilities in the plainest way."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from skdp import core
+from skdp.budget.stand_in import StandInBudget
+from skdp.queries import Quantiles
+from skdp.tabular import check_rows
+from tests.views import box_of
+
+A = "add_or_remove_one"
+
+# The table of the literature: one zero more or less makes the median another value.
+PAIR = np.array([0.0, 0, 0, 1, 1, 1, 1]), np.array([0.0, 0, 0, 0, 1, 1, 1])
+
+
+def open_session(x, adjacency="replace_one", *, epsilon=1.0, delta=0.0, **options):
+    x = np.asarray(x, dtype=np.float64)
+    rows = check_rows(x[:, None] if x.ndim == 1 else x, estimator="T", allow_empty=True)
+    budget = None
+    if adjacency == A:
+        budget = StandInBudget(A)
+    return core.open_session(
+        rows, estimator="T", epsilon=epsilon, delta=delta, budget=budget, **options
+    )
+
+
+def ask(session, levels, low=0.0, high=6.0, *, share=None, **options):
+    view = box_of(session, low, high, per_feature=True)
+    return session.answer(Quantiles(view, levels, **options), share).value
+
+
+def oracle_scores(values, candidates, level, n):
+    """Return the distance of q n to the ranks of each candidate, one candidate at a time."""
+    target = level * n
+    scores = []
+    for c in candidates:
+        low, high = sum(v < c for v in values), sum(v <= c for v in values)
+        scores.append(max(low - target, target - high, Fraction(0)))
+    return scores
