@@ -2,8 +2,8 @@
 Gradient boosting made private
 ==============================
 
-Will a flight arrive more than 15 minutes late? A gradient booster predicts this well, and no private
-version of it is needed. Models that are fitted on disjoint blocks of private flights vote on a few
+Will a flight arrive more than 15 minutes late? A gradient booster predicts this well, and it needs
+no private version. Models that are fitted on disjoint blocks of private flights vote on a few
 public flights, and another model, the student, learns from the noisy votes. Each flight is in only
 one block, so it changes only one model's votes, whatever the booster does with it.
 

@@ -2,8 +2,8 @@
 How late are flights? A private density
 =======================================
 
-A histogram of delays reveals single flights: if three flights were five hours late, each of them is
-visible. `DPKernelDensity` releases a whole density once, under a stated
+A histogram of delays tells about single flights: it may show, for example, that exactly three
+flights were five hours late. `DPKernelDensity` releases a whole density once, under a stated
 (ε, δ), and answers any number of questions from it afterwards: densities at any points, samples.
 
 Three private densities of the arrival delays of 327,346 flights are compared with the true kernel

@@ -62,9 +62,9 @@ planes = private["tailnum"]
 # %%
 # Guesses
 # -------
-# Departure delays are mostly within an hour or two, and a few last a day. Wide bounds cost
-# noise; narrow bounds lose what is outside. Two models and four
-# bounds are eight candidates. They are public, as all parameters are.
+# Departure delays are mostly within an hour or two, and a few last a day. Wide bounds cost noise;
+# narrow bounds lose what is outside. Two models and four bounds are eight candidates. They are
+# public, as all parameters are.
 
 GUESSES = [60, 120, 300, 1440]
 bounds = [([-30, 0, 0], [most, 5000, 24]) for most in GUESSES]  # in the order of COLUMNS
