@@ -3,13 +3,13 @@ Train on public flights for private ones
 ========================================
 
 July 2013 was a month of thunderstorms, September a quiet one. Suppose the record of July's flights
-is public, with every delay, and a planner wants to know how late flights are in September. All
-there is of September is the log of the airports that the flights left from: when each was due and
-when it left, not when it arrived elsewhere. And this log is private: each flight is a record that
+is public, with every delay, and a planner wants to know how late flights are in September. For
+September there is only the log of the airports that the flights left from: when each was due and
+when it left, but not when it arrived. And this log is private: each flight is a record that
 nobody outside may learn.
 
 A model that is trained on July expects July's delays. `DPuLSIF` compares the private flights with
-the public ones and gives each *public* flight a weight w = p_private / p_public, and only the
+the public ones and gives each *public* flight a weight w = p_private / p_public. Only the
 weights cost privacy. Trained with them, the same model expects September's delays.
 
 Run it with ``python examples/plot_covariate_shift.py``; ``--output`` says where the figure goes,
@@ -60,13 +60,13 @@ columns = ["month", "sched_dep_time", "distance", "dep_delay", "arr_delay"]
 flights = pd.read_csv(table, usecols=columns)[columns].dropna()
 
 # %%
-# What the weights may see is more than what the model sees. The weights see how late a flight
-# left, and at what time of day it was due. The model knows the timetable only, because it has to
-# answer before the day: the time of day and the distance.
+# The weights use more columns than the model. The weights see how late a flight
+# left, and at what time of day it was due. The model knows the timetable only (the time of day and
+# the distance), because it has to answer before the day.
 #
 # The columns are scaled by public knowledge: a flight that leaves more than five hours late counts
-# as five hours late, and a minute matters less the later it is. **A scaler that is
-# fitted on both samples would not do**: its means and variances would tell about the private
+# as five hours late, and a minute matters less the later it is. **Do not use a scaler that is
+# fitted on both samples**: its means and variances would reveal something about the private
 # flights outside of any budget.
 
 due = flights["sched_dep_time"] // 100 + flights["sched_dep_time"] % 100 / 60
@@ -94,7 +94,7 @@ print(f"{len(private):,} private flights (September), {len(public):,} public one
 # Weights for ε = 0.3
 # -------------------
 # ``y`` is 1 for a private row and 0 for a public one, and **only rows with y = 1 are private**. The
-# fit charges the budget once; whatever is made of the weights is free.
+# fit charges the budget once. Whatever is computed from the weights is free.
 
 budget = PrivacyBudget(epsilon=0.3)
 ratio = DPuLSIF(epsilon=0.3, budget=budget).fit(X[WEIGHTS_SEE], y)
@@ -105,7 +105,7 @@ print(f"standard deviation of a weight through noise: {ratio.noise_std_:.3f}")
 
 # %%
 # The two models, and what they expect. Everything up to here may be published: the models are made
-# of public flights and of released weights.
+# from public flights and released weights.
 
 plain = LinearRegression().fit(public[TIMETABLE], public["arrival delay"])
 model = LinearRegression().fit(public[TIMETABLE], public["arrival delay"], sample_weight=weights)
@@ -120,10 +120,10 @@ for name, fitted in [("July's flights", plain), ("with private weights", model)]
 # **The numbers of this section are not private**: they are computed from the arrival delays
 # of private flights, which only this demonstration has. They are here to show what the noise did.
 #
-# Each split puts half of both samples aside. Ratio and model are fitted on the other half; the
-# private flights that were put aside are the judges. The splitter is an explicit one: it
-# keeps the share of both samples, and it shuffles because flights are listed by date. Beside the
-# private weights stand two references that no budget pays for: weights with next to no noise
+# Each split puts half of both samples aside. Ratio and model are fitted on the other half, and
+# tested on the private flights that were put aside. The splitter is stated explicitly: it
+# keeps the share of both samples, and it shuffles because flights are listed by date. Two
+# references are not charged to any budget: weights with next to no noise
 # (ε = 1,000,000) and a model that is trained on the private flights and their arrival delays.
 
 EPSILONS = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
@@ -183,18 +183,18 @@ for key in shown:
 # %%
 # From ε = 0.1 on, noise costs next to nothing. Below, it costs something and the fit says so
 # (``noise_std_``, last column; `predict` gives it flight by flight). In 60 splits (``--splits 60``)
-# every fit at ε of 0.03 and more made the model better, and at 0.01 and 0.003 all but 2% and 8%
+# every fit at ε of 0.03 and more made the model better. At 0.01 and 0.003, all but 2% and 8%
 # did. At ε = 0.001 the release is little but noise: most fits fall back to nearly equal weights,
-# as `DPuLSIF` means them to, and a fifth are a little worse than those.
+# as intended, and a fifth are a little worse than equal weights.
 
 # %%
 # Where weights do not help
 # -------------------------
-# A model that is told the departure delay finds its answer in what it sees, and July teaches that
-# as well as September does: weights change next to nothing. Importance weights help where a model
-# cannot be right everywhere and the samples differ in what it does not see. Nor do they help where
-# the samples hardly overlap: another airport's flights go to other places, and a few public
-# flights would carry all the weight. The effective sample size tells, and it costs nothing.
+# A model that knows the departure delay can predict the arrival delay from it, and July teaches
+# that as well as September does: weights change next to nothing. Importance weights help where a
+# model cannot be right everywhere and the samples differ in what it does not see. They do not help
+# where the samples hardly overlap: another airport's flights go to other places, and a few public
+# flights would carry all the weight. The effective sample size shows that, and it costs nothing.
 
 print("\nThe same with a model that knows the departure delay, too: not private")
 for name, found_late in late.items():

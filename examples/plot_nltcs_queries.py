@@ -4,8 +4,8 @@ Many queries, one budget
 
 How many people cannot do this, and that, and a third thing? The National Long Term Care Survey
 asked 21,574 people about 16 daily activities. There are 560 sets of three activities, and 8 answers
-for each: 4,480 queries. Noise for all of them at once must cover a person's part in every table.
-Most tables tell little that others do not, so it should be enough to ask a few.
+for each: 4,480 queries. If all are answered at once, the noise must cover what a person changes in
+every table. Most tables tell little that others do not, so it should be enough to ask a few.
 
 Run it with ``python examples/plot_nltcs_queries.py``; ``--output`` says where the figure goes.
 """
@@ -13,8 +13,8 @@ Run it with ``python examples/plot_nltcs_queries.py``; ``--output`` says where t
 # %%
 # The survey
 # ----------
-# A row a person, a column an activity, 1 for "cannot". The table is public and lies in
-# ``tests/data`` of a checkout; without it, a made-up one of the same size stands in.
+# Each row is a person, each column an activity, and 1 means "cannot". The table is public and is in
+# ``tests/data`` of a checkout. Without it, a made-up table of the same size is used.
 
 from __future__ import annotations
 
@@ -69,8 +69,9 @@ print(f"{n:,} people, {domain.n_cells:,} possible rows, {work.n_queries:,} queri
 # %%
 # Noise on every table
 # --------------------
-# One person more or less changes one cell of each of the 560 tables: Laplace noise must cover 560,
-# Gaussian noise the root of it. So says the kernel, too, when each table gets an equal share.
+# Adding or removing a person changes one cell in each of the 560 tables. The sensitivity is 560 for
+# Laplace noise, and the square root of 560 for Gaussian noise. With an equal share for each table,
+# skdp uses the same noise.
 
 EPSILONS = (0.1, 0.3, 1.0)
 DELTA = 1e-6
@@ -97,9 +98,9 @@ def mwem(epsilon: float, delta: float) -> NDArray[np.float64]:
 # %%
 # A few tables instead
 # --------------------
-# `MWEMReleaser` starts from "all rows are equally likely", chooses a table that this gets wrong,
-# measures it together with two more columns, which costs the same, and fits the weights of all
-# 65,536 possible rows to what it has measured so far. A few dozen tables say nearly everything
+# `MWEMReleaser` starts from "all rows are equally likely". It chooses a table that this gets wrong
+# and measures it together with two more columns, which costs the same. Then it fits the weights of
+# all 65,536 possible rows to what it has measured so far. A few dozen tables say nearly everything
 # about the others.
 
 worst: dict[str, list[float]] = {}
@@ -118,8 +119,8 @@ uniform = float(np.abs(exact - 1 / 8).max())
 # %%
 # Questions as they come
 # ----------------------
-# Who does not know the questions in advance asks `PrivateMultiplicativeWeights`: it answers from
-# what it has learned where that is good enough, which costs nothing, and measures where it is not,
+# If you do not know the questions in advance, use `PrivateMultiplicativeWeights`. Where what it has
+# learned is good enough, it answers from that, which costs nothing. Where it is not, it measures,
 # at most ``n_updates`` times. Here: how many cannot do both of two things, for all 120 pairs.
 
 asked, answers, left = [], [], []
@@ -136,8 +137,8 @@ print(f"{len(asked)} questions, {15 - left[-1]} of them measured")
 # %%
 # The picture
 # -----------
-# Left: the largest of 4,480 errors. Right: the answers to pairs beside the exact ones, measured
-# ones filled, and the error that was aimed at.
+# Left: the largest of 4,480 errors. Right: the answers to pairs against the exact ones (those that
+# were measured are filled), and the target error.
 
 figure, (left_axis, right_axis) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
 styles = {

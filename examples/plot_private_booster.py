@@ -2,13 +2,13 @@
 Gradient boosting made private
 ==============================
 
-Will a flight arrive more than 15 minutes late? A gradient booster answers well, and no private
-version of it is needed: models that are fitted on disjoint blocks of private flights vote on a few
-public ones, and a student learns from the noisy votes. Each flight is in one block, so it changes
-one vote, whatever the booster does with it.
+Will a flight arrive more than 15 minutes late? A gradient booster predicts this well, and it needs
+no private version. Models that are fitted on disjoint blocks of private flights vote on a few
+public flights, and another model, the student, learns from the noisy votes. Each flight is in only
+one block, so it changes only one model's votes, whatever the booster does with it.
 
-That has a cost, which this example shows: models of small blocks are worse, and few blocks are
-drowned by noise.
+That has a cost, which this example shows: models of small blocks are worse, and with few blocks the
+noise hides the votes.
 
 Run it with ``python examples/plot_private_booster.py``; ``--output`` says where the figure goes,
 and ``--quick`` does less.
@@ -18,8 +18,8 @@ and ``--quick`` does less.
 # The data
 # --------
 # Flights of January and of February to December 2013 from New York. Suppose the timetable and the
-# departures of January are public, but not when these flights arrived; of later flights, nothing
-# is. Blocks are small, and for small tables threads cost more than they save.
+# departures of January are public, but not when these flights arrived. Nothing about later flights
+# is public. Blocks are small, and for small tables threads cost more than they save.
 
 from __future__ import annotations
 
@@ -81,9 +81,10 @@ print(f"{len(private):,} private flights, {len(public):,} public ones without ar
 # %%
 # One private model
 # -----------------
-# A hundred public flights are asked. The number of blocks is chosen from the number of rows, which
-# is public here, and from (ε, δ). The student is a logistic regression, because a hundred answers
-# are not much to learn from. ``classes`` is public knowledge: nothing is read off private labels.
+# The models vote on a hundred public flights. The number of blocks is chosen from the number of
+# rows, which is public here, and from (ε, δ). The student is a logistic regression, because a
+# hundred answers are not much to learn from. ``classes`` is public knowledge: nothing is read off
+# private labels.
 
 booster = HistGradientBoostingClassifier(
     max_iter=10, max_leaf_nodes=8, min_samples_leaf=10, max_bins=32, early_stopping=False
@@ -113,9 +114,10 @@ print("probability to be late:", model.predict_proba(soon)[:, 0].round(2))
 # What privacy cost
 # -----------------
 # **The numbers of this section are not private**: they are computed from arrivals of private
-# flights that were put aside, which only this demonstration has. Beside the private model stand the
-# booster that sees all private flights; boosters that see one block each: the voters; and students
-# of the true answers for a hundred public flights: what can be hoped for.
+# flights that were put aside, which only this demonstration has. The private model is compared with
+# the booster that sees all private flights; with the voters, which are boosters that see one block
+# each; and with students of the true answers for a hundred public flights, the best that can be
+# hoped for.
 
 
 def measured(fitted: Any) -> tuple[float, float]:
@@ -177,10 +179,11 @@ for e in EPSILONS:
     line(f"private, {FIXED} blocks, ε = {e:g}", by_epsilon[e])
 
 # %%
-# Few blocks are drowned by noise. More blocks see fewer flights each, which costs these boosters
-# little: the area under the curve falls slowly with the size of a block. So many small blocks are
-# the better choice here; where a model needs many rows, it would not be. Error bars are standard
-# deviations over runs; the model with the automatic number of blocks was fitted once.
+# With few blocks, the noise hides the votes. With more blocks, each has fewer flights, which costs
+# these boosters little: the area under the curve falls slowly with the size of a block. So many
+# small blocks are the better choice here. For a model that needs many rows they would not be. Error
+# bars are standard deviations over runs; the model with the automatic number of blocks was fitted
+# once.
 
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained", sharey=True)
 panels: list[tuple[Any, dict[Any, Any], str]] = [

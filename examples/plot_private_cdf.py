@@ -2,10 +2,10 @@
 The distribution of flight delays, privately
 ============================================
 
-How many flights are at most so late, for every number of minutes? That is the distribution
+For every number of minutes, how many flights are at most that late? That is the distribution
 function of delays. `DPEmpiricalCDF` releases a small table of delays whose distribution function
-is near the private one everywhere, by the exponential mechanism over all such tables; it is drawn
-exactly, although there are more of them than could ever be listed.
+is near the private one everywhere, by the exponential mechanism over all such tables. The table is
+drawn exactly, although there are more tables than could ever be listed.
 
 Run it with ``python examples/plot_private_cdf.py``; ``--output`` says where the figure goes.
 """
@@ -57,11 +57,11 @@ Floats = NDArray[np.float64]
 # %%
 # A private distribution function
 # -------------------------------
-# Delays are whole minutes, so the grid is too: from 75 minutes early to five hours late, and who is
-# later counts as that. The number of released values is chosen by itself, from ε and the number of
-# flights: few of them round the distribution function, many are chosen less well.
-# `error_bound` says before anything is spent how far off it may be, with 95% probability,
-# whatever the rows are; most releases are several times closer.
+# Delays are whole minutes, so the grid is too, from 75 minutes early to five hours late. Later
+# flights count as five hours late. The number of released values is chosen automatically, from ε
+# and the number of flights: few values make the distribution function coarse, many are chosen less
+# well. `error_bound` says, before anything is spent, how far off it may be, with 95% probability,
+# whatever the rows are. Most releases are several times closer.
 
 GRID = np.arange(-75.0, 301.0)
 EPSILONS = [0.1, 1.0]
@@ -87,7 +87,7 @@ for (code, e), cdf in fitted.items():
 
 # %%
 # All that was released is a table of delays. Whatever is computed from it costs nothing more:
-# quantiles, and delays to be drawn at random.
+# quantiles, or random draws of delays.
 
 jetblue = fitted["B6", 1.0]
 print("\nReleased for JetBlue at ε = 1, in minutes")
@@ -98,14 +98,14 @@ print("drawn         ", *jetblue.sample(10, random_state=0)[:, 0].astype(int))
 # %%
 # Beside quantiles
 # ----------------
-# `DPQuantile` releases quantiles, and from all percentiles follows a distribution function too.
+# `DPQuantile` releases quantiles, and all percentiles together give a distribution function too.
 # **From here on nothing is private**: the exact distribution functions are shown, and the same rows
 # are asked again and again, without a budget that adds it up.
 #
-# The error is the largest difference at any minute (the Kolmogorov-Smirnov distance). On few rows
-# the one choice of a whole table is better than the seven rounds of choices that 99 quantiles
-# take. On many rows both are limited by the number of values: JetBlue at ε = 1 would be as close
-# with some hundred quantiles.
+# The error is the largest difference at any minute (the Kolmogorov-Smirnov distance). On few rows,
+# one choice of a whole table is better than the seven rounds of choices that 99 quantiles
+# take. On many rows, both are limited by the number of values: for JetBlue at ε = 1, some hundred
+# quantiles would be as close.
 
 LEVELS = np.linspace(0.01, 0.99, 99)
 REPEATS = 5
@@ -149,7 +149,7 @@ for code, rows in delays.items():
 # The figure
 # ----------
 # Black is the exact distribution function, which only this demonstration has. With 709 flights and
-# ε = 0.1 a handful of values stands for all of them; with 54,049 flights and ε = 1 the line can
+# ε = 0.1, a handful of values represents all flights. With 54,049 flights and ε = 1, the line can
 # hardly be told from the exact one.
 
 figure, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained", sharex=True, sharey=True)

