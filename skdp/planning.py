@@ -147,7 +147,7 @@ class Allowance:
         if noise == "wishart":
             return WISHART_EDGE * size * (2.0 if self.replace else 1.0) / (2 * epsilon)
         # Independent entries of standard deviation s: edge 2 s sqrt(size).
-        moved = math.sqrt(size**2 / 2 + size + 1) if self.replace else (size + 1) / 2
+        moved = math.sqrt(size**2 / 2 + 1.5 * size) if self.replace else (size + 1) / 2
         return 2 * math.sqrt(2) * moved / epsilon * math.sqrt(size)
 
     def gram_noise(self, noise: str, size: int) -> str:
