@@ -36,9 +36,14 @@ LEARNED = {
     "empirical_cdf", "grid_search", "histogram_density", "imputer", "kmeans_private",
     "median_smooth", "metrics.r2_score",
 }  # fmt: skip
-# On these combinations little noise shows where on the one whose turn it is it does not.
+# On these combinations little noise shows where on that of the name it does not.
 SHOWS = {
+    "minmax_scaler": (1e-5, "add_or_remove_one"),
     "minmax_scaler_omit": (0.0, "add_or_remove_one"),
+    "mwem_queries": (1e-5, "add_or_remove_one"),
+    "quantile_log": (1e-5, "replace_one"),
+    "random_search": (1e-5, "add_or_remove_one"),
+    "small_db_list": (1e-5, "replace_one"),
     "statistics.sum": (0.0, "replace_one"),
 }
 ALPHA = 1e-6
