@@ -103,7 +103,11 @@ class ErrorExplorer:
         )
         self._estimator, self._options, self._moving = estimator, options, False
         start = 1.0 if isinstance(estimator, str) else float(estimator.get_params()["epsilon"])
-        kwargs = {"continuous_update": False, "style": {"description_width": "9em"}}
+        kwargs = {
+            "continuous_update": False,
+            "style": {"description_width": "9em"},
+            "layout": {"width": "36em"},
+        }
         self.epsilon = widgets.FloatLogSlider(
             value=min(max(start, _LOW), _HIGH), min=math.log10(_LOW), max=math.log10(_HIGH),
             step=0.01, description="ε", readout_format=".3g", **kwargs,
@@ -186,8 +190,8 @@ class ErrorExplorer:
         chance = at_most(guessing_chance(epsilon, delta))
         return (
             f"Expected error {error:.3g} with ε = {epsilon:.3g}, δ = {delta:g} and "
-            f"{round(self.n_samples.value):,} rows.<br>The best attacker guesses right whether a "
-            f"row is in the table with at most {chance}, instead of 50%."
+            f"{round(self.n_samples.value):,} rows.<br>Whoever guesses whether a row is in the "
+            f"table is right with a probability of at most {chance}; without the release, of 50%."
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
