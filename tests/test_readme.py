@@ -169,7 +169,7 @@ def test_readme_names_every_estimator():
     assert estimators
     for name in estimators:
         assert f"`{name}`" in text
-        assert f"| `{name}` |" in page
+        assert f".{name}` |" in page
 
 
 @pytest.mark.parametrize(

@@ -119,37 +119,34 @@ def table() -> str:
 
 
 def draw(path: Path) -> None:
-    """Draw the packages in layers, and arrows for what imports what."""
+    """Draw which package imports which, as a table: nothing stands above the diagonal."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
+    import numpy as np
 
-    groups: Counter[tuple[str, str]] = Counter()
+    names = ["estimators", *reversed(BELOW)]
+    files = np.zeros((len(names), len(names)), dtype=int)
     for (one, other), n in imports().items():
-        pair = tuple(x if x in BELOW else "estimators and functions" for x in (one, other))
-        listed = not {"__init__", "exceptions"} & {one, other}
-        if pair[0] != pair[1] and pair[1] in BELOW and listed:
-            groups[pair] += n
-    names = [*BELOW, "estimators and functions"]
-    place = {name: i for i, name in enumerate(names)}
-    figure, axes = plt.subplots(figsize=(7.5, 5.5))
-    for (one, other), n in groups.items():
-        bend = 0.25 if place[one] - place[other] == 1 else 0.45
-        axes.annotate(
-            "", xy=(0, place[other] + 0.12), xytext=(0, place[one] - 0.12),
-            arrowprops={"arrowstyle": "->", "color": "#888", "lw": 0.6 + n / 12,
-                        "connectionstyle": f"arc3,rad={bend}"},
-        )  # fmt: skip
-    for name, y in place.items():
-        face = "#cfe3f5" if name in TRUSTED else "#eeeeee"
-        box = {"boxstyle": "round,pad=0.4", "facecolor": face, "edgecolor": "#666"}
-        axes.text(0, y, name, ha="center", va="center", bbox=box, fontsize=11)
-    axes.set(xlim=(-1.6, 1.6), ylim=(-0.6, len(names) - 0.4))
-    axes.axis("off")
+        here, there = (x if x in BELOW else "estimators" for x in (one, other))
+        if here != there and there != "estimators" and "__init__" not in (one, other):
+            files[names.index(here), names.index(there)] += n
+    figure, axes = plt.subplots(figsize=(7.2, 4.6))
+    axes.imshow(np.log1p(files), cmap="Blues", vmax=2 * np.log1p(files.max()), aspect="auto")
+    for i, j in np.argwhere(files):
+        axes.text(j, i, files[i, j], ha="center", va="center", fontsize=10)
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    axes.set_yticks(range(len(names)), names)
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        label.set_fontweight("bold" if label.get_text() in TRUSTED else "normal")
+    axes.set_xlabel("is imported, by so many files")
+    axes.set_ylabel("imports")
     axes.set_title(
-        "Arrows: imports, thicker where more files do. Blue: sees rows or money.", size=9
+        "Each package imports those to its right only. Bold: sees rows or money.", size=10
     )
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
     figure.savefig(path, bbox_inches="tight")
     plt.close(figure)
 
