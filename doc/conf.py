@@ -48,6 +48,9 @@ html_theme_options = {
 
 autodoc_typehints = "none"  # the docstrings say types, shapes and units
 autosummary_generate = True
+autosummary_context = {
+    "links": runpy.run_path(str(ROOT / "doc" / "scripts" / "links.py"))["links"]()
+}
 toc_object_entries_show_parents = "hide"  # "fit()", which fits the margin, not "DPKMeans.fit()"
 numpydoc_show_class_members = False  # the template lists them
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pkgutil
+import runpy
+from pathlib import Path
 
 import pytest
 from calls import CALLS
@@ -18,6 +21,8 @@ from sklearn.pipeline import Pipeline
 
 import skdp
 from skdp.base import PrivateMixin
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def modules():
@@ -85,3 +90,15 @@ def test_every_public_name_exists(module):
             if routine and not method.startswith("_"):
                 assert inspect.getdoc(getattr(value, method)), f"{name}.{method}"
     assert module.__doc__
+
+
+@pytest.mark.slow
+def test_the_pages_of_estimators_link_to_the_proofs_of_what_they_ask():
+    """``python doc/scripts/links.py`` writes them; the page has a guide, too."""
+    script = runpy.run_path(str(ROOT / "doc" / "scripts" / "links.py"))
+    assert json.loads(script["PROOFS"].read_text("utf-8")) == script["fitted_proofs"]()
+    shown = script["links"]()
+    for name in skdp.__all__:
+        if name.startswith("DP"):
+            assert any("Guide" in line for line in shown[name]), name
+            assert any("Proofs" in line for line in shown[name]) or name == "DPGroupBy", name
