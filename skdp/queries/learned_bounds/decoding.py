@@ -34,9 +34,9 @@ __all__ = [
 ]
 
 WIDTHS = (1, 2, 4, 8, 12)  # of runs of bins that are held against the noise
-FIRST = 0.01  # chance that noise is taken for the first rows of a side
-FURTHER = 0.01  # and for rows beyond those found, each time that some were
-_TRIM = 3.5  # standard deviations that an outer bin must have to stay
+FIRST = 0.003  # chance that noise is taken for the first rows of a side
+FURTHER = 0.003  # and for rows beyond those found, each time that some were
+_TRIM = 2e-4  # chance that noise alone keeps the outer bins of a run
 _WEIGHT = 1.1  # of what clipping does, in a standard error
 _FARTHEST = 3.0  # doublings that a bound may lie beyond the last bin with rows
 _FARTHEST_OF_FEW = 2.0
@@ -56,7 +56,7 @@ def prior(binade: Floats, center: float) -> Floats:
 # --- what noise can do --------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=16)
 def _laplace_tail(width: int) -> tuple[Floats, Floats]:
     """Return (log P(S > t), t), ascending in the first, for the sum S of `width` unit Laplace.
 
@@ -120,11 +120,17 @@ class End:
 NO_END = End(0.0, 0.0, math.inf, 0.0, 0.0)
 
 
-def _trimmed(counts: Floats, first: int, last: int, std: float) -> int:
-    """Return the last bin of a run, less outer bins that hold, together, what noise could be."""
+def _trimmed(counts: Floats, first: int, last: int, std: float, *, gaussian: bool) -> int:
+    """Return the last bin of a run, less outer bins that hold, together, what noise could be.
+
+    A run that begins among the rows is clear by these alone, whatever its outer bins hold.
+    """
     sums = np.cumsum(counts[first : last + 1][::-1])
-    clear = np.flatnonzero(sums >= _TRIM * std * np.sqrt(np.arange(1, sums.size + 1)))
-    return last - (int(clear[0]) if clear.size else 0)
+    chance = np.array(math.log(_TRIM))
+    levels = [noise_level(chance, k + 1, std, gaussian=gaussian) for k in range(sums.size)]
+    above = sums / np.array(levels)
+    clear = np.flatnonzero(above >= 1.0)
+    return last - int(clear[0] if clear.size else np.argmax(above))
 
 
 def _last_bin(
@@ -149,7 +155,7 @@ def _last_bin(
         clear = np.flatnonzero(run > noise_level(log_chance, w, std, gaussian=gaussian))
         if clear.size:
             last = int(clear[-1])
-            end = max(end, _trimmed(counts, last, last + w - 1, std))
+            end = max(end, _trimmed(counts, last, last + w - 1, std, gaussian=gaussian))
     while -1 < end < counts.size - 1:
         further = end
         for w, run in runs.items():
@@ -161,7 +167,8 @@ def _last_bin(
             clear = np.flatnonzero(beyond > noise_level(log_chance, w, std, gaussian=gaussian))
             if clear.size:
                 first = end + 1 + int(clear[-1])
-                further = max(further, _trimmed(counts, first, first + w - 1, std))
+                trimmed = _trimmed(counts, first, first + w - 1, std, gaussian=gaussian)
+                further = max(further, trimmed)
         if further == end:
             break
         end = further
