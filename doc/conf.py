@@ -190,7 +190,7 @@ def _keep_together(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         span += math
         if place and isinstance(parent[place - 1], nodes.Text):
             text = parent[place - 1].astext()
-            touching = re.search(r"\S*$", text)[0]
+            touching = re.search(r"\S*\Z", text)[0]
             parent[place - 1] = nodes.Text(text[: len(text) - len(touching)])
             span.insert(0, nodes.Text(touching))
         if place + 1 < len(parent) and isinstance(parent[place + 1], nodes.Text):
