@@ -6,7 +6,9 @@ import re
 import runpy
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
+from xml.etree import ElementTree
 
 import joblib
 from docutils import nodes
@@ -90,18 +92,119 @@ def _literal_names(app: Sphinx, what: str, name: str, obj: object, options: obje
         )
 
 
+# latex2mathml takes some signs for letters and does not say which of two bars opens.
+BARS = {r"\lvert": "\ue000", r"\rvert": "\ue001", r"\lVert": "\ue002", r"\rVert": "\ue003"}
+OPENING = {"\ue000": "|", "\ue002": "‖", "⌊": "⌊", "⌈": "⌈", "(": "(", "[": "["}
+CLOSING = {"\ue001": "|", "\ue003": "‖", "⌋": "⌋", "⌉": "⌉", ")": ")", "]": "]"}
+RELATIONS = set("=<>≤≥∝∈→≈⪯⪰")
+SIGNED = RELATIONS | set(OPENING.values()) | {","}  # a minus after these is a sign
+
+
+def _mathml(tex: str, display: str = "inline") -> ElementTree.Element:
+    """MathML of a formula, with the kinds and spaces of signs that the converter leaves out."""
+    for command, char in BARS.items():
+        tex = tex.replace(command, f"{char} ")
+    xml = convert(tex, display=display).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "")
+    math = ElementTree.fromstring(xml)
+    for parent in math.iter():
+        row = list(parent)
+        for before, sign, after in zip([None, *row], row, [*row[1:], None], strict=False):
+            text = sign.text or ""
+            if sign.tag not in ("mi", "mo"):
+                continue
+            if text in OPENING or text in CLOSING:
+                sign.tag = "mo"
+                sign.text = (OPENING | CLOSING)[text]
+                sign.set("form", "prefix" if text in OPENING else "postfix")
+                sign.attrib.setdefault("stretchy", "false")
+            elif text in RELATIONS or text in "/±":
+                sign.tag = "mo"
+                if text == "/":
+                    sign.attrib |= {"lspace": "0em", "rspace": "0em"}
+            elif text in "∞…":
+                sign.tag = "mi"
+            elif text in "+−±" and (before is None or before.text in SIGNED):
+                sign.attrib |= {"form": "prefix"}
+            elif len(text) > 1 and text.isalpha():  # log, max
+                sign.tag = "mo"
+                left = before is not None and before.tag != "mo"
+                right = after is not None and after.text not in ("(", ")")
+                sign.attrib |= {"lspace": f"{left * 0.17}em", "rspace": f"{right * 0.17}em"}
+        for script in parent[1:] if parent.tag in ("msub", "msup", "msubsup") else ():
+            for prime in script.iterfind(".//mi[.='′']"):
+                prime.set("mathsize", "150%")  # hardly seen where there is no font for formulas
+    return math
+
+
+def _html(math: ElementTree.Element) -> str:
+    return ElementTree.tostring(math, encoding="unicode", short_empty_elements=False)
+
+
+def _size(parts: list[ElementTree.Element]) -> int:
+    return sum(len("".join(part.itertext())) for part in parts)
+
+
+def _cut(parts: list[ElementTree.Element], signs: set[str], within: bool) -> list[list]:
+    """Cut a row after signs, also within brackets or not; no piece is very short."""
+    pieces, depth = [[]], 0
+    for place, part in enumerate(parts):
+        pieces[-1].append(part)
+        for sign in part.iter("mo"):
+            depth += sign.get("form") == "prefix" and sign.text in OPENING.values()
+            depth -= sign.get("form") == "postfix"
+        after = part.text in signs and part.tag == "mo" and part.get("form") != "prefix"
+        long = min(_size(pieces[-1]), _size(parts[place + 1 :])) > 5
+        if after and long and (within or not depth):
+            part.set("form", "infix")
+            pieces.append([])
+    return pieces
+
+
 def _inline_math(writer: nodes.NodeVisitor, node: nodes.math) -> None:
-    """Write MathML, which browsers draw without a script, also where there is no internet."""
-    writer.body.append(convert(node.astext()))
+    """Write MathML, which browsers draw without a script, also where there is no internet.
+
+    No browser breaks it, so a formula that is long on a telephone is written as several.
+    """
+    pieces = [list(_mathml(node.astext())[0])]
+    signs = set("+−,")
+    for most, cuts in (15, (RELATIONS, False)), (36, (signs, False)), (36, (signs, True)):
+        cut = [_cut(piece, *cuts) if _size(piece) > most else [piece] for piece in pieces]
+        pieces = list(chain.from_iterable(cut))
+    rows = []
+    for piece in pieces:
+        math = ElementTree.Element("math")
+        ElementTree.SubElement(math, "mrow").extend(piece)
+        rows.append(_html(math))
+    writer.body.append("<wbr>".join(rows))
     raise nodes.SkipNode
 
 
 def _block_math(writer: nodes.NodeVisitor, node: nodes.math_block) -> None:
-    writer.body.append(f"<div>{convert(node.astext(), display='block')}</div>")
+    writer.body.append(f'<div class="formula">{_html(_mathml(node.astext(), "block"))}</div>')
     raise nodes.SkipNode
+
+
+def _keep_together(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put a formula and what touches it, as in "($x$)-th", into one span, which is not broken."""
+    for math in list(doctree.findall(nodes.math)):
+        parent, span = math.parent, nodes.inline(classes=["formula"])
+        place = parent.index(math)
+        parent[place] = span
+        span += math
+        if place and isinstance(parent[place - 1], nodes.Text):
+            text = parent[place - 1].astext()
+            touching = re.search(r"\S*\Z", text)[0]
+            parent[place - 1] = nodes.Text(text[: len(text) - len(touching)])
+            span.insert(0, nodes.Text(touching))
+        if place + 1 < len(parent) and isinstance(parent[place + 1], nodes.Text):
+            text = parent[place + 1].astext()
+            touching = re.match(r"\S*", text)[0]
+            parent[place + 1] = nodes.Text(text[len(touching) :])
+            span += nodes.Text(touching)
 
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx; 400 is before numpydoc."""
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
+    app.connect("doctree-resolved", _keep_together)
     app.connect("autodoc-process-docstring", _literal_names, priority=400)
