@@ -185,7 +185,7 @@ def test_odd_tables_are_released_within_the_box(adjacency, q, noise):
     [
         ({"q": -0.1}, ValueError, "q must"),
         ({"q": 1.1}, ValueError, "q must"),
-        ({"q": math.nan}, ValueError, "q must"),
+        ({"q": math.nan}, ValueError, "finite"),
         ({"noise": "gauss"}, ValueError, "noise"),
         ({"noise": "laplace"}, ValueError, "delta"),
         ({"noise": "student", "nu": 0}, ValueError, "nu"),
