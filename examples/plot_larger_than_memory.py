@@ -15,7 +15,7 @@ Run it with ``python examples/plot_larger_than_memory.py``; ``--output`` says wh
 # The data
 # --------
 # A million made-up rows in eight Parquet files. The first fit needs only a reader for Parquet
-# (``pip install skdp[parquet]``).
+# (``pip install ".[parquet]"``).
 
 from __future__ import annotations
 
