@@ -48,9 +48,10 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     strategy : {"quantile", "uniform"}, default="quantile"
         Bins of about as many rows each, or of equal width.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); a value beyond them is in the first or the last bin. ``"private"``
-        learns them, with ``strategy="quantile"`` for at most a fifth of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); a value beyond them is in the first or the last bin.
+        ``"private"`` learns them, with ``strategy="quantile"`` for at most a fifth of the
+        allowance.
     step : float or None, default=None
         With quantiles: candidates for an edge are the multiples of it within the bounds, as 1.0
         for integers. None: about 2**18 to 2**19 points at equal distances.
@@ -62,10 +63,11 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -82,7 +84,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
@@ -109,7 +111,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
 
     How many bins a column keeps follows from released edges alone.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
     **Expected error.** With quantiles in ranks, as that of `skdp.quantile.DPQuantile`: the mean
     number of rows between an edge and its level; it needs `like`, public rows. With equal widths
@@ -216,8 +218,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

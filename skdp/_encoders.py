@@ -61,10 +61,11 @@ class DPOneHotEncoder(Encoder):
         In [0, 1). Above 0 where categories are selected: half of it is for categories that one row
         alone has, the other half for Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -80,7 +81,7 @@ class DPOneHotEncoder(Encoder):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with stated categories it says that
         nothing was: no releases, epsilon 0.
@@ -112,7 +113,7 @@ class DPOneHotEncoder(Encoder):
     Numbers and text that look alike are told apart; 1 and 1.0 are one category, 1 and True are
     unless both are listed. Dates are no categories.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
     **Expected error.** The part of the cells of which a fit knows no category.
 
@@ -301,10 +302,11 @@ class DPOrdinalEncoder(Encoder):
         In [0, 1). Above 0 where categories are selected: half of it is for categories that one row
         alone has, the other half for Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -316,7 +318,7 @@ class DPOrdinalEncoder(Encoder):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with stated categories it says that
         nothing was: no releases, epsilon 0.
@@ -348,7 +350,7 @@ class DPOrdinalEncoder(Encoder):
     Numbers and text that look alike are told apart; 1 and 1.0 are one category, 1 and True are
     unless both are listed. Dates are no categories.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
     **Expected error.** The part of the cells of which a fit knows no category.
 

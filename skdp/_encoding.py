@@ -78,7 +78,7 @@ class Encoder(Transformer):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost of a fit does not depend on them.
+            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
@@ -123,8 +123,8 @@ class Encoder(Transformer):
             refused.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -396,7 +396,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost of a fit does not depend on them.
+            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------

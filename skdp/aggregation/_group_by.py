@@ -93,8 +93,8 @@ class DPGroupBy(BaseEstimator):
         ``"private"``: chosen from two noisy histograms of units, at a few hundredths of the
         allowance.
     bounds : "private" or dict, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); here a mapping, ``{"delay": (-60, 180)}``. A specification may
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); here a mapping, ``{"delay": (-60, 180)}``. A specification may
         state its own. Columns without any have theirs learned, as powers of two that hold nearly
         all units' values, at a few hundredths of the allowance each.
     key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
@@ -103,9 +103,9 @@ class DPGroupBy(BaseEstimator):
     aggregates : dict or None, default=None
         What `agg` sets; None: the keys alone.
     budget : PrivacyBudget, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger. Units are
-        added or removed, or one is replaced by another (the number of units is public then, and
-        noise is up to twice as large).
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one. Units are added or removed, or one is replaced by
+        another (the number of units is public then, and noise is up to twice as large).
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 

@@ -185,15 +185,16 @@ def regression_errors(
         What absolute errors are clipped to, from public knowledge. ``"private"`` learns it. Both
         are learned, for 4 to 70% of the allowance, where one is not stated.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -271,15 +272,16 @@ def r2_score(
         What absolute errors are clipped to, from public knowledge. ``"private"`` learns it. Both
         are learned, for 4 to 70% of the allowance, where one is not stated.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -351,15 +353,16 @@ def mean_squared_error(
         What absolute errors are clipped to, from public knowledge. ``"private"`` learns it, for 4
         to 70% of the allowance.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -431,15 +434,16 @@ def mean_absolute_error(
         What absolute errors are clipped to, from public knowledge. ``"private"`` learns it, for 4
         to 70% of the allowance.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 

@@ -77,15 +77,16 @@ def score_histogram(
         Cells from 0 to 1, finer towards the ends; or public edges that increase. A score beyond
         them counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -183,15 +184,16 @@ def roc_auc_score(
         Cells from 0 to 1, finer towards the ends; or public edges that increase. A score beyond
         them counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -268,15 +270,16 @@ def roc_curve(
         Cells from 0 to 1, finer towards the ends; or public edges that increase. A score beyond
         them counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -354,15 +357,16 @@ def calibration_curve(
         Cells of equal width from 0 to 1, or public edges that increase. A score beyond them counts
         in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 

@@ -59,7 +59,8 @@ class DPGridSearchCV(PrivateSearch):
         and scorer state none of their own; ``"private"``: each of these chooses it, for 10% of
         its allowance.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. What a
         search draws is secret, and follows it only there, too.
@@ -211,7 +212,8 @@ class DPRandomizedSearchCV(PrivateSearch):
         and scorer state none of their own; ``"private"``: each of these chooses it, for 10% of
         its allowance.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. What a
         search draws is secret, and follows it only there, too.

@@ -219,10 +219,11 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     bounds : float, (float, float) or None
         Of a row's score.
     max_rows_per_unit : int or "private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -322,8 +323,8 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         y : array-like of shape (n_samples,), default=None
             Their targets; of X in parts, the name of a column or another table in parts.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -367,10 +368,11 @@ def private_scorer(
         knowledge: for "neg_inertia" on rows in the unit box of d features, d is never exceeded.
         A tighter bound means less noise and more clipping. None for "accuracy".
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 

@@ -74,23 +74,25 @@ def quantile(
     step : float, default=None
         Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -217,23 +219,25 @@ def median(
     step : float, default=None
         Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 

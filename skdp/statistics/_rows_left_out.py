@@ -41,9 +41,10 @@ def rows_left_out(
         Of one unit no more than so many are counted: noise grows with it. None:
         `max_rows_per_unit`.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 

@@ -87,12 +87,12 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     Parameters
     ----------
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, and the grid is coarser then. That takes up to 35% of the allowance where rows are
-        few. It needs n epsilon of about 470 for each column (without delta; half as much where the
-        number of rows is private): with fewer rows the bounds may be far off, and `error_bound` is
-        1.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, and the grid is coarser then. That takes up to 35% of the allowance where rows
+        are few. It needs n epsilon of about 470 for each column (without delta; half as much where
+        the number of rows is private): with fewer rows the bounds may be far off, and `error_bound`
+        is 1.
     n_cells : int, default=1000
         Points of the grid from bound to bound, both included.
     grid : array-like of shape (n_points,), default=None
@@ -111,10 +111,11 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         In [0, 1). Above zero, the losses of the columns add up less quickly, and those of the
         exponential mechanism count half.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -130,7 +131,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
@@ -252,8 +253,8 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -146,10 +146,11 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         In [0, 1). Above zero, the exponential mechanism counts half: the claim is then that of
         Gaussian noise at (epsilon, delta).
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -164,7 +165,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
@@ -270,8 +271,8 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
             Private rows, of any types that the domain tells. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
