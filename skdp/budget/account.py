@@ -308,7 +308,7 @@ def free_part(terms: Terms, taken: set[int]) -> Amount:
 
 
 class Reservation:
-    """A price set aside for the time of a ``with`` block; made by `PrivacyBudget.reserve`.
+    """A price set aside during a ``with`` block; made by `PrivacyBudget.reserve`.
 
     Parameters
     ----------

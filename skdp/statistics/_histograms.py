@@ -118,26 +118,26 @@ def histogram(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> tuple[Released, Floats]:
-    """Return the histogram of one column, of numbers or of categories.
+    """Return the histogram of one column of numbers or categories.
 
     Parameters
     ----------
     X : array-like of shape (n_samples,) or (n_samples, 1)
-        Private rows, finite numbers; with `categories` labels of any type, flat.
+        Private rows: finite numbers, or with `categories` a flat column of labels of any type.
     bins : int or array-like of float, default=10
-        Number of bins of equal width between the bounds, or public edges that increase.
+        Number of bins of equal width between the bounds, or public edges in increasing order.
     categories : sequence, default=None
-        Public labels, which stand for bins. A row of another label counts nowhere.
+        Public labels, used instead of bins. Rows with other labels are not counted.
     density : bool, default=False
-        Return counts over their sum and the width of their bins, as numpy does; of categories,
-        over their sum.
+        Divide counts by their sum and by the width of their bins, as numpy does; with categories,
+        by their sum.
     range : tuple (low, high), default=None
-        numpy's name for `bounds`, which must not be stated too.
+        numpy's name for `bounds`. State only one of them.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance, and
-        they are seldom round numbers: state them (or edges) where values are whole numbers. Not
-        used with edges.
+        column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
+        Learned bounds are seldom round numbers, so state them (or edges) if values are whole
+        numbers. Not used with edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -161,12 +161,12 @@ def histogram(
     Returns
     -------
     released : Released, value of shape (n_bins,)
-        Not rounded up to 0 where noise makes it negative: so it has no bias. Of a density the
-        standard error is to first order; it is NaN where the sum of the counts is below ten of
-        its own standard errors.
+        Negative counts, which noise may cause, are kept, so counts have no bias. The standard error
+        of a density is to first order. It is NaN if the sum of the counts is below ten of its own
+        standard errors.
     edges : ndarray of shape (n_bins + 1,)
-        A bin holds its lower edge, the last one both. Values beyond the edges are in no bin.
-        With `categories`, these.
+        A bin includes its lower edge; the last bin includes both edges. Values outside the edges
+        are in no bin. With `categories`, these are returned instead.
 
     Raises
     ------
@@ -177,11 +177,11 @@ def histogram(
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if they are learned, and one count a bin, empty or not.
-    *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced. *Mechanism*:
-    discrete Laplace, or rounded Gaussian if delta > 0; with `categories` that of `subset_sums` for
-    a number of 1 in each row, so that counts are no whole numbers. *Charged*: (epsilon, delta),
-    once, as "histogram".
+    **Privacy.** *Released*: bounds, if they are learned, and one count for each bin, including
+    empty ones. *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced.
+    *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0; with `categories`, the
+    mechanism of `subset_sums` for the number 1 in each row, so that counts are not whole numbers.
+    *Charged*: (epsilon, delta), once, as "histogram".
 
     Examples
     --------
@@ -263,7 +263,7 @@ def histogram2d(
     X : array-like or table of shape (n_samples, 2)
         Private rows, finite numbers.
     bins : int or list of two, default=10
-        For each column a number of bins between its bounds, or public edges that increase.
+        For each column, the number of bins between its bounds, or public edges in increasing order.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance. Not
@@ -291,9 +291,9 @@ def histogram2d(
     Returns
     -------
     released : Released, value of shape (n_bins_0, n_bins_1)
-        Not rounded up to 0 where noise makes it negative.
+        Negative counts, which noise may cause, are kept.
     edges_0, edges_1 : ndarray
-        Rows beyond the edges are in no cell.
+        Rows outside the edges are in no cell.
 
     Raises
     ------
@@ -304,7 +304,7 @@ def histogram2d(
 
     Notes
     -----
-    **Privacy.** As `histogram`, for the cells of both columns together. *Released*,
+    **Privacy.** As for `histogram`, with the joint cells of both columns. *Released*,
     *sensitivity*, *mechanism*: as there. *Charged*: (epsilon, delta), once, as "histogram2d".
 
     Examples
@@ -359,8 +359,8 @@ def histogramdd(
     X : array-like or table of shape (n_samples, n_features)
         Private rows, finite numbers.
     bins : int or list, default=10
-        For each column a number of bins between its bounds, or public edges that increase. At
-        most 2**20 cells altogether.
+        For each column, the number of bins between its bounds, or public edges in increasing order.
+        At most 2**20 cells altogether.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance. Not
@@ -388,9 +388,9 @@ def histogramdd(
     Returns
     -------
     released : Released, one dimension a column
-        Not rounded up to 0 where noise makes it negative.
+        Negative counts, which noise may cause, are kept.
     edges : list of ndarray
-        Rows beyond the edges are in no cell.
+        Rows outside the edges are in no cell.
 
     Raises
     ------
@@ -401,7 +401,7 @@ def histogramdd(
 
     Notes
     -----
-    **Privacy.** As `histogram`, for the cells of all columns together. *Released*, *sensitivity*,
+    **Privacy.** As for `histogram`, with the joint cells of all columns. *Released*, *sensitivity*,
     *mechanism*: as there. *Charged*: (epsilon, delta), once, as "histogramdd".
 
     Examples
@@ -444,20 +444,20 @@ def subset_sums(
 ) -> Released:
     """Return the sum of the clipped rows of each class.
 
-    Each row has a label, which is as private as its cells.
+    Each row has a label, which is protected together with its cells.
 
     Parameters
     ----------
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers.
     labels : array-like of shape (n_samples,)
-        Private label of each row. A row of a label that is no class is in no sum.
+        Private label of each row. Rows whose label is not among `classes` are in no sum.
     classes : sequence
-        Public labels, all text or all numbers, for example.
+        Public labels of one type, for example all text or all numbers.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond count as the nearest. ``"private"`` learns them
-        (see `Released`).
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
     n_rows : {"private", "public"}, default="private"
@@ -493,11 +493,11 @@ def subset_sums(
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated, and a sum for each class and column.
-    *Sensitivity*, with r the norm of the bounds' furthest corner from 0 (L2): r if a row is added
-    or removed; if one is replaced, at most 2 r, and less where no bound is below 0, as a row that
-    leaves one class for another changes two sums by r each. A factor of 4, which is found in
-    texts, is not needed. *Mechanism*: discrete Laplace or K-norm noise, whichever is less, or
-    rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "subset_sums".
+    *Sensitivity* (L2), where r is the distance from 0 to the furthest corner of the bounds: r if a
+    row is added or removed; at most 2 r if one is replaced, and less if no bound is below 0,
+    because a row that moves from one class to another changes two sums by r each. The factor of 4
+    found in some texts is not needed. *Mechanism*: discrete Laplace or K-norm noise, whichever is
+    smaller, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "subset_sums".
 
     Examples
     --------

@@ -85,8 +85,8 @@ def var(
         The divisor is the number of rows minus this.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond count as the nearest. ``"private"`` learns them
-        (see `Released`).
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -122,10 +122,10 @@ def var(
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated, then the mean and the mean square of each
-    column as one vector, with the number of rows where it is private. *Sensitivity*, of sums in
-    units of the half width (L2): 2 sqrt(d) if a row is replaced, sqrt(5 d / 4 + 1) if one is
-    added or removed. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*:
-    (epsilon, delta), once, as "var".
+    column as one vector, with the number of rows where it is private. *Sensitivity* (L2) of the
+    sums, for d columns, in units of half the width of the bounds: 2 sqrt(d) if a row is replaced,
+    sqrt(5 d / 4 + 1) if one is added or removed. *Mechanism*: K-norm noise, or rounded Gaussian if
+    delta > 0. *Charged*: (epsilon, delta), once, as "var".
 
     Examples
     --------
@@ -183,8 +183,8 @@ def std(
         The divisor is the number of rows minus this.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond count as the nearest. ``"private"`` learns them
-        (see `Released`).
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -219,7 +219,7 @@ def std(
 
     Notes
     -----
-    **Privacy.** As `var`, of which this is the square root. *Released*, *sensitivity*,
+    **Privacy.** As for `var`: this is the square root of its answer. *Released*, *sensitivity*,
     *mechanism*: as there. *Charged*: (epsilon, delta), once, as "std".
 
     Examples
@@ -376,13 +376,13 @@ def covariance(
     Parameters
     ----------
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers; columns are variables.
+        Private rows of finite numbers; the columns are the variables.
     ddof : int, default=1
         The divisor is the number of rows minus this.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond count as the nearest. ``"private"`` learns them
-        (see `Released`).
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -406,9 +406,9 @@ def covariance(
     Returns
     -------
     released : Released, value of shape (n_features, n_features)
-        Positive semidefinite: negative eigenvalues, which noise makes, are set to 0. The standard
-        error includes what that moves, and where a private number of rows is not clear of its
-        noise, a third of all that the bounds allow.
+        Positive semidefinite: negative eigenvalues, which noise may cause, are set to 0. The
+        standard error includes the change that this makes. If noise hides a private number of rows,
+        it also includes a third of the largest value that the bounds allow.
 
     Raises
     ------
@@ -419,11 +419,11 @@ def covariance(
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated, then the second moment of the columns in units
-    of their half widths, with their sums and the number of rows, as one matrix. *Sensitivity*:
-    that of a ball of radius sqrt(d), see ``skdp/queries/second_moments.md``. *Mechanism*:
-    symmetrised Wishart noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
-    once, as "covariance".
+    **Privacy.** *Released*: bounds, if not stated, then one matrix: the second moment of the
+    columns, in units of half the widths of their bounds, with their sums and the number of rows.
+    *Sensitivity*: that of rows in a ball of radius sqrt(d), see ``skdp/queries/second_moments.md``.
+    *Mechanism*: symmetrised Wishart noise, or rounded Gaussian if delta > 0. *Charged*:
+    (epsilon, delta), once, as "covariance".
 
     Examples
     --------
@@ -496,11 +496,11 @@ def correlation(
     Parameters
     ----------
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers; columns are variables.
+        Private rows of finite numbers; the columns are the variables.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); values beyond count as the nearest. ``"private"`` learns them
-        (see `Released`).
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -524,9 +524,9 @@ def correlation(
     Returns
     -------
     released : Released, value of shape (n_features, n_features)
-        In [-1, 1], ones on the diagonal; 0 beside a column whose released variance is 0. The
-        standard error is at most 1, too large where noise reaches the ends, and NaN where a
-        variance is not clear of its noise: the coefficient says nothing then.
+        In [-1, 1], with ones on the diagonal. 0 for the coefficients of a column whose released
+        variance is 0. The standard error is at most 1. It is too large if noise reaches the ends of
+        the range, and NaN if noise hides a variance: the coefficient is then meaningless.
 
     Raises
     ------
@@ -537,7 +537,7 @@ def correlation(
 
     Notes
     -----
-    **Privacy.** A function of what `covariance` releases. *Released*, *sensitivity*, *mechanism*:
+    **Privacy.** Computed from what `covariance` releases. *Released*, *sensitivity*, *mechanism*:
     as there. *Charged*: (epsilon, delta), once, as "correlation".
 
     Examples

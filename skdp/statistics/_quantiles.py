@@ -72,7 +72,7 @@ def quantile(
     keepdims : bool, default=False
         Keep the axis of the rows, with length 1.
     step : float, default=None
-        Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
+        Answers are multiples of `step`: for integers, use 1. None: a fine grid between the bounds.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
@@ -99,10 +99,10 @@ def quantile(
     Returns
     -------
     released : Released
-        The standard error is NaN: it depends on the rows around the quantile, and is private.
-        `skdp.quantile.DPQuantile.expected_error` says how many ranks quantiles are off on average,
-        on public rows that resemble the private ones; its `error_bound` bounds the error for any
-        rows, as a part of the rows.
+        The standard error is NaN: it depends on the rows near the quantile, so it is private.
+        `skdp.quantile.DPQuantile.expected_error` returns by how many ranks quantiles are off on
+        average, for public rows that resemble the private ones. Its `error_bound` bounds the error
+        for any rows, as a part of the rows.
 
     Raises
     ------
@@ -113,9 +113,9 @@ def quantile(
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated, and one candidate a column and level.
-    *Sensitivity*: ranks, at most 1. *Mechanism*: the exponential mechanism, recursively for many
-    levels. *Charged*: (epsilon, delta), once, as "quantile".
+    **Privacy.** *Released*: bounds, if not stated, and one candidate for each column and level.
+    *Sensitivity* of the score, a difference of ranks: at most 1. *Mechanism*: the exponential
+    mechanism, recursively for several levels. *Charged*: (epsilon, delta), once, as "quantile".
 
     Examples
     --------
@@ -151,12 +151,12 @@ def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Rele
     q : float or sequence of float
         In percent, from 0 to 100, strictly increasing.
     **options
-        As of `quantile`.
+        As for `quantile`.
 
     Returns
     -------
     released : Released
-        As of `quantile`.
+        As for `quantile`.
 
     Raises
     ------
@@ -167,8 +167,8 @@ def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Rele
 
     Notes
     -----
-    **Privacy.** *Released*, *sensitivity*, *mechanism* and *charged*: as of `quantile`, under that
-    name.
+    **Privacy.** *Released*, *sensitivity*, *mechanism* and *charged*: as for `quantile`, and
+    charged under that name.
 
     Examples
     --------
@@ -217,7 +217,7 @@ def median(
     keepdims : bool, default=False
         Keep the axis of the rows, with length 1.
     step : float, default=None
-        Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
+        Answers are multiples of `step`: for integers, use 1. None: a fine grid between the bounds.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
@@ -244,7 +244,7 @@ def median(
     Returns
     -------
     released : Released
-        The standard error is NaN: it depends on the rows around the median, and is private.
+        The standard error is NaN: it depends on the rows near the median, so it is private.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def median(
 
     Notes
     -----
-    **Privacy.** As `quantile` at level 1/2. *Released*, *sensitivity*, *mechanism*: as there.
+    **Privacy.** As for `quantile` at level 1/2. *Released*, *sensitivity*, *mechanism*: as there.
     *Charged*: (epsilon, delta), once, as "median".
 
     Examples
