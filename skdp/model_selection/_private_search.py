@@ -75,7 +75,7 @@ class DPGridSearchCV(PrivateSearch):
         Parameters of the best run.
     best_score_ : float
         The noisy score of the best run. It is the highest of many, so it is usually too high. For
-        an unbiased estimate, score `best_estimator_` with a `private_scorer` on held-out rows.
+        an estimate, score `best_estimator_` with a `private_scorer` on held-out rows.
     scorer_ : str
         The metric.
     classes_ : ndarray

@@ -403,8 +403,8 @@ def private_scorer(
     not covered.
 
     **Time.** Scoring rows one by one takes about 0.2-0.5 ms for each row. "neg_inertia" alone, or
-    after `DPMinMaxScaler` and `DPStandardScaler`, is scored in blocks, which is faster; after a
-    `DPPCA` or a transformer that is not from skdp it is scored row by row.
+    after `DPMinMaxScaler` and `DPStandardScaler`, is scored in blocks; after a `DPPCA` or a
+    transformer that is not from skdp it is scored row by row.
 
     Examples
     --------
