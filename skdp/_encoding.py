@@ -83,8 +83,8 @@ class Encoder(Transformer):
         Returns
         -------
         cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges; half of delta is for categories that one row
-            alone has. None if all categories are stated.
+            The (epsilon, delta) that one fit charges; half of delta covers categories that only one
+            row has. None if all categories are stated.
         """
         self._check_parameters()
         if self._is_free():
@@ -207,10 +207,10 @@ class Encoder(Transformer):
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, like: Any = None
     ) -> float:
-        """Return which part of the cells a fit will know no category of, on average.
+        """Return the part of the cells whose category a fit will not know, on average.
 
-        Nothing private is read and nothing is charged: public rows are fitted a few times, with
-        noise of their own.
+        Nothing private is read and nothing is charged: public rows are fitted a few times, each
+        time with fresh noise.
 
         Parameters
         ----------

@@ -2,7 +2,7 @@
 
 A `Domain` states, from public knowledge, which values each column may have. Queries are made by
 `conjunctions`, `thresholds`, `intervals`, `parities` or `linear_queries`. A release answers these
-queries, and any other linear query on the domain.
+queries, and others of the same kind.
 """
 
 from skdp.synthetic._cdf import DPEmpiricalCDF

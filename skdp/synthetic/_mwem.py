@@ -95,7 +95,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     """Differentially private distribution that answers many linear queries (MWEM).
 
     Multiplicative weights and the exponential mechanism. In each round, a marginal table that is
-    answered badly is chosen and measured (with further columns, if they add little noise). Then the
+    answered badly is chosen and measured (with further columns, where these cost little). Then the
     weights of all cells of the domain are fitted to all measurements. For domains of up to 2**20
     cells.
 
