@@ -97,8 +97,9 @@ class Encoder(Transformer):
         super()._check_parameters()
         if self.handle_unknown == ERROR and not self._is_free():
             raise ValueError(
-                f"{type(self).__name__}: handle_unknown='error' would tell of rare values that no "
-                "private selection shows; state all categories, or choose another handling"
+                f"{type(self).__name__}: handle_unknown='error' would reveal rare values that a "
+                "private selection does not show; state all categories, or choose another "
+                "handling"
             )
 
     def _check_without_rows(self) -> None:
@@ -157,7 +158,7 @@ class Encoder(Transformer):
         if empty := [j for j in private if not len(self.categories_[j])]:  # which is released
             shown = [int(j) if schema.names is None else schema.names[j] for j in empty]
             warnings.warn(
-                f"{name}: no category of columns {shown} had enough rows to be named; state "
+                f"{name}: no category of columns {shown} had enough rows to be selected; state "
                 "categories, or take a larger epsilon or delta",
                 stacklevel=outside_level(),
             )

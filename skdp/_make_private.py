@@ -318,8 +318,8 @@ def _made(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any]:
     if type(step) is Pipeline:
         if step.memory is not None:
             raise ValueError(
-                f"{_where(path, step)}: memory must be None: a cache would keep fits, and what is "
-                "taken from it is charged to nobody"
+                f"{_where(path, step)}: memory must be None: a cache would keep fits, and steps "
+                "taken from it are not charged to any budget"
             )
         steps = []
         for name, one in step.steps:

@@ -228,16 +228,18 @@ def error_of_rehearsals(
 
 _OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
 _NO_DELTA = (
-    "{}: classes must be given for a classifier where delta is 0: all class labels, from public "
-    "knowledge, because those that occur in y are private. With delta above 0 they are selected"
+    "{}: classes must be given for a classifier if delta is 0: all class labels, from public "
+    "knowledge, because which labels occur in y is private. With delta above 0 they are selected "
+    "privately"
 )
 _FEW_CLASSES = (
-    "{}: {} class(es) had enough rows to be named, and nothing else was asked. State classes, or "
-    "take a larger epsilon or delta; for a y of many different numbers, take a regressor"
+    "{}: {} class(es) had enough rows to be selected, so nothing else was released. State "
+    "classes, or take a larger epsilon or delta; for a y of many different numbers, take a "
+    "regressor"
 )
 _NO_CLASS = (
-    "{}: no class had enough rows to be named, so there is nothing to predict. State classes, or "
-    "take a larger epsilon or delta; for a y of many different numbers, take a regressor"
+    "{}: no class had enough rows to be selected, so there is nothing to predict. State classes, "
+    "or take a larger epsilon or delta; for a y of many different numbers, take a regressor"
 )
 
 

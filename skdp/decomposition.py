@@ -59,7 +59,7 @@ def _check_components(value: Any, most: int | None = None) -> int | float | None
     """Return the number of components, a part of the variance, or None for all of them."""
     if isinstance(value, str) and value == "mle":
         raise ValueError(
-            "n_components='mle' is not private here: Minka's choice is by eigenvalues without "
+            "n_components='mle' is not private here: Minka's method needs eigenvalues without "
             "noise. Take a number, a part of the variance such as 0.95, or the n_resolved_ of a "
             "fit with n_components=None"
         )

@@ -37,8 +37,8 @@ __all__ = ["DPSelectKBest"]
 _CLASSES, _NUMBERS = "f_classif", "f_regression"
 _SEEN = 3.0  # standard deviations of its count above which a class counts
 _NO_DELTA = (
-    "{}: classes must be given where delta is 0: all class labels, from public knowledge, because "
-    "those that occur in y are private. With delta above 0 they are selected"
+    "{}: classes must be given if delta is 0: all class labels, from public knowledge, because "
+    "which labels occur in y is private. With delta above 0 they are selected privately"
 )
 
 
@@ -298,9 +298,9 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
                 self.privacy_ = session.certificate()
         if self._of_classes and len(self.classes_) < 2:  # released: whoever sees the fit sees it
             warnings.warn(
-                f"{name}: {len(self.classes_)} class(es) had enough rows to be named: there are no "
-                "scores, and the first columns were kept. State classes, or take a larger epsilon "
-                "or delta",
+                f"{name}: {len(self.classes_)} class(es) had enough rows to be selected: there "
+                "are no scores, and the first columns were kept. State classes, or take a larger "
+                "epsilon or delta",
                 stacklevel=outside_level(),
             )
         if isinstance(self.k, int) and self.k > self.n_features_in_:

@@ -77,7 +77,10 @@ def _as_numbers(cells: NDArray[Any]) -> NDArray[Any]:
 def _marks_missing(imputer: Any) -> bool:
     """Say whether `inverse_transform` can tell what was missing."""
     if not imputer.add_indicator:
-        raise AttributeError("inverse_transform needs add_indicator=True: it says what was missing")
+        raise AttributeError(
+            "inverse_transform needs add_indicator=True: the indicators say "
+            "which cells were missing"
+        )
     return True
 
 
@@ -309,7 +312,7 @@ class DPSimpleImputer(Transformer):
             found = self._release_frequent(table, schema)
         if found:  # released: whoever sees the fit sees it
             warnings.warn(
-                f"{name}: no category of columns {found} had enough rows to be named: their "
+                f"{name}: no category of columns {found} had enough rows to be selected: their "
                 "missing cells stay missing. State categories, or take a larger epsilon or delta",
                 stacklevel=outside_level(),
             )

@@ -307,18 +307,18 @@ def export_html(path: str | os.PathLike[str]) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m skdp.ledger", description="Look at a ledger.")
+    parser = argparse.ArgumentParser(prog="python -m skdp.ledger", description="Inspect a ledger.")
     commands = parser.add_subparsers(dest="command", required=True)
-    shown = commands.add_parser("show", help="print what it says")
+    shown = commands.add_parser("show", help="print the ledger")
     shown.add_argument("path")
-    shown.add_argument("--all", action="store_true", help="every charge, not only the last 50")
-    commands.add_parser("verify", help="check it; status 1 if something is wrong").add_argument(
-        "path"
-    )
-    exported = commands.add_parser("export", help="print it as JSON or HTML")
+    shown.add_argument("--all", action="store_true", help="show all charges, not only the last 50")
+    commands.add_parser(
+        "verify", help="check the ledger; exit status 1 if something is wrong"
+    ).add_argument("path")
+    exported = commands.add_parser("export", help="print the ledger as JSON or HTML")
     exported.add_argument("path")
     exported.add_argument("--format", choices=("json", "html"), default="json")
-    backup = commands.add_parser("backup", help="copy it as of one moment")
+    backup = commands.add_parser("backup", help="copy the ledger as of one moment")
     backup.add_argument("path")
     backup.add_argument("target")
     return parser

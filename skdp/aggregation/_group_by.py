@@ -247,7 +247,7 @@ class DPGroupBy(BaseEstimator):
                 "alone shows; or state keys="
             )
         if listed is not None and not aggregates:
-            raise ValueError(f"{name}: nothing to release: keys are stated and agg() has nothing")
+            raise ValueError(f"{name}: nothing to release: keys are stated and agg() is empty")
         if self._pure(aggregates, listed) and self.key_method in ("gaussian", "sips"):
             raise ValueError(
                 f"{name}: key_method {self.key_method!r} has Gaussian noise, which this "
@@ -319,13 +319,13 @@ class DPGroupBy(BaseEstimator):
             cap = getattr(self, name)
             cap = given if isinstance(cap, str) else cap
             if cap is None:
-                raise ValueError(f"{name} is private: say what it may come out as")
+                raise ValueError(f"{name} is private: state the value that you expect")
             caps.append(int(check_parameter(cap, name, Integers(1))))
         shares = self._shares(aggregates, listed)
         known = {column: (float(a), float(b)) for column, (a, b) in (bounds or {}).items()}
         for one in aggregates:
             if learns(one) and one.column not in known:
-                raise ValueError(f"bounds of column {one.column!r} are learned: say some")
+                raise ValueError(f"bounds of column {one.column!r} are learned: state a guess")
             needs_rows = one.kind in ("mean", "variance", "std", "quantile")
             if needs_rows and not rows_per_key:
                 raise ValueError(f"{one.name}: rows_per_key must be given")

@@ -185,8 +185,8 @@ class PrivacyBudget(BudgetReader):
     def __init_subclass__(cls) -> None:
         if cls.__module__ not in _MAY_DERIVE:
             raise TypeError(
-                "PrivacyBudget cannot be derived from: a budget whose class charges in another "
-                "way would be no promise."
+                "PrivacyBudget cannot be subclassed: a subclass that charges differently would "
+                "give no guarantee."
             )
 
     def __init__(

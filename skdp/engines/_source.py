@@ -99,10 +99,12 @@ class Source:
         raise TypeError("the number of rows of a table in parts is not known; it may be private")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        raise TypeError("a table in parts is no array: it would be as large as all of its parts")
+        raise TypeError(
+            "a table in parts cannot be made an array: it would be as large as all of its parts"
+        )
 
     def __iter__(self) -> Any:
-        raise TypeError("a table in parts is read where it lies: give it to fit in place of X")
+        raise TypeError("a table in parts is read in place: pass it to fit instead of X")
 
     def select(self, columns: Sequence[Any]) -> Source:
         """Return the same parts with some columns only, in this order.

@@ -76,8 +76,8 @@ class DPRandomForestClassifier(LabelledClassifier):
     """A forest of trees whose splits are drawn at random, with private counts in their leaves.
 
     The private counterpart of scikit-learn's ``RandomForestClassifier``, or rather of
-    ``ExtraTreesClassifier(max_features=1)``: splits do not depend on the labels, so nearly all of
-    the allowance is left for the leaves. If each column is informative by itself,
+    ``ExtraTreesClassifier(max_features=1)``: splits do not depend on the labels, so most of the
+    allowance is left for the leaves. If each column is informative by itself,
     `DPExplainableBoostingClassifier` is more accurate.
 
     Parameters

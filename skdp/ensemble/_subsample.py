@@ -583,13 +583,13 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         plan = self._planned(how, n_classes, n, len(public), numbers)
         if plan.noise.how in ("median", SMOOTH):
             raise ValueError(
-                f"aggregate={plan.noise.how!r} has no expected error: its noise follows how far "
-                "the blocks agree, which only they know. aggregate='mean' has one"
+                f"aggregate={plan.noise.how!r} has no expected error: its noise depends on how "
+                "far the blocks agree, which is private. aggregate='mean' has one"
             )
         if plan.noise.how == "vote" and n_classes > 2 and plan.noise.mu is None:
             raise ValueError(
-                f"votes for {n_classes} classes with delta=0 have no expected error: winners are "
-                "chosen, and how well follows how far the blocks agree. State delta > 0, which "
+                f"votes for {n_classes} classes with delta=0 have no expected error: how well "
+                "winners are chosen depends on how far the blocks agree. State delta > 0, which "
                 "releases counts, or aggregate='scores'"
             )
         each = n_classes if plan.noise.how == SCORES and n_classes > 2 else 1

@@ -177,7 +177,7 @@ class ErrorExplorer:
                 estimator, error=error, n_samples=rows, low=_LOW, high=_HIGH, **options
             )
         except ValueError:
-            return f"No ε up to {_HIGH:g} has so small an error for {rows:,} rows."
+            return f"No ε up to {_HIGH:g} has an error this small for {rows:,} rows."
         return self._told(self._expected(self.epsilon.value))
 
     def _told(self, error: float) -> str:

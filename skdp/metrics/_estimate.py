@@ -20,7 +20,8 @@ from skdp.metrics._intervals import Floats, Pair, check_level
 __all__ = ["Estimate"]
 
 _UNITS = (
-    "no interval for a population: rows of one unit hang together, and how much is not released"
+    "no interval for a population: rows of one unit depend on each other, and how much is not "
+    "released"
 )
 
 

@@ -46,8 +46,8 @@ from skdp.model_selection._splits import (
     splitter_of,
 )
 
-_UNKNOWN = "fits what is inside it as often, and on such rows, as it alone knows"
-_PRICE_IT = "a privacy_cost method for it that counts them"
+_UNKNOWN = "fits the estimators inside it an unknown number of times, on unknown rows"
+_PRICE_IT = "a privacy_cost method for it that counts these fits"
 
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 
@@ -301,8 +301,8 @@ class _Walk:
             self.add(
                 MEDIUM,
                 where,
-                "classes_ are those that occur in y, without noise",
-                "nothing, where the set of classes is public and each occurs",
+                "classes_ are the labels that occur in y, without noise",
+                "nothing, if the set of classes is public and each class occurs",
             )
 
     def other(self, estimator: Any, path: str, where: str) -> None:

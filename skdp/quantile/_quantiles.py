@@ -54,13 +54,13 @@ class _SmoothFit(QuantileFit):
                     )
         if found == "smooth" and noise == "laplace" and self.delta == 0:
             raise ValueError(
-                "noise='laplace' scaled to smooth sensitivity is private with delta > 0 only; "
-                "'cauchy' and 'student' do without"
+                "noise='laplace' scaled to smooth sensitivity is private only with delta > 0; "
+                "'cauchy' and 'student' do not need it"
             )
         if found == "smooth" and noise == "laplace" and len(self._levels()) > 1:
             raise ValueError(
-                "noise='laplace' scaled to smooth sensitivity serves one level: delta pays for it "
-                "once; 'cauchy' and 'student' serve several"
+                "noise='laplace' scaled to smooth sensitivity allows one level only, because it "
+                "spends all of delta; 'cauchy' and 'student' allow several"
             )
 
     def _one_place(self) -> str:

@@ -170,9 +170,9 @@ def _check_bounds(function: str, options: dict[str, Any]) -> None:
     """Refuse learned bounds where the error is as wide as they are."""
     if _learns(options) and "bins" not in options:
         raise ValueError(
-            f"bounds must be stated for the expected error of {function!r}: it is as large as "
-            "learned bounds are wide, which follows the farthest of the private rows. The answer "
-            "itself states its error"
+            f"bounds must be stated for the expected error of {function!r}: it grows with the "
+            "width of learned bounds, which depends on the private rows. The answer itself "
+            "states its error"
         )
 
 
