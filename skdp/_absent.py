@@ -13,14 +13,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-_ROWS = "it says of each private row where it lies"
+_ROWS = "it would reveal where each private row lies"
 _PARTIAL_FIT = (
-    "a batch is a fit of its own, with its own charge. Fit all rows at once; those that do not "
-    "fit into memory go to fit in parts, as skdp.engines.read_parquet(...) or from_stream(...)"
+    "each batch would be a fit of its own, with its own charge. Fit all rows at once; if they do "
+    "not fit into memory, pass them in parts: skdp.engines.read_parquet(...) or from_stream(...)"
 )
 _RUNS = (
-    "a private search releases its best run only, and what the others had would cost as much as "
-    "each of them. A search over post-processing of one release has it for free: "
+    "a private search releases only its best run; each other run would cost as much again. A "
+    "search on synthetic rows from one release has it for free: "
     "GridSearchCV(...).fit(*DPTrainOnRelease(...).fit(df).released_xy())"
 )
 
@@ -30,8 +30,8 @@ _ABSENT: dict[str, dict[str, str]] = {
     "DPKMeans": {
         "labels_": f"{_ROWS}. predict(X) labels rows that you may see",
         "inertia_": (
-            "it is an exact sum over private rows. -score(X) has it for rows that you may see; "
-            "private_scorer('neg_inertia', ...) releases a private one"
+            "it is an exact sum over private rows. -score(X) computes it for rows that you may "
+            "see; private_scorer('neg_inertia', ...) releases a private one"
         ),
     },
     "DPKernelDensity": {
@@ -57,11 +57,11 @@ def why_absent(kind: type, name: str) -> str:
 
 
 _WEIGHTS = (
-    "{name} takes no sample_weight: a row would move the result as far as its weight, which is "
-    "private, and noise would have to cover the largest one. Leave weights out; or draw rows by "
-    "their weights before the fit: keep each row with probability min(weight / w, 1), whatever "
-    "the others do, for a w from public knowledge, and fit those kept with a budget of "
-    "adjacency='add_or_remove_one'. Nothing was charged."
+    "{name} takes no sample_weight: the weight of a row is private, and it would scale the "
+    "influence of the row, so noise would have to cover the largest weight. Leave weights out; "
+    "or sample rows by weight before the fit: keep each row with probability min(weight / w, 1), "
+    "independently of the others, for a w from public knowledge, and fit the kept rows with a "
+    "budget of adjacency='add_or_remove_one'. Nothing was charged."
 )
 _FITS = ("fit", "fit_predict", "fit_transform")
 

@@ -29,8 +29,8 @@ _AUTO = (
 _FAMILIES = ("boolean", "number", "text", "missing")
 _NO_DELTA = (
     "{}: categories must be given where delta is 0: all categories of every column, from public "
-    "knowledge, because those that occur in X are private: categories=[['a', 'b'], ...]. With "
-    "delta above 0, say 1e-6, those that enough rows have are selected"
+    "knowledge, because which categories occur in X is private: categories=[['a', 'b'], ...]. "
+    "With delta above 0, say 1e-6, the categories that enough rows have are selected privately"
 )
 
 

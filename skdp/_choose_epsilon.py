@@ -66,29 +66,29 @@ def choose_epsilon(
     Parameters
     ----------
     estimator : estimator or str
-        One with ``expected_error``; its `epsilon` does not matter, its other parameters do. Or the
-        name of a function of `skdp.statistics`: ``"mean"``.
+        An estimator with ``expected_error``: its `epsilon` is not used, its other parameters are.
+        Or the name of a function of `skdp.statistics`, such as ``"mean"``.
     error : float or array-like
-        The largest error that will do, in the unit of ``expected_error``: one number for all that
-        it returns, or one for each.
+        The largest acceptable error, in the unit of ``expected_error``: one number for all its
+        results, or one for each.
     n_samples : int
         Number of rows, as far as it is public.
     low, high : float, default=1e-3, 100.0
-        Between these it is looked for.
+        The range in which epsilon is searched.
     **options
-        Those of ``expected_error``: ``n_features``, ``like``, and for a function of
-        `skdp.statistics` its own parameters.
+        Arguments of ``expected_error``: ``n_features``, ``like``, and for a function of
+        `skdp.statistics` its parameters.
 
     Returns
     -------
     epsilon : float
-        Of three digits, rounded up; `low` if that is enough. Where fits are rehearsed to tell the
-        error, it is as precise as they are (about 5%).
+        With three digits, rounded up; `low` if that is enough. If fits are rehearsed to estimate
+        the error, it is only as precise as they are (about 5%).
 
     Raises
     ------
     TypeError
-        If the estimator has no ``expected_error``, or one that does not take these options.
+        If the estimator has no ``expected_error``, or if that does not take these options.
     ValueError
         If `high` is not enough, if an error is not above 0, or if ``expected_error`` has no answer
         without more arguments.
@@ -98,7 +98,7 @@ def choose_epsilon(
     **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no private row is read.
     *Charged*: nothing. The rows of ``like`` must be public.
 
-    The number of rows is taken as public here. Choose `error` by what the result is for, not by
+    The number of rows counts as public here. Choose `error` by the purpose of the result, not by
     looking at results on the private rows.
 
     Examples

@@ -24,17 +24,19 @@ _NEEDS = {
 # others; and those whose number of fits tells how many users, or rows, there are.
 _USERS_SPLITTERS = {
     "GroupKFold": "balances its folds by the sizes of all users, so that one user moves others",
-    "GroupShuffleSplit": "draws a number of users that follows from how many there are, by their "
-    "places among the others",
-    "LeaveOneGroupOut": "fits once a user, so that the ledger tells how many there are",
-    "LeavePGroupsOut": "fits once a user or more, so that the ledger tells how many there are",
+    "GroupShuffleSplit": "draws a number of users that depends on how many users there are, by "
+    "their positions",
+    "LeaveOneGroupOut": "fits once for each user, so the ledger would reveal how many users "
+    "there are",
+    "LeavePGroupsOut": "fits at least once for each user, so the ledger would reveal how many "
+    "users there are",
     "StratifiedGroupKFold": "balances its folds by the sizes and labels of all users, so that one "
     "user moves others",
 }
 _USERS_SPLITTERS |= dict.fromkeys(
     ("LeaveOneOut", "LeavePOut"),
-    "fits once a row or more, so that the ledger tells the number of rows, which is private where "
-    "a user has many",
+    "fits at least once for each row, so the ledger would reveal the number of rows, which is "
+    "private if users have many rows",
 )
 _SEARCHES = ("sklearn.model_selection._search", "sklearn.model_selection._validation")
 

@@ -76,7 +76,7 @@ def noise_is_seeded() -> bool:
 
 
 def get_config() -> dict[str, str]:
-    """Return the settings of skdp that hold in this thread.
+    """Return the settings of skdp in this thread.
 
     Returns
     -------
@@ -99,17 +99,17 @@ def get_config() -> dict[str, str]:
 
 @contextmanager
 def config_context(*, noise: str) -> Iterator[None]:
-    """Say for a block of code whether ``random_state`` seeds noise: for tests and teaching.
+    """Set for a block of code whether ``random_state`` seeds noise: for tests and teaching.
 
-    Outside of it, noise comes from the operating system whatever ``random_state`` is, which then
-    seeds post-processing only (the restarts of k-means on released points, the choice of a
-    candidate among equals).
+    Outside such a block, noise always comes from the operating system. ``random_state`` then seeds
+    post-processing only (such as the restarts of k-means on released points, or the choice among
+    equal candidates).
 
     Parameters
     ----------
     noise : {"seeded", "system"}
         With "seeded", fits whose ``random_state`` is not None draw reproducible noise. "system"
-        takes it back for a block inside.
+        restores the default for an inner block.
 
     Yields
     ------
@@ -117,16 +117,16 @@ def config_context(*, noise: str) -> Iterator[None]:
 
     Notes
     -----
-    **Privacy.** Nothing is released. *What is fitted under "seeded" is no release*: whoever knows
-    the seed, or guesses it, can subtract the noise. Such a fit is marked ``seeded`` in its
-    certificate and in the ledger, and warns with `SeededNoiseWarning` if it charges a budget. A
-    session that is opened inside the block keeps its noise after the block.
+    **Privacy.** Nothing is released. *A fit under "seeded" is not private*: whoever knows or
+    guesses the seed can subtract the noise. Such a fit is marked ``seeded`` in its certificate and
+    in the ledger, and warns with `SeededNoiseWarning` if it charges a budget. A session that is
+    opened inside the block keeps its noise after the block.
 
-    **Reach.** The block holds for its own thread, and for the workers (threads, loky,
-    multiprocessing, dask) in which scikit-learn fits on its behalf, as scikit-learn's
-    ``config_context`` does. It does not reach threads that you start, other asyncio tasks than
-    those that are created inside of it, a plain ``joblib.Parallel`` or what is done inside another
-    ``sklearn.config_context(working_memory=...)``: noise is the operating system's there.
+    **Reach.** Like scikit-learn's ``config_context``, the block affects its own thread, and the
+    workers (threads, loky, multiprocessing, dask) in which scikit-learn fits for it. It does not
+    affect threads that you start, asyncio tasks that are not created inside it, a plain
+    ``joblib.Parallel``, or code inside another ``sklearn.config_context(working_memory=...)``:
+    there, noise comes from the operating system.
 
     Examples
     --------
@@ -161,15 +161,15 @@ def config_context(*, noise: str) -> Iterator[None]:
 
 @contextmanager
 def pad_time(seconds: float) -> Iterator[None]:
-    """Let a block of code end at a multiple of a stated time, whatever is fitted in it.
+    """Make a block of code end at a multiple of a stated time, whatever is fitted in it.
 
-    For servers that answer whoever may measure how long an answer takes. A block that fails is
-    padded, too.
+    For servers whose clients may measure how long an answer takes. A block that raises is padded,
+    too.
 
     Parameters
     ----------
     seconds : float
-        From 1e-6 to 1e6. Take more than the slowest fit needs, so that all of them end at the same
+        From 1e-6 to 1e6. Choose more than the slowest fit needs, so that all fits take the same
         time.
 
     Yields
@@ -179,15 +179,15 @@ def pad_time(seconds: float) -> Iterator[None]:
     Raises
     ------
     TypeError, ValueError
-        If `seconds` is not a number from 1e-6 to 1e6; the block is not entered.
+        If `seconds` is not a number from 1e-6 to 1e6. The block is then not entered.
 
     Notes
     -----
-    **Privacy.** Nothing is released. What the block's end tells is how many times `seconds` it
-    took: nothing if that is always once, else at most log2(k) bits if it is at most k times. A wait
-    ends as exactly as the system's clock does, which no longer depends on rows. The load of the
-    machine, its memory, and what other processes see of it (lines written, locks held) are not
-    hidden: `doc/sharp_edges.md`, "Time and memory".
+    **Privacy.** Nothing is released. The end of the block only reveals how many multiples of
+    `seconds` it took: nothing if that is always one, at most log2(k) bits if it is at most k. A
+    wait is as exact as the system's clock, and does not depend on rows. Not hidden are the load of
+    the machine, its memory, and what other processes see (lines written, locks held):
+    `doc/sharp_edges.md`, "Time and memory".
 
     Examples
     --------

@@ -21,29 +21,29 @@ from skdp.tabular import Rows, name_of_ids
 __all__ = ["CallContext", "unit_of"]
 
 _NO_GROUPS = (
-    "{name}: the budget protects all rows of one {unit!r}, and no groups= say whose each row is. "
-    "Pass the ids: fit(X, groups=...). scikit-learn's searches, and pipelines, pass them on to an "
-    "estimator that asks for them: sklearn.set_config(enable_metadata_routing=True), and "
-    ".set_fit_request(groups=True) on each private step (.set_score_request(groups=True) on a "
-    "private scorer). Nothing was charged."
+    "{name}: the budget protects all rows of one {unit!r}, but no groups= say to whom each row "
+    "belongs. Pass the ids: fit(X, groups=...). Pipelines and searches of scikit-learn pass them "
+    "on only to estimators that request them: sklearn.set_config(enable_metadata_routing=True), "
+    "and .set_fit_request(groups=True) on each private step (.set_score_request(groups=True) on "
+    "a private scorer). Nothing was charged."
 )
 _NO_UNIT = (
-    "{name}: groups= make a unit of several rows, and the budget protects one row: a total of both "
-    "would mean nothing for a user. Make a budget of that unit, PrivacyBudget(..., unit={unit!r}), "
-    "or leave groups out. Nothing was charged."
+    "{name}: with groups= the unit has several rows, but the budget protects one row, so its "
+    "total would be no guarantee for a unit. Make a budget with that unit, PrivacyBudget(..., "
+    "unit={unit!r}), or leave groups out. Nothing was charged."
 )
 _NO_BUDGET_OF_UNIT = (
-    "{name}: it protects all rows of one {unit!r}, and the budget protects one row: a total would "
-    "mean nothing. Make a budget of that unit, PrivacyBudget(..., unit={unit!r}); where each row "
-    "is a unit, a column of row numbers is one. Nothing was charged."
+    "{name}: it protects all rows of one {unit!r}, but the budget protects one row, so its total "
+    "would be no guarantee. Make a budget with that unit, PrivacyBudget(..., unit={unit!r}); if "
+    "each row is a unit, use a column of row numbers. Nothing was charged."
 )
 _OTHER_UNIT = (
-    "{name}: groups are named {other!r}, and the budget protects one {unit!r}: pass the ids of "
-    "that name, or a budget of another unit. Nothing was charged."
+    "{name}: groups are named {other!r}, but the budget protects one {unit!r}: pass the ids with "
+    "that name, or a budget with another unit. Nothing was charged."
 )
 _ROW = (
-    "{name}: ids are named 'row', which certificates say of one row; give them another name. "
-    "Nothing was charged."
+    "{name}: ids are named 'row', which in certificates means a single row; give them another "
+    "name. Nothing was charged."
 )
 
 
@@ -135,9 +135,9 @@ class CallContext:
             raise ValueError(_NO_BUDGET_OF_UNIT.format(name=self.name, unit=name))
         if promised is not None and name != promised:
             raise ValueError(
-                f"{self.name}: unit is {name!r}, and the budget protects one {promised!r}: a total "
-                "of both would mean nothing for either. Take a budget of that unit. Nothing was "
-                "charged."
+                f"{self.name}: unit is {name!r}, but the budget protects one {promised!r}: a "
+                "total of both would be no guarantee for either. Use a budget with that unit. "
+                "Nothing was charged."
             )
 
     def open(

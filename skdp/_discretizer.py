@@ -33,7 +33,7 @@ _EQUAL = 2.0**-17
 
 
 class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
-    """Put columns into bins: of private quantiles, or of equal width.
+    """Put columns into bins: between private quantiles, or of equal width.
 
     The private counterpart of scikit-learn's ``KBinsDiscretizer``, without ``strategy="kmeans"``
     and ``subsample``, and with one `n_bins` for all columns.
@@ -41,48 +41,51 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     Parameters
     ----------
     n_bins : int, default=5
-        Bins of each column, at least 2.
+        Number of bins of each column, at least 2.
     encode : {"onehot-dense", "onehot", "ordinal"}, default="onehot-dense"
-        One column a bin, dense or sparse (private steps take dense rows only), or the number of
-        the bin.
+        One column for each bin, dense or sparse (private steps take dense rows only), or the number
+        of the bin.
     strategy : {"quantile", "uniform"}, default="quantile"
-        Bins of about as many rows each, or of equal width.
+        Bins with about equally many rows, or of equal width.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); a value beyond them is in the first or the last bin. ``"private"``
-        learns them, with ``strategy="quantile"`` for at most a fifth of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them are in the first or the last bin.
+        ``"private"`` learns them; with ``strategy="quantile"`` for at most a fifth of the
+        allowance.
     step : float or None, default=None
-        With quantiles: candidates for an edge are the multiples of it within the bounds, as 1.0
-        for integers. None: about 2**18 to 2**19 points at equal distances.
+        With quantiles: the candidates for an edge are the multiples of `step` within the bounds,
+        for example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points.
     prior : {"uniform", "log"}, default="uniform"
-        With quantiles and without a step: candidates at equal distances, or at distances that grow
-        with the distance from 0, as for money.
+        With quantiles and without a step: ``"uniform"`` candidates are equally spaced; the spacing
+        of ``"log"`` candidates grows with the distance from 0, which suits amounts of money.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     bin_edges_ : ndarray of shape (n_features,)
-        Of arrays, one more edge than bins of each column, in the units of X: the bounds, and
-        released quantiles between them. Minus and plus infinity of a column whose bounds are equal.
+        An array for each column, with one more edge than bins, in the units of X: the bounds, and
+        released quantiles between them. Minus and plus infinity for a column whose bounds are
+        equal.
     n_bins_ : ndarray of shape (n_features,)
-        Bins of each column: fewer than `n_bins` where released quantiles coincide, as where one
-        value is that of many rows.
+        Number of bins of each column. Fewer than `n_bins` if released quantiles coincide, for
+        example because many rows have the same value.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
@@ -101,19 +104,19 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated, and with ``strategy="quantile"`` the
-    ``n_bins - 1`` inner edges of every column, as by `skdp.quantile.DPQuantile`: same
-    *sensitivity* (1 in ranks if a row is replaced; at most the larger of q and 1 - q if one is
-    added or removed), same *mechanism* (exponential). *Charged*: (epsilon, delta), once, before any
+    ``n_bins - 1`` inner edges of every column, with the *sensitivity* (1 in ranks if a row is
+    replaced; at most the larger of q and 1 - q if one is added or removed) and the *mechanism*
+    (exponential) of `skdp.quantile.DPQuantile`. *Charged*: (epsilon, delta), once, before any
     noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is released or
     charged. Proofs: ``skdp/queries/quantiles.md``.
 
-    How many bins a column keeps follows from released edges alone.
+    The number of bins that a column keeps depends on released edges only.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** With quantiles in ranks, as that of `skdp.quantile.DPQuantile`: the mean
-    number of rows between an edge and its level; it needs `like`, public rows. With equal widths
-    the part of the rows beyond the bounds: zero where they are stated, else `like` is needed.
+    **Expected error.** With quantiles, in ranks, as for `skdp.quantile.DPQuantile`: the mean number
+    of rows between an edge and the exact quantile. It needs `like`, public rows. With equal widths,
+    the part of the rows beyond the bounds: zero if they are stated, otherwise it needs `like`.
 
     References
     ----------
@@ -216,8 +219,8 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -280,7 +283,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Finite numbers; left as they are. If they are private, so is the result.
+            Finite numbers; X is not changed. If the rows are private, so is the result.
 
         Returns
         -------
@@ -295,17 +298,17 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         return indicators(codes, self.n_bins_, as_sparse=self.encode == "onehot")
 
     def inverse_transform(self, X: Any) -> Floats:
-        """Return the middles of bins.
+        """Return the middle of each bin.
 
         Parameters
         ----------
         X : array-like, table or sparse matrix of shape (n_samples, n_features_out)
-            As `transform` makes it.
+            The output of `transform`.
 
         Returns
         -------
         X_original : ndarray of shape (n_samples, n_features)
-            In the units of X; 0 for a column with one bin without ends.
+            In the units of X; 0 for a column with one unbounded bin.
         """
         names = input_names(self)  # refuses an unfitted one
         ordinal = self.encode == "ordinal"

@@ -29,92 +29,94 @@ _IGNORE, _RARE = "ignore", "infrequent_if_exist"
 
 
 class DPOneHotEncoder(Encoder):
-    """One column a category, with categories that are stated or selected privately.
+    """Encode categories as one column each; categories are stated or selected privately.
 
     The private counterpart of scikit-learn's ``OneHotEncoder``, without ``min_frequency`` and
-    ``max_categories`` (what is rare follows from epsilon and delta), ``dtype`` (float64) and
-    ``feature_name_combiner``. Unlike there, output is dense by default, which private steps need,
-    and unknown categories are no error.
+    ``max_categories`` (epsilon and delta determine which categories are too rare), ``dtype``
+    (float64) and ``feature_name_combiner``. Unlike there, output is dense by default, as private
+    steps need it, and unknown categories are not an error.
 
     Parameters
     ----------
     categories : "private", "dtype" or list or mapping, default="private"
-        Of every column, from public knowledge: a list with one list of categories a column, or a
-        mapping from column name to one. ``"private"`` selects those that enough rows have: of
-        one column, at epsilon 1 and delta 1e-6, a category of 32 rows shows in half of all fits,
-        one of 50 in nearly all. ``"dtype"`` takes those that the type of a column lists (pandas'
-        category, polars' Enum, bool): you say that the list is public, and was not read off the
-        rows. Either word may stand for one column's list.
+        Categories of every column, from public knowledge: a list with one list for each column, or
+        a mapping from column name to such a list. ``"private"`` selects the categories that enough
+        rows have: with one column, at epsilon 1 and delta 1e-6, a category with 32 rows is selected
+        in half of all fits, one with 50 rows in nearly all. ``"dtype"`` takes the categories that
+        the type of a column lists (pandas' category, polars' Enum, bool); you thereby declare that
+        the list is public, and was not read off the rows. Either word may replace the list of a
+        column.
     drop : {"first", "if_binary"} or None, default=None
-        Leave out the column of the first category of each column of X, or of those with two.
+        Leave out the first category of each column of X, or of each column with two categories.
     sparse_output : bool, default=False
         Return a sparse matrix; private steps take dense rows only.
     handle_unknown : {"ignore", "infrequent_if_exist", "error"}, default="ignore"
-        What becomes of a category that is not among `categories_`. ``"ignore"``: 0 in all columns.
-        ``"infrequent_if_exist"``: the same where categories are stated; where they are private a
-        column more, ``"..._infrequent_sklearn"``, for all that were not selected. ``"error"``, with
-        stated categories only: ValueError, in `fit` before any charge, which tells that there is
-        such a cell.
+        How a category that is not among `categories_` is encoded. ``"ignore"``: 0 in all columns.
+        ``"infrequent_if_exist"``: the same if categories are stated; if they are private, an
+        additional column, ``"..._infrequent_sklearn"``, for all categories that were not selected.
+        ``"error"``, only with stated categories: ValueError, in `fit` before any charge; it reveals
+        that there is such a cell.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above 0 where categories are selected: half of it is for categories that one row
-        alone has, the other half for Gaussian noise.
+        In [0, 1). Must be above 0 if categories are selected: half of it covers categories that
+        only one row has, the other half is for Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     categories_ : list of ndarray
-        Categories of each column: as stated, or the selected ones in order, numbers before text.
-        NaN at the end stands for missing cells, where these are a category.
+        Categories of each column: as stated, or the selected ones in order, numbers before text. If
+        missing cells are a category, it is NaN, at the end.
     has_infrequent_ : ndarray of bool of shape (n_features_in_,)
-        Which columns have a column for categories that were not selected.
+        Which columns of X have an output column for categories that were not selected.
     drop_idx_ : ndarray of shape (n_features_in_,) or None
-        The place of the category that is left out of each column, None for none.
+        The position of the left-out category of each column; None if none is left out.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with stated categories it says that
-        nothing was: no releases, epsilon 0.
+        nothing was released: no releases, epsilon 0.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, private categories with
-        ``delta=0``, columns of dates, X no table.
+        In `fit`, before anything is charged: if a parameter is out of range, if categories are
+        private and ``delta=0``, if a column holds dates, or if X is not a table.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit` with private categories, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    DPOrdinalEncoder : One number a cell.
+    DPOrdinalEncoder : One number for each cell.
 
     Notes
     -----
     **Privacy.** With stated categories (and ``"dtype"``) nothing is *released* and nothing
-    *charged*. Otherwise: *released* are the values of each column, what is missing among them,
-    whose noisy weight reaches a threshold, with nothing about how many rows they have.
+    *charged*. Otherwise: *released* are the values of each column (a missing cell counts as a
+    value) whose noisy weight reaches a threshold; their numbers of rows are not released.
     *Sensitivity*: a row gives each of its m values the weight 1 / sqrt(m), a vector of L2 norm 1;
-    one row replaced moves the weights by at most sqrt(2). *Mechanism*: rounded Gaussian noise and a
-    threshold that a value of one row alone reaches with probability at most delta / 2, all its
-    columns together; of several columns in three rounds (DP-SIPS), where what was found leaves its
-    weight to the other values of a row. *Charged*: (epsilon, delta), once, before any noise, to
-    ``budget``. Proofs: ``skdp/queries/key_selection.md``.
+    replacing a row moves the weights by at most sqrt(2). *Mechanism*: rounded Gaussian noise, and a
+    threshold. The values that only one row has reach it with probability at most delta / 2, for all
+    its columns together. With several columns there are three rounds (DP-SIPS): values that were
+    found leave their weight to the other values of a row. *Charged*: (epsilon, delta), once, before
+    any noise, to ``budget``. Proofs: ``skdp/queries/key_selection.md``.
 
-    Numbers and text that look alike are told apart; 1 and 1.0 are one category, 1 and True are
-    unless both are listed. Dates are no categories.
+    Numbers and text that look alike are different categories. 1 and 1.0 are one category; so are 1
+    and True, unless both are listed. Dates cannot be categories.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** The part of the cells of which a fit knows no category.
+    **Expected error.** The part of the cells whose category a fit does not know.
 
     References
     ----------
@@ -198,7 +200,7 @@ class DPOneHotEncoder(Encoder):
         return [len(self._labels(j)) for j in range(len(self.categories_))]
 
     def transform(self, X: ArrayLike) -> Any:
-        """Return one column a category.
+        """Return one column for each category.
 
         Parameters
         ----------
@@ -217,7 +219,7 @@ class DPOneHotEncoder(Encoder):
         return indicators(codes, self._sizes_out, as_sparse=bool(self.sparse_output))
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Return the categories of rows as `transform` makes them.
+        """Return the categories of encoded rows.
 
         Parameters
         ----------
@@ -226,7 +228,7 @@ class DPOneHotEncoder(Encoder):
         Returns
         -------
         X_original : ndarray of shape (n_samples, n_features)
-            Where all columns of a cell are 0, the category that is left out, or None.
+            If all columns of a cell are 0: the left-out category, or None.
         """
         check_is_fitted(self)
         X = X.toarray() if sparse.issparse(X) else X
@@ -272,39 +274,42 @@ def _below_zero(value: Any, name: str) -> float:
 
 
 class DPOrdinalEncoder(Encoder):
-    """The place of each cell among categories that are stated or selected privately.
+    """Encode each cell as the position of its category; categories are stated or private.
 
     The private counterpart of scikit-learn's ``OrdinalEncoder``, without ``min_frequency``,
     ``max_categories`` and ``dtype`` (float64). Unlike there, unknown and missing cells become -1 by
-    default: the one is no error, and the other no NaN, which private steps refuse.
+    default. So unknown cells are not an error, and missing cells are not NaN, which private steps
+    refuse.
 
     Parameters
     ----------
     categories : "private", "dtype" or list or mapping, default="private"
-        Of every column, from public knowledge: a list with one list of categories a column, or a
-        mapping from column name to one. ``"private"`` selects those that enough rows have: of
-        one column, at epsilon 1 and delta 1e-6, a category of 32 rows shows in half of all fits,
-        one of 50 in nearly all. ``"dtype"`` takes those that the type of a column lists (pandas'
-        category, polars' Enum, bool): you say that the list is public, and was not read off the
-        rows. Either word may stand for one column's list.
+        Categories of every column, from public knowledge: a list with one list for each column, or
+        a mapping from column name to such a list. ``"private"`` selects the categories that enough
+        rows have: with one column, at epsilon 1 and delta 1e-6, a category with 32 rows is selected
+        in half of all fits, one with 50 rows in nearly all. ``"dtype"`` takes the categories that
+        the type of a column lists (pandas' category, polars' Enum, bool); you thereby declare that
+        the list is public, and was not read off the rows. Either word may replace the list of a
+        column.
     handle_unknown : {"use_encoded_value", "error"}, default="use_encoded_value"
-        What becomes of a category that is not among `categories_`: `unknown_value`, or (with stated
-        categories only) ValueError, in `fit` before any charge, which tells that there is such a
-        cell.
+        How a category that is not among `categories_` is encoded: as `unknown_value`. With
+        ``"error"`` (stated categories only): ValueError, in `fit` before any charge; it reveals
+        that there is such a cell.
     unknown_value : int or NaN, default=-1
         Below 0.
     encoded_missing_value : int or NaN, default=-1
-        What missing cells become; they are of no category. Below 0.
+        Code of missing cells, which belong to no category. Below 0.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above 0 where categories are selected: half of it is for categories that one row
-        alone has, the other half for Gaussian noise.
+        In [0, 1). Must be above 0 if categories are selected: half of it covers categories that
+        only one row has, the other half is for Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -316,41 +321,41 @@ class DPOrdinalEncoder(Encoder):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with stated categories it says that
-        nothing was: no releases, epsilon 0.
+        nothing was released: no releases, epsilon 0.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, private categories with
-        ``delta=0``, columns of dates, X no table.
+        In `fit`, before anything is charged: if a parameter is out of range, if categories are
+        private and ``delta=0``, if a column holds dates, or if X is not a table.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit` with private categories, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    DPOneHotEncoder : One column a category.
+    DPOneHotEncoder : One column for each category.
 
     Notes
     -----
     **Privacy.** With stated categories (and ``"dtype"``) nothing is *released* and nothing
-    *charged*. Otherwise: *released* are the values of each column, but for missing ones, whose
-    noisy weight reaches a threshold, with nothing about how many rows they have. *Sensitivity*: a
-    row gives each of its m values the weight 1 / sqrt(m), a vector of L2 norm 1; one row replaced
-    moves the weights by at most sqrt(2). *Mechanism*: rounded Gaussian noise and a threshold that a
-    value of one row alone reaches with probability at most delta / 2, all its columns together; of
-    several columns in three rounds (DP-SIPS), where what was found leaves its weight to the other
-    values of a row. *Charged*: (epsilon, delta), once, before any noise, to ``budget``. Proofs:
-    ``skdp/queries/key_selection.md``.
+    *charged*. Otherwise: *released* are the values of each column, except missing ones, whose noisy
+    weight reaches a threshold; their numbers of rows are not released. *Sensitivity*: a row gives
+    each of its m values the weight 1 / sqrt(m), a vector of L2 norm 1; replacing a row moves the
+    weights by at most sqrt(2). *Mechanism*: rounded Gaussian noise, and a threshold. The values
+    that only one row has reach it with probability at most delta / 2, for all its columns together.
+    With several columns there are three rounds (DP-SIPS): values that were found leave their weight
+    to the other values of a row. *Charged*: (epsilon, delta), once, before any noise, to
+    ``budget``. Proofs: ``skdp/queries/key_selection.md``.
 
-    Numbers and text that look alike are told apart; 1 and 1.0 are one category, 1 and True are
-    unless both are listed. Dates are no categories.
+    Numbers and text that look alike are different categories. 1 and 1.0 are one category; so are 1
+    and True, unless both are listed. Dates cannot be categories.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** The part of the cells of which a fit knows no category.
+    **Expected error.** The part of the cells whose category a fit does not know.
 
     References
     ----------
@@ -422,12 +427,12 @@ class DPOrdinalEncoder(Encoder):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Codes as `transform` makes them.
+            Codes, as returned by `transform`.
 
         Returns
         -------
         X_original : ndarray of shape (n_samples, n_features)
-            None for what is unknown or missing.
+            None for unknown and missing cells.
         """
         check_is_fitted(self)
         name = type(self).__name__

@@ -78,13 +78,13 @@ class Encoder(Transformer):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost of a fit does not depend on them.
+            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
         cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges; half of delta is for categories that one row
-            alone has. None if all categories are stated.
+            The (epsilon, delta) that one fit charges; half of delta covers categories that only one
+            row has. None if all categories are stated.
         """
         self._check_parameters()
         if self._is_free():
@@ -97,8 +97,9 @@ class Encoder(Transformer):
         super()._check_parameters()
         if self.handle_unknown == ERROR and not self._is_free():
             raise ValueError(
-                f"{type(self).__name__}: handle_unknown='error' would tell of rare values that no "
-                "private selection shows; state all categories, or choose another handling"
+                f"{type(self).__name__}: handle_unknown='error' would reveal rare values that a "
+                "private selection does not show; state all categories, or choose another "
+                "handling"
             )
 
     def _check_without_rows(self) -> None:
@@ -123,8 +124,8 @@ class Encoder(Transformer):
             refused.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -157,7 +158,7 @@ class Encoder(Transformer):
         if empty := [j for j in private if not len(self.categories_[j])]:  # which is released
             shown = [int(j) if schema.names is None else schema.names[j] for j in empty]
             warnings.warn(
-                f"{name}: no category of columns {shown} had enough rows to be named; state "
+                f"{name}: no category of columns {shown} had enough rows to be selected; state "
                 "categories, or take a larger epsilon or delta",
                 stacklevel=outside_level(),
             )
@@ -207,10 +208,10 @@ class Encoder(Transformer):
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, like: Any = None
     ) -> float:
-        """Return which part of the cells a fit will know no category of, on average.
+        """Return the part of the cells whose category a fit will not know, on average.
 
-        Nothing private is read and nothing is charged: public rows are fitted a few times, with
-        noise of their own.
+        Nothing private is read and nothing is charged: public rows are fitted a few times, each
+        time with fresh noise.
 
         Parameters
         ----------

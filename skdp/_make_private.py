@@ -318,8 +318,8 @@ def _made(step: Any, path: str, bounds: Any, facts: _Facts) -> tuple[Any, Any]:
     if type(step) is Pipeline:
         if step.memory is not None:
             raise ValueError(
-                f"{_where(path, step)}: memory must be None: a cache would keep fits, and what is "
-                "taken from it is charged to nobody"
+                f"{_where(path, step)}: memory must be None: a cache would keep fits, and steps "
+                "taken from it are not charged to any budget"
             )
         steps = []
         for name, one in step.steps:
@@ -442,72 +442,72 @@ def make_private(
     n_samples: int | None = None,
     n_features: int | None = None,
 ) -> Any:
-    """Return a pipeline whose steps are the private counterparts of scikit-learn's.
+    """Return a pipeline in which scikit-learn's steps are replaced by private counterparts.
 
-    Each step keeps its name and the parameters that mean the same. Steps that learn nothing from
-    rows (``FunctionTransformer``, ``Normalizer``, ``PolynomialFeatures``) stay; pipelines,
-    ``FeatureUnion`` and ``ColumnTransformer`` keep their shape; ``GridSearchCV`` and
-    ``RandomizedSearchCV`` become `DPGridSearchCV` and `DPRandomizedSearchCV`. The whole costs
-    (`epsilon`, `delta`) a fit; `skdp.plan` shows how they are shared.
+    Each step keeps its name, and the parameters that have the same meaning. Steps that learn
+    nothing from rows (``FunctionTransformer``, ``Normalizer``, ``PolynomialFeatures``) stay;
+    pipelines, ``FeatureUnion`` and ``ColumnTransformer`` keep their shape; ``GridSearchCV`` and
+    ``RandomizedSearchCV`` become `DPGridSearchCV` and `DPRandomizedSearchCV`. A fit of the whole
+    pipeline costs (`epsilon`, `delta`); `skdp.plan` shows how the steps share them.
 
     Parameters
     ----------
     estimator : estimator
-        An estimator, a pipeline or a search of scikit-learn. Neither changed nor fitted. Private
-        steps in it are kept, but for their `epsilon`, `delta` and `budget`.
+        An estimator, a pipeline or a search of scikit-learn. It is neither changed nor fitted.
+        Private steps in it are kept, except for their `epsilon`, `delta` and `budget`.
     epsilon : float, default=1.0
-        Privacy loss of one fit of the whole; finite, above 0.
+        Privacy loss of one fit of the whole pipeline; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Of one fit of the whole; the steps have equal parts of it.
+        In [0, 1). For one fit of the whole pipeline; the steps get equal parts of it.
     budget : PrivacyBudget or None, default=None
-        Ledger that every step charges.
+        Budget that every step charges.
     bounds : None or tuple (low, high) or mapping, default=None
         Of the columns of X, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high). They reach the steps that see these columns. Behind scalers to a
-        range, one-hot encoders and ``Normalizer`` bounds follow from parameters; everywhere else,
-        and with None, they are learned, for a part of the step's epsilon.
+        column name to (low, high). They are used for the steps that see these columns. After
+        scalers to a range, one-hot encoders and ``Normalizer``, bounds follow from the parameters.
+        Everywhere else, and with None, they are learned, for a part of the step's epsilon.
     classes : array-like or None, default=None
-        All labels that may occur. None: classifiers select them, which takes `delta` above 0.
+        All labels that may occur. None: classifiers select them, which needs `delta` above 0.
     target_bounds : tuple (low, high) or None, default=None
-        Of the target of a regression. None: learned.
+        Range of the target of a regression. None: learned.
     categories : list or int or None, default=None
-        For encoders, imputers and ``CategoricalNB``, as these take them.
+        Categories for encoders, imputers and ``CategoricalNB``, in the form that these take.
     n_samples : int or None, default=None
-        Number of rows, as far as it is public: without it epsilon is shared equally.
+        Number of rows, as far as it is public. Without it, epsilon is shared equally.
     n_features : int or None, default=None
-        Number of columns, where bounds do not tell it.
+        Number of columns, if bounds do not determine it.
 
     Returns
     -------
     private : estimator
-        Unfitted. Change what you like by ``set_params``, as of any pipeline.
+        Not fitted. Change parameters with ``set_params``, as for any pipeline.
 
     Raises
     ------
     TypeError
-        For a step without a private counterpart; the message says what to take.
+        If a step has no private counterpart; the message says what to use instead.
     ValueError
-        For a parameter that a private step does not have, one that no fit accepts, or a stated fact
-        that no step uses. The message names the step.
+        If a private step does not have a parameter, if a parameter is one that every fit refuses,
+        or if no step uses a stated fact. The message names the step.
 
     Notes
     -----
     **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no row is read.
     *Charged*: nothing.
 
-    **How epsilon is shared.** A step whose `expected_error` has an answer without rows gets the
-    smallest epsilon with which it is small enough for the steps behind it (scalers: 0.2% of the
-    width of the bounds, or 1% of the rows out of range; encoders: 0.5% of the cells; principal
-    components: noise of 0.1% of the squared norm), at least a tenth of an equal share and at most
-    a whole one. The others share the rest equally. The epsilons add up to no more than `epsilon`,
-    so every accountant grants it.
+    **How epsilon is shared.** If the `expected_error` of a step needs no rows, the step gets the
+    smallest epsilon with which this error is small enough for the following steps (scalers: 0.2% of
+    the width of the bounds, or 1% of the rows out of range; encoders: 0.5% of the cells; principal
+    components: noise of 0.1% of the squared norm). It gets at least a tenth of an equal share and
+    at most a whole one. The other steps share the rest equally. The epsilons add up to no more than
+    `epsilon`, so every accountant grants it.
 
-    **What is refused.** A parameter that is not at scikit-learn's default and has no private
-    meaning (``C`` or ``max_iter`` of a logistic regression, which stops early instead; ``solver``,
-    ``class_weight``). Those that say how something is computed, and not what, are left out:
-    ``copy``, ``n_jobs``, ``verbose``. Where defaults differ (``KMeans.max_iter``, ``n_quantiles``,
-    ``handle_unknown``, ``sparse_output``) those of the private class hold. ``set_output`` and
-    metadata requests have to be made again. ``cv=k`` of a search becomes ``test_size=1/k``.
+    **What is refused.** Parameters that differ from scikit-learn's default and have no private
+    meaning are refused (``C`` or ``max_iter`` of a logistic regression, which stops early instead;
+    ``solver``, ``class_weight``). Parameters that only say how something is computed are dropped:
+    ``copy``, ``n_jobs``, ``verbose``. If defaults differ (``KMeans.max_iter``, ``n_quantiles``,
+    ``handle_unknown``, ``sparse_output``), those of the private class hold. ``set_output`` and
+    metadata requests must be repeated. ``cv=k`` of a search becomes ``test_size=1/k``.
 
     Examples
     --------

@@ -53,22 +53,22 @@ class ExpectedErrorMixin:
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, like: Any = None
     ) -> float:
-        """Return how large the error of a fit will be, on average: whether epsilon is enough.
+        """Return the expected error of a fit, to see whether epsilon is large enough.
 
-        Nothing private is read and nothing is charged. Which error, and in which unit, is in the
-        Notes of the class. Where it depends on the rows, public ones are fitted a few times, with
-        noise of their own. The errors of sampling are not in it.
+        Nothing private is read and nothing is charged. The Notes of the class say which error this
+        is, and in which unit. If it depends on the rows, public rows are fitted a few times, each
+        time with fresh noise. The error of sampling is not included.
 
         Parameters
         ----------
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns; if None, that of stated bounds, of `like`, or of an earlier fit.
+            Number of columns. None: that of stated bounds, of `like`, or of an earlier fit.
         like : array-like of shape (n, n_features) or fitted estimator, default=None
             Public rows that resemble the private ones (made-up ones will do), of any number,
-            **never the private rows themselves**: the answer is not private. Or an earlier fit,
-            where that tells enough.
+            **never the private rows themselves**: the answer is not private. Or an earlier fit, if
+            that contains enough information.
 
         Returns
         -------
@@ -78,7 +78,7 @@ class ExpectedErrorMixin:
         Raises
         ------
         ValueError
-            If the answer depends on the rows and `like` is not given, or there is no answer.
+            If the answer depends on the rows and `like` is not given, or if there is no answer.
         """
         planned = self._by_position(like)  # type: ignore[attr-defined]
         if planned is not self:

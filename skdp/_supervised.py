@@ -228,16 +228,18 @@ def error_of_rehearsals(
 
 _OF_EVERY_FIT = {"classes_", "feature_names_in_", "max_rows_per_unit_", "n_features_in_"}
 _NO_DELTA = (
-    "{}: classes must be given for a classifier where delta is 0: all class labels, from public "
-    "knowledge, because those that occur in y are private. With delta above 0 they are selected"
+    "{}: classes must be given for a classifier if delta is 0: all class labels, from public "
+    "knowledge, because which labels occur in y is private. With delta above 0 they are selected "
+    "privately"
 )
 _FEW_CLASSES = (
-    "{}: {} class(es) had enough rows to be named, and nothing else was asked. State classes, or "
-    "take a larger epsilon or delta; for a y of many different numbers, take a regressor"
+    "{}: {} class(es) had enough rows to be selected, so nothing else was released. State "
+    "classes, or take a larger epsilon or delta; for a y of many different numbers, take a "
+    "regressor"
 )
 _NO_CLASS = (
-    "{}: no class had enough rows to be named, so there is nothing to predict. State classes, or "
-    "take a larger epsilon or delta; for a y of many different numbers, take a regressor"
+    "{}: no class had enough rows to be selected, so there is nothing to predict. State classes, "
+    "or take a larger epsilon or delta; for a y of many different numbers, take a regressor"
 )
 
 
@@ -353,8 +355,8 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         y : array-like of shape (n_samples,)
             Private labels.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -403,13 +405,13 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost of a fit does not depend on them.
+            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
         cost : skdp.budget.Cost
-            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian; with
-            private classes half of delta is theirs.
+            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. With
+            private classes, half of delta pays for selecting them.
         """
         self._context()
         epsilon = float(self.epsilon)
@@ -541,10 +543,10 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         return self.classes_[logits.argmax(axis=1)]
 
     def expected_error(self, n_samples: int, *, like: Any = None) -> float:
-        """Return the part of predictions that will differ from those of a fit without noise.
+        """Return the part of the predictions that noise will change, on average.
 
-        Fits are rehearsed on public rows. Nothing private is read, and nothing charged: it answers
-        whether epsilon is enough.
+        Fits are rehearsed on public rows. Nothing private is read and nothing is charged. Use it to
+        see whether epsilon is large enough.
 
         Parameters
         ----------
@@ -557,12 +559,13 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         Returns
         -------
         error : float
-            In [0, 1]: a part of the rows of `like`, mean over fits.
+            In [0, 1]: the part of the rows of `like` whose prediction differs from that of a fit
+            without noise, averaged over fits.
 
         Raises
         ------
         ValueError
-            If `like` is not given: the error depends on the rows.
+            If `like` is not given, because the error depends on the rows.
 
         Examples
         --------

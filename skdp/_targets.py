@@ -60,14 +60,14 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            Private rows, finite numbers. Linear models take sparse ones, which are read in dense
-            chunks; how long that takes depends on how many cells they store. May be in parts
+            Private rows of finite numbers. Linear models take sparse rows; these are read in dense
+            chunks, and the time this takes depends on how many cells they store. May be in parts
             (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -134,10 +134,10 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
         return *box, learned, known
 
     def expected_error(self, n_samples: int, *, like: Any = None) -> float:
-        """Return how far predictions will be from those of a fit without noise.
+        """Return how far noise will move predictions from those of a fit without noise.
 
-        Fits are rehearsed on public rows. Nothing private is read, and nothing charged: it answers
-        whether epsilon is enough.
+        Fits are rehearsed on public rows. Nothing private is read and nothing is charged. Use it to
+        see whether epsilon is large enough.
 
         Parameters
         ----------
@@ -150,12 +150,12 @@ class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
         Returns
         -------
         error : float
-            Unit: that of y. Root mean square over the rows of `like`, mean over fits.
+            In the unit of y: the root mean square over the rows of `like`, averaged over fits.
 
         Raises
         ------
         ValueError
-            If `like` is not given: the error depends on the rows.
+            If `like` is not given, because the error depends on the rows.
 
         Examples
         --------

@@ -37,7 +37,7 @@ class Transformer(PrivateMixin, TransformerMixin, BaseEstimator, ABC):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost does not depend on them.
+            Not used: the cost does not depend on them.
 
         Returns
         -------

@@ -396,7 +396,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost of a fit does not depend on them.
+            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
@@ -416,10 +416,10 @@ def refuse_units(name: str, budget: PrivacyBudget | None) -> None:
     """
     if budget is not None and budget.unit is not None:
         raise ValueError(
-            f"{name}: no expected error can be told for a budget whose unit is {budget.unit!r}: it "
+            f"{name}: there is no expected error for a budget whose unit is {budget.unit!r}: it "
             "depends on how many rows each unit has. That of a budget of "
-            "adjacency='add_or_remove_one' without a unit, at epsilon / k, is about that of k rows "
-            "a unit"
+            "adjacency='add_or_remove_one' without a unit, at epsilon / k, is about that of k "
+            "rows a unit"
         )
 
 

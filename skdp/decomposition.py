@@ -1,9 +1,10 @@
 """Private principal component analysis.
 
-Released, under the (epsilon, delta) of one fit: the second moment, the sum and (where it is
-private) the number of rows, from one noisy matrix about a centre; before it, unless the caller
-states them, the centre and the radius of the ball that the rows are clipped to. Everything that
-`DPPCA` shows is computed from these releases and from public parameters.
+A fit releases the following, under one (epsilon, delta). First come the centre and the radius of
+the ball that the rows are clipped to, unless the caller states them, and the number of rows where
+it is private. Then comes one noisy matrix, which holds the second moment and the sum of the rows
+about the centre. Everything that `DPPCA` shows is computed from these releases and from public
+parameters.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _check_components(value: Any, most: int | None = None) -> int | float | None
     """Return the number of components, a part of the variance, or None for all of them."""
     if isinstance(value, str) and value == "mle":
         raise ValueError(
-            "n_components='mle' is not private here: Minka's choice is by eigenvalues without "
+            "n_components='mle' is not private here: Minka's method needs eigenvalues without "
             "noise. Take a number, a part of the variance such as 0.95, or the n_resolved_ of a "
             "fit with n_components=None"
         )
@@ -77,64 +78,67 @@ class DPPCA(
 ):
     """Principal component analysis with differential privacy.
 
-    The rows are clipped to a ball; their second moment and their sum leave it in one noisy
-    symmetric matrix, whose centred eigenvectors are the components. The variances are corrected
-    for what noise adds to eigenvalues and takes from eigenvectors.
+    The rows are clipped to a ball. Their second moment and their sum are released as one noisy
+    symmetric matrix. The components are the eigenvectors of the covariance that follows from it.
+    Noise makes eigenvalues larger and eigenvectors less accurate; the variances are corrected for
+    both effects.
 
     Parameters
     ----------
     n_components : int or float, default=None
-        Number of components, at most ``n_features``; None keeps all. A number between 0 and 1: as
-        many as explain more than this part of the variance, by the released spectrum. Components
-        that are noise count with the little that they explain, so it may keep many of them where
-        rows are few: compare ``n_resolved_``.
+        Number of components, at most ``n_features``; None keeps all. A number between 0 and 1 keeps
+        as many components as explain more than this part of the variance, according to the released
+        spectrum. Components that are only noise explain little, so with few rows many of them may
+        be kept: compare ``n_resolved_``.
     whiten : bool, default=False
         Divide the transformed coordinates by the square root of ``explained_variance_``.
     center : "private", float or array-like of shape (n_features,), default="private"
-        Point that the ball of the rows is centred at. State it where it is public knowledge (0
-        after a private scaler): a stated centre costs nothing. ``"private"`` learns one with 3%
-        to 25% of the allowance, more where ``epsilon * n`` is small, and keeps the origin where
-        it is too small for any. Where that is much, a third of it says first whether the rows lie
-        off the origin at all; if not, the rest goes to the second moment. ``mean_`` is learned in
-        either case.
+        Centre of the ball that rows are clipped to. State it where it is public knowledge (0 after
+        a private scaler): a stated centre costs nothing. ``"private"`` learns a centre with 3% to
+        25% of the allowance: more where ``epsilon * n`` is smaller. If ``epsilon * n`` is too small
+        for any useful centre, the origin is used. If the share is above 10%, a third of it may
+        first test whether the rows lie off the origin at all; if they do not, the rest goes to the
+        second moment. ``mean_`` is learned in any case.
     norm_bound : "private" or float, default="private"
-        Euclidean norm, in units of X, to which ``x - center`` is clipped (``x`` itself with
-        ``center="private"``, which learns a radius about the private centre too). Rows
-        outside are moved onto the sphere, never rejected. ``"private"`` learns it with at most 5%
-        of the allowance. Where noise dominates (by public numbers alone), the radius in use,
-        ``norm_bound_``, is lower by up to a quarter.
+        Euclidean norm, in units of X, to which ``x - center`` is clipped. With ``center="private"``
+        it bounds the norm of ``x`` itself, and a radius about the private centre is learned too.
+        Rows outside are moved onto the sphere, never rejected. ``"private"`` learns the norm with
+        at most 5% of the allowance, or up to 25% where rows are few. Where noise dominates (judged
+        by public numbers alone), the radius in use, ``norm_bound_``, is lower by up to a quarter.
     noise : {"auto", "gaussian", "wishart", "laplace"}, default="auto"
-        Noise on the second moment. ``"gaussian"`` needs ``delta > 0``. ``"auto"``: the smaller
-        spectral noise of ``"gaussian"`` and ``"wishart"`` for ``delta > 0``, ``"wishart"`` for
-        ``delta = 0``.
+        Noise on the second moment. ``"gaussian"`` needs ``delta > 0``. ``"auto"`` takes
+        ``"wishart"`` for ``delta = 0``. For ``delta > 0`` it takes ``"gaussian"`` or ``"wishart"``,
+        whichever has the smaller spectral norm.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Zero: pure epsilon-DP. With few features and a large epsilon a pure fit may have
-        less noise; compare `expected_error` at both.
+        In [0, 1). Zero: pure epsilon-DP. With few features and a large epsilon, a pure fit may have
+        less noise: compare `expected_error` for both.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        Orthonormal directions, by decreasing noisy variance; the largest entry of each in
-        absolute value is positive.
+        Orthonormal directions, in order of decreasing noisy variance. The entry of largest absolute
+        value in each of them is positive.
     explained_variance_ : ndarray of shape (n_components,)
         Estimated variance of the clipped rows along each component.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        ``explained_variance_`` over the estimated total variance (zeros if that is zero).
+        ``explained_variance_`` divided by the estimated total variance (zeros if the total is
+        zero).
     singular_values_ : ndarray of shape (n_components,)
         ``sqrt(explained_variance_ * (n_samples_ - 1))``: an estimate from the released values.
     mean_ : ndarray of shape (n_features,)
         Estimated mean of the clipped rows.
     mean_std_error_ : float
-        Standard error by noise of a coordinate of ``mean_``.
+        Standard error due to noise of each coordinate of ``mean_``.
     noise_level_ : float
         Largest eigenvalue that noise alone would show in the covariance, in squared units of X.
         NaN where the radius could not be learned.
@@ -142,11 +146,11 @@ class DPPCA(
         Number of components whose noisy eigenvalue exceeds ``noise_level_``, at most
         ``n_components_``; the others are about as good as random directions.
     noise_variance_ : float
-        Average variance in the directions that were left out; zero if none was.
+        Average variance in the directions that were left out; zero if none were.
     norm_bound_ : float
-        Radius of the ball in use. Where noise hides all rows it cannot be learned: it is the square
-        root of the number of features then, as for standardised rows, ``noise_level_`` is NaN and
-        ``n_resolved_`` 0. State `norm_bound`, or take more epsilon.
+        Radius of the ball in use. If noise hides all rows, it cannot be learned. It is then the
+        square root of the number of features, as for standardised rows; ``noise_level_`` is NaN and
+        ``n_resolved_`` is 0. State `norm_bound`, or use a larger epsilon.
     center_ : ndarray of shape (n_features,)
         Centre of the ball, stated or learned.
     noise_ : {"gaussian", "wishart", "laplace"}
@@ -158,50 +162,53 @@ class DPPCA(
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, ``n_components``
-        above the number of features, ``noise="gaussian"`` with ``delta=0``, rows that are not
-        finite numbers.
+        In `fit`, before anything is charged: if a parameter is out of range, if ``n_components`` is
+        above the number of features, if `noise` is ``"gaussian"`` and `delta` is 0, or if the rows
+        are not finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*: the number of rows n (exact and free under replace-one, else with 2% of
-    the allowance); a radius about the centre, if not stated (a histogram of norms, four bins to a
-    power of two; with at most 3%, of norms below a stated one); the mean of the rows clipped to it,
-    if no centre is stated (in two parts, where the first may say that none is needed), and then a
-    radius about that mean (at most 5% of the allowance; only if the mean is further from the origin
-    than half the first radius); the matrix of sums of zz', z = (x - center, 0.15 r) with x clipped
-    to the radius r, with all that is left. *Sensitivity* of that matrix, with g = r**2 (1 +
-    0.15**2): Frobenius norm g if a row is added or removed, sqrt(2) g if one is replaced; nuclear
-    norm g, respectively 2 g. *Mechanism*: rounded Gaussian noise isotropic in the Frobenius norm;
-    or a difference of two Wishart matrices, pure epsilon-DP; or discrete Laplace noise on the upper
-    triangle. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    **Privacy.** *Released*, in this order: the number of rows n (exact and free under replace-one,
+    else with 2% of the allowance); if no radius is stated, a radius about the centre, from a
+    histogram of norms with four bins to each power of two (if one is stated, a histogram of the
+    norms below it, with at most 3%); if no centre is stated, the mean of the rows clipped to that
+    radius (possibly in two parts, of which the first may show that no centre is needed), and then a
+    radius about that mean (only if the mean is further from the origin than half the first radius;
+    its share is that of the first radius); with all that is left, the matrix of sums of zz', where
+    z = (x - center, 0.15 r) and x is clipped to the radius r. *Sensitivity* of that matrix, with
+    g = r**2 (1 + 0.15**2): in the Frobenius norm g if a row is added or removed, sqrt(2) g if a row
+    is replaced; in the nuclear norm g and 2 g. *Mechanism*: rounded Gaussian noise, isotropic in
+    the Frobenius norm; or the difference of two Wishart matrices, which is pure epsilon-DP; or
+    discrete Laplace noise on the upper triangle. *Charged*: (epsilon, delta), once, before any
+    noise, to ``budget``.
 
-    **Few or odd rows.** Nothing raises or warns because of what the rows hold. Constant columns,
-    one row, fewer rows than features, all rows equal: there are always ``n_components``
-    orthonormal components, those beyond ``n_resolved_`` being directions of noise. Rows so few
-    that the noise exceeds any possible variance leave variances between zero and twice the square
-    of the radius.
+    **Few or odd rows.** No error or warning depends on the values in the rows. There are always
+    ``n_components`` orthonormal components, even with constant columns, a single row, fewer rows
+    than features, or equal rows; the components beyond ``n_resolved_`` are directions of noise. If
+    rows are so few that the noise exceeds any possible variance, the variances lie between zero and
+    twice the square of the radius.
 
-    **Variances.** What noise does to eigenvalues is corrected: an eigenvalue w above the noise's
-    edge e counts as ``sqrt(w**2 - e**2)``, the variance that its eigenvector explains in
-    expectation, and those below the edge share what remains of the trace equally. Without noise
-    this is scikit-learn's PCA. The mean is shrunk towards the centre by the James-Stein rule.
+    **Variances.** Eigenvalues are corrected for noise. Let e be the edge of the noise: the largest
+    eigenvalue that noise alone would show. An eigenvalue w above e counts as ``sqrt(w**2 - e**2)``,
+    the variance that its eigenvector explains in expectation. The eigenvalues below e share equally
+    what remains of the trace. Without noise this is scikit-learn's PCA. The mean is shrunk towards
+    the centre by the James-Stein rule.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** About the smallest variance that a component needs to stand out of the
-    noise, in units of the square of ``norm_bound_``: the largest eigenvalue of the noise on the
-    covariance (``noise_level_ / norm_bound_**2`` of a fit). It needs no rows; for a private centre
-    it counts all that a centre may cost.
+    **Expected error.** `expected_error` is the largest eigenvalue of the noise on the covariance,
+    in units of the square of ``norm_bound_`` (``noise_level_ / norm_bound_**2`` of a fit). This is
+    about the smallest variance that a component needs to stand out from the noise. It needs no
+    rows. For a private centre it assumes the highest cost that a centre may have.
 
     References
     ----------
@@ -281,12 +288,12 @@ class DPPCA(
         Parameters
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            Private rows, finite numbers. Sparse ones are read in dense chunks; how long that takes
-            depends on how many cells they store. May be in parts (`skdp.engines`).
+            Private rows of finite numbers. Sparse rows are read in dense chunks; the time this
+            takes depends on how many cells they store. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -368,7 +375,7 @@ class DPPCA(
         Parameters
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            Not clipped. If they are private, so is the result.
+            These rows are not clipped. If they are private, so is the result.
 
         Returns
         -------
@@ -387,7 +394,7 @@ class DPPCA(
         return in_precision_of(X, np.clip(projected, -_LARGEST_ROW, _LARGEST_ROW))
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return to the space of the features.
+        """Map projected rows back to the space of the features.
 
         Parameters
         ----------
@@ -409,7 +416,7 @@ class DPPCA(
         return in_precision_of(X, values @ self.components_ + self.mean_)
 
     def get_covariance(self) -> Floats:
-        """Return the model's covariance: the components, and ``noise_variance_`` elsewhere.
+        """Return the model's covariance: that of the components, and ``noise_variance_`` elsewhere.
 
         Returns
         -------
@@ -443,8 +450,8 @@ class DPPCA(
         Returns
         -------
         log_likelihood : ndarray of shape (n_samples,)
-            Minus infinity where the model has no variance in some direction, as with
-            ``n_components=None`` where a variance was estimated as 0.
+            Minus infinity if the model has no variance in some direction, for example with
+            ``n_components=None`` if a variance was estimated as 0.
         """
         if sparse.issparse(X):
             check_is_fitted(self)
@@ -458,9 +465,9 @@ class DPPCA(
         return -0.5 * (distances + np.log(2 * math.pi * variances).sum())
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean log-likelihood of the caller's rows: that of `score_samples`.
+        """Return the mean log-likelihood of the caller's rows: the mean of `score_samples`.
 
-        Of private rows it is exact, and so as private as they are.
+        The score is exact. So on private rows, it is as private as the rows are.
 
         Parameters
         ----------
@@ -470,7 +477,7 @@ class DPPCA(
         Returns
         -------
         log_likelihood : float
-            0 of no rows.
+            0 without rows.
         """
         each = self.score_samples(X)
         return float(each.mean()) if each.size else 0.0

@@ -1,8 +1,8 @@
 """Private linear discriminant analysis: `DPLinearDiscriminantAnalysis`.
 
-Released, under the (epsilon, delta) of one fit: bounds, unless stated; the number of rows of each
-class; the mean of the columns, and their mean square where noise allows; the sum of the clipped
-rows of each class, and the second moment of all of them.
+A fit releases, under one (epsilon, delta): bounds, unless they are stated; the number of rows of
+each class; the means and mean squares of the columns, unless noise would hide them; the sum of the
+clipped rows of each class; and the second moment of all rows.
 """
 
 from __future__ import annotations
@@ -26,69 +26,73 @@ _TAU = 0.05
 
 
 class DPLinearDiscriminantAnalysis(LabelledClassifier):
-    """Classify by classes' private means and the covariance that they share.
+    """Classify by private class means and one private covariance for all classes.
 
     The private counterpart of scikit-learn's ``LinearDiscriminantAnalysis``, as a classifier.
 
     Parameters
     ----------
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
-        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
-        place. Fewer than two: a warning, and every row gets the one class.
+        All class labels, from public knowledge, because which labels occur in y is private. Rows
+        with another label are left out. ``"private"`` selects the labels that enough rows have, for
+        a tenth of the allowance and half of delta. It needs delta above 0, labels that are text,
+        numbers or booleans, and a table that is not in parts. With fewer than two labels selected,
+        `fit` warns, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, for at most a fifth of the allowance.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP. Above: Gaussian noise, which is smaller where there are
         several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted; if private, those that were selected. If that is one or none, there are
-        no other attributes but `privacy_`.
+        `classes`, sorted; if private, the selected labels. With fewer than two selected, the fit
+        learns nothing else: of the attributes below it sets only `privacy_`, `max_rows_per_unit_`
+        and those that describe X.
     class_count_, priors_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1, and its part of all.
+        Noisy number of rows of each class, at least 1, and its share of all rows.
     means_ : ndarray of shape (n_classes, n_features)
         Means of the rows of each class, clipped to `bounds_` and shortened to `radius_`, in the
         units of X.
     means_std_error_ : ndarray of shape (n_classes, n_features)
-        Standard error of `means_` that noise causes, about the means of all rows of the class,
-        clipped to `bounds_` alone; first order in that of the counts. NaN where rows are shortened
-        (see Notes), with learned bounds, and for a class of few rows.
+        Standard error of `means_` due to noise, relative to the means of all rows of the class,
+        clipped to `bounds_` only. It is to first order in the noise of the counts. NaN if rows are
+        shortened (see Notes), with learned bounds, and for a class of few rows.
     noise_level_ : float
-        Eigenvalues of the shared covariance of scaled rows below it are hidden by noise: they count
-        as this.
+        Noise hides the eigenvalues of the shared covariance of scaled rows that are below this
+        level. They are raised to it.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
     center_, scale_ : ndarray of shape (n_features,)
-        Columns are centred and scaled by these before rows are clipped.
+        Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
-        What the norm of a centred and scaled row is clipped to, in `fit` and in predictions.
+        The norm to which a centred and scaled row is clipped, in `fit` and in predictions.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, `classes` missing, X not
-        a dense table of finite numbers, a label missing.
+        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
+        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
+        missing.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -99,18 +103,19 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); means
-    and mean squares of the columns, or means alone, where noise does not hide them (8%); the sum of
-    the clipped rows of each class, and the second moment of all, at equal shares. *Sensitivity*, r
-    the radius: of the sums r in L2 if a row is added or removed, 2 r if one is replaced; of the
-    matrix r**2 and sqrt(2) r**2 in the Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a
-    little more for its constant). *Mechanism*: K-norm noise and the symmetrised Wishart mechanism
-    (``delta=0``), or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise,
-    to ``budget``.
+    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
+    means and mean squares of the columns, or the means only, unless noise would hide them (8%); the
+    sum of the clipped rows of each class, and the second moment of all rows, at equal shares.
+    *Sensitivity*, where r is the radius, first if a row is added or removed, then if one is
+    replaced: of the sums in L2, r and 2 r; of the second moment, r**2 and sqrt(2) r**2 in the
+    Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a little more for the constant in it).
+    *Mechanism*: K-norm noise and the symmetrised Wishart mechanism (``delta=0``), or rounded
+    Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
-    **Clipping.** Where the noise of whole rows is small, `radius_` is what no row within the bounds
-    exceeds. Elsewhere it is about half of what rows have, which tells classes apart as well, with a
-    fraction of the noise; a mean of shortened rows is then nearer to `center_` than that of all.
+    **Clipping.** If noise is small enough, `radius_` is so large that no row within the bounds
+    exceeds it. Otherwise it is about half the norm of typical rows, and longer rows are shortened:
+    this tells classes apart as well, with a fraction of the noise. The mean of shortened rows is
+    nearer to `center_` than the mean of the full rows.
 
     References
     ----------
@@ -164,12 +169,12 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Clipped as rows are in `fit`.
+            They are clipped in the same way as in `fit`.
 
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes those of the second one less those of the first.
+            For two classes: the logit of the second class minus that of the first.
         """
         logits = self._scores(X)
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits

@@ -1,7 +1,7 @@
-"""The errors and warnings of skdp. Their texts hold public values only.
+"""The errors and warnings of skdp. Their messages contain public values only.
 
-Nothing is released here. Every class derives from the built-in that a caller of
-scikit-learn would catch for the same reason, so that existing error handling keeps working.
+Nothing is released here. Each class derives from the built-in class that callers of scikit-learn
+would catch for the same reason, so existing error handling keeps working.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = [
 class BudgetExceededError(ValueError):
     """The privacy budget does not cover the requested charge; nothing was charged for it.
 
-    Fits before it stay charged, such as those of the earlier steps of a pipeline.
+    Earlier fits stay charged, such as those of the earlier steps of a pipeline.
     """
 
 
 class SealedBudgetError(RuntimeError):
     """The budget's ledger is not reachable from here, so nothing can be charged to it.
 
-    A model that was pickled with its budget and loaded where the ledger is gone still
-    predicts and transforms; fitting it raises this error.
+    A model that was pickled with its budget, and loaded where the ledger does not exist, can still
+    predict and transform. Fitting it raises this error.
     """
 
 
@@ -44,25 +44,25 @@ class LedgerError(RuntimeError):
 
 
 class PrivacyLeakError(RuntimeError):
-    """Code asked a session for something that no release pays for.
+    """Code asked a session for private information that no release covers.
 
     Examples are the number of rows where the neighbouring relation makes it private, or a
-    release beyond the session's allowance. It marks a bug in the caller; nothing was released.
+    release beyond the session's allowance. It indicates a bug in the caller. Nothing was released.
     """
 
 
 class QueryRefusedError(ValueError):
-    """A query asks for what cannot be answered privately, or is no SQL; nothing was charged.
+    """A query cannot be answered privately, or is not valid SQL; nothing was charged.
 
-    The text says why, where in the query, and what would work. It depends on the query and on the
-    declared tables, never on a row.
+    The message says why, where in the query, and what would work. It depends only on the query and
+    the declared tables, never on a row.
     """
 
 
 class SourceError(RuntimeError):
-    """A table in parts cannot be read, or no longer as it was when it was checked.
+    """A table in parts cannot be read, or has changed since it was checked.
 
-    Files may vanish or grow, and engines fail, where a table in memory cannot. The text is fixed
+    Unlike a table in memory, files may vanish or grow, and engines may fail. The message is fixed,
     and quotes neither a cell nor the part. Nothing is released; what was charged stays charged.
     """
 
@@ -70,33 +70,33 @@ class SourceError(RuntimeError):
 class FoldsWarning(UserWarning):
     """A search or cross-validation whose folds are not neighbouring, so its charges do not add up.
 
-    Where the number of rows is private, one record more moves others between folds drawn by
-    position or by labels: each of them changes fits that are priced for one record.
+    If the number of rows is private and folds are drawn by position or by labels, one more record
+    moves other records between folds. All of these change fits that are priced for one record.
     """
 
 
 class PublicRowCountWarning(UserWarning):
     """A fit under "replace_one" shows a number of rows that is not known to be public.
 
-    Under that relation the number of rows of the table counts as public. That of a table filtered
-    by private values is not.
+    Under this relation the number of rows of the table counts as public. The number of rows of a
+    table that was filtered by private values is not public.
     """
 
 
 class PublishedRowsWarning(UserWarning):
-    """A fit publishes raw private rows, because it was asked for by the name that says so.
+    """A fit publishes raw private rows, because this was requested explicitly.
 
-    Each private row is shown to everybody with the probability that was charged as delta.
+    Each private row is published with the probability that was charged as delta.
     """
 
 
 class SeededNoiseWarning(UserWarning):
     """A fit that charges a budget draws its noise from ``random_state``.
 
-    That happens inside ``skdp.config_context(noise="seeded")`` only. Whoever knows the seed can
-    subtract the noise: leave the context for any release that leaves your hands.
+    This happens only inside ``skdp.config_context(noise="seeded")``. Whoever knows the seed can
+    subtract the noise, so leave the context for anything that you publish.
     """
 
 
 class UncountedFitWarning(UserWarning):
-    """A fit names no budget, in a process that has one: no ledger counts what it releases."""
+    """A fit names no budget in a process that has one, so no ledger counts what it releases."""

@@ -1,6 +1,6 @@
-"""The columns that say most of a target: `DPSelectKBest`.
+"""Selection of the columns that tell most about a target: `DPSelectKBest`.
 
-Released are moments of each class, or the second moment of columns and target; scores and the
+A fit releases moments of each class, or the second moment of columns and target. Scores and the
 choice of columns are post-processing. A fit is (epsilon, delta)-differentially private as a whole.
 """
 
@@ -37,8 +37,8 @@ __all__ = ["DPSelectKBest"]
 _CLASSES, _NUMBERS = "f_classif", "f_regression"
 _SEEN = 3.0  # standard deviations of its count above which a class counts
 _NO_DELTA = (
-    "{}: classes must be given where delta is 0: all class labels, from public knowledge, because "
-    "those that occur in y are private. With delta above 0 they are selected"
+    "{}: classes must be given if delta is 0: all class labels, from public knowledge, because "
+    "which labels occur in y is private. With delta above 0 they are selected privately"
 )
 
 
@@ -60,77 +60,82 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
     """Keep the k columns with the largest private F statistics.
 
     The private counterpart of scikit-learn's ``SelectKBest`` with ``f_classif`` (the variance of a
-    column between classes over that within them) or ``f_regression`` (its correlation with a
-    number).
+    column between classes over its variance within classes) or ``f_regression`` (the correlation of
+    a column with a numeric target).
 
     Parameters
     ----------
     score_func : {"f_classif", "f_regression"}, default="f_classif"
-        For classes, or for numbers. scikit-learn's functions of these names will do.
+        ``"f_classif"`` for classes, ``"f_regression"`` for numeric targets. scikit-learn's
+        functions of these names are accepted too.
     k : int or "all", default=10
         How many columns are kept; ``"all"`` releases nothing.
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label do not count. ``"private"`` selects those that enough rows have, for a tenth
-        of the allowance and half of delta, which must be above 0. Not used with numbers.
+        All class labels, from public knowledge, because which labels occur in y is private. Rows
+        with another label are left out. ``"private"`` selects the labels that enough rows have, for
+        a tenth of the allowance and half of delta, which must be above 0. Not used with
+        ``"f_regression"``.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, for at most a fifth of the allowance.
     target_bounds : "private" or tuple (low, high), default="private"
-        Of numbers to be predicted; stated together with `bounds`, or learned with them.
+        Range of a numeric target. State it together with `bounds`, or leave both to be learned.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero: Gaussian noise, which is smaller where there are several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,) or None
-        Noisy F statistics of the clipped columns, of which the expected part of the noise is taken
-        off, so that they may be below 0. They have no standard error: only their order is used.
-        None if nothing was released.
+        Noisy F statistics of the clipped columns. The expected contribution of noise is subtracted,
+        so they may be below 0. They have no standard error: only their order is used. None if
+        nothing was released.
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
         The bounds, stated or learned.
     classes_ : ndarray of shape (n_classes,)
-        With classes: stated, or selected. Of fewer than two there are no scores, and the first k
-        columns are kept.
+        Only with ``"f_classif"``: the classes, stated or selected. With fewer than two classes
+        there are no scores, and the first k columns are kept.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, private classes with
-        ``delta=0``, X not a dense table of finite numbers, y no labels or no finite numbers.
+        In `fit`, before anything is charged: if a parameter is out of range, if classes are private
+        and ``delta=0``, if X is not a dense table of finite numbers, or if y does not hold labels
+        or finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*: classes and bounds, if not stated. With classes: their counts, and for
-    each class the sums of u and of u**2 - 1/2, u in [-1, 1] a clipped value in half widths of its
-    bounds, as `skdp.naive_bayes.DPGaussianNB` releases them; L2 *sensitivity* 2 sqrt(d) if a row is
-    replaced, sqrt(5 d / 4) if one is added or removed. With numbers: the second moment of columns
-    and target, as `skdp.linear_model.DPRidge` releases it. *Mechanism*: Laplace or K-norm noise,
-    symmetrised Wishart noise, rounded Gaussian noise (delta above 0). *Charged*: (epsilon, delta),
-    once, before any noise, to ``budget``. With ``k="all"`` nothing is released or charged. Scores
-    and choice are post-processing. Proofs: ``skdp/core/PROOFS.md``.
+    **Privacy.** *Released*: classes and bounds, if not stated. With ``"f_classif"``: the counts of
+    the classes, and for each class the sums of u and of u**2 - 1/2, as
+    `skdp.naive_bayes.DPGaussianNB` releases them. Here u in [-1, 1] is a clipped value in units of
+    half the width of its bounds. L2 *sensitivity* of the sums, for d columns: 2 sqrt(d) if a row is
+    replaced, sqrt(5 d / 4) if one is added or removed. With ``"f_regression"``: the second moment
+    of columns and target, as `skdp.linear_model.DPRidge` releases it. *Mechanism*: Laplace or
+    K-norm noise, symmetrised Wishart noise, rounded Gaussian noise (delta above 0). *Charged*:
+    (epsilon, delta), once, before any noise, to ``budget``. With ``k="all"`` nothing is released or
+    charged. Scores and choice are post-processing. Proofs: ``skdp/core/PROOFS.md``.
 
-    What is chosen may be wrong where scores are not clear of noise: few rows, many columns. Columns
-    that are far narrower than their bounds have most of their variance hidden by noise, so tight
-    bounds help.
+    The choice may be wrong if noise hides the scores: with few rows or many columns. If the values
+    of a column span a small part of its bounds, noise hides most of its variance, so tight bounds
+    help.
 
     References
     ----------
@@ -201,13 +206,13 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost of a fit does not depend on them.
+            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
         cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges; with private classes half of delta is theirs.
-            None with ``k="all"``.
+            The (epsilon, delta) that one fit charges. With private classes, half of delta pays for
+            selecting them. None with ``k="all"``.
         """
         self._check_parameters()
         if self._is_free():
@@ -257,8 +262,8 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         y : array-like of shape (n_samples,)
             Private labels or numbers.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -293,9 +298,9 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
                 self.privacy_ = session.certificate()
         if self._of_classes and len(self.classes_) < 2:  # released: whoever sees the fit sees it
             warnings.warn(
-                f"{name}: {len(self.classes_)} class(es) had enough rows to be named: there are no "
-                "scores, and the first columns were kept. State classes, or take a larger epsilon "
-                "or delta",
+                f"{name}: {len(self.classes_)} class(es) had enough rows to be selected: there "
+                "are no scores, and the first columns were kept. State classes, or take a larger "
+                "epsilon or delta",
                 stacklevel=outside_level(),
             )
         if isinstance(self.k, int) and self.k > self.n_features_in_:
@@ -344,10 +349,10 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         self.scores_ = part / (1.0 - part) * max(n - 2.0, 1.0)
 
     def expected_error(self, n_samples: int, *, like: Any = None) -> float:
-        """Return which part of the columns to keep a fit will miss, on average.
+        """Return the part of the k best columns that a fit will miss, on average.
 
-        Nothing private is read and nothing is charged: public rows are fitted a few times, with
-        noise of their own, beside fits that have none.
+        Nothing private is read and nothing is charged: public rows are fitted a few times, each
+        time with fresh noise, and compared with fits without noise.
 
         Parameters
         ----------
@@ -360,12 +365,13 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         Returns
         -------
         error : float
-            In [0, 1]: of the `k` columns that a fit without noise keeps. Zero with ``k="all"``.
+            In [0, 1]: a part of the `k` columns that a fit without noise keeps. Zero with
+            ``k="all"``.
 
         Raises
         ------
         ValueError
-            If `like` is not given: the error depends on the rows.
+            If `like` is not given, because the error depends on the rows.
 
         Examples
         --------

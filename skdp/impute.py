@@ -1,7 +1,8 @@
-"""Missing cells: `DPSimpleImputer`.
+"""Filling missing cells: `DPSimpleImputer`.
 
-Released are the mean, the median or the most frequent value of each column, of the rows that have a
-value in it; of a constant nothing. A fit is (epsilon, delta)-differentially private as a whole.
+A fit releases the mean, the median or the most frequent value of each column, over the rows that
+have a value in it. With a constant it releases nothing. A fit is (epsilon, delta)-differentially
+private as a whole.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def _as_numbers(cells: NDArray[Any]) -> NDArray[Any]:
 def _marks_missing(imputer: Any) -> bool:
     """Say whether `inverse_transform` can tell what was missing."""
     if not imputer.add_indicator:
-        raise AttributeError("inverse_transform needs add_indicator=True: it says what was missing")
+        raise AttributeError(
+            "inverse_transform needs add_indicator=True: the indicators say "
+            "which cells were missing"
+        )
     return True
 
 
@@ -84,79 +88,84 @@ class DPSimpleImputer(Transformer):
     """Fill missing cells with private means, medians or most frequent values, or a constant.
 
     The private counterpart of scikit-learn's ``SimpleImputer``, without callables and
-    ``missing_values``: NaN, None and NA are missing. Every column stays, whether it has values or
-    not: that is private. Whole rows are never left out.
+    ``missing_values``: NaN, None and NA are missing. All columns are kept, also those without
+    values, because whether a column has values is private. No row is left out as a whole.
 
     Parameters
     ----------
     strategy : {"mean", "median", "most_frequent", "constant"}, default="mean"
-        The first two are for numbers.
+        ``"mean"`` and ``"median"`` are for numeric columns.
     fill_value : number, str or bool, default=None
-        With ``strategy="constant"``, which costs nothing; None: 0.
+        The value for ``strategy="constant"``, which costs nothing; None: 0.
     add_indicator : bool, default=False
         Add a column for each column of X, 1.0 where a cell was missing.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most half of what a column has. Of means and medians only.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, for at most half of the allowance of a column. Only for means and medians.
     categories : "private", "dtype" or list or mapping, default="private"
-        With ``strategy="most_frequent"``: as of `skdp.preprocessing.DPOneHotEncoder`. ``"private"``
-        needs a delta above 0, and takes half of the allowance.
+        Only for ``strategy="most_frequent"``: as for `skdp.preprocessing.DPOneHotEncoder`.
+        ``"private"`` needs a delta above 0, and takes half of the allowance.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian, which is smaller where there are several columns;
-        where categories are selected half of it is for those that one row alone has.
+        In [0, 1). Above zero, noise is Gaussian, which is smaller if there are several columns. If
+        categories are selected, half of delta covers the categories that only one row has.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     statistics_ : ndarray of shape (n_features,)
-        What missing cells become: numbers with means and medians, else objects; None in a column of
-        which no category had enough rows, where cells stay missing.
+        The value that fills the missing cells of each column: numbers for means and medians,
+        otherwise objects. None for a column in which no category had enough rows; its cells stay
+        missing.
     statistics_std_error_ : ndarray of shape (n_features,)
-        Standard error of means: of the noise and, with learned bounds, of what they clip of
-        ordinary columns; NaN where bounds could not be learned well enough, and for all other
-        strategies but the constant, where it is 0.
+        Standard error of means: due to noise and, with learned bounds, due to the clipping that
+        ordinary columns undergo. NaN if bounds could not be learned well enough. 0 for a constant,
+        NaN for all other strategies.
     bounds_ : tuple of two ndarrays of shape (n_features,) or None
-        With means and medians: the bounds, stated or learned.
+        For means and medians: the bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with a constant it says that nothing
-        was: no releases, epsilon 0.
+        was released: no releases, epsilon 0.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, text where numbers are
-        needed, infinity, private categories with ``delta=0``, X no table.
+        In `fit`, before anything is charged: if a parameter is out of range, if there is text where
+        numbers are needed, if there is an infinite value, if categories are private and
+        ``delta=0``, or if X is not a table.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*, of each column, of the rows that have a value in it, for an equal part
-    of the allowance: their number, where it is private (5% of that part); bounds, if not stated;
-    the mean of the clipped values, or the median. *Sensitivity*: a row replaced may replace, add or
-    remove a value; of a sum the worst of these, of ranks that of two steps (of one in columns whose
-    type has no missing values). *Mechanism*: K-norm or rounded Gaussian noise, for medians the
-    exponential mechanism. Of most frequent values: the categories, if not stated (half, as
-    `skdp.preprocessing.DPOneHotEncoder` selects them), then the number of rows of each, L1
-    *sensitivity* 1 (2 if a row is replaced), under discrete Laplace or rounded Gaussian noise.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``; with a constant nothing.
-    Proofs: ``skdp/queries/columns.md``, ``skdp/queries/learned_domain.md``.
+    **Privacy.** Each column gets an equal part of the allowance, and its statistics are over the
+    rows that have a value in it. *Released* for means and medians: the number of these rows, where
+    it is private (5% of the column's part); bounds, if not stated; the mean of the clipped values,
+    or the median. *Sensitivity*: replacing a row may replace, add or remove a value. A sum has the
+    largest sensitivity of these three cases; ranks may move by two steps (by one in columns whose
+    type has no missing values). *Mechanism*: K-norm or rounded Gaussian noise for means, the
+    exponential mechanism for medians. *Released* for most frequent values: the categories, if not
+    stated (half of the allowance, as `skdp.preprocessing.DPOneHotEncoder` selects them), then the
+    number of rows of each category. L1 *sensitivity* 1 (2 if a row is replaced), with discrete
+    Laplace or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to
+    ``budget``; with a constant nothing. Proofs: ``skdp/queries/columns.md``,
+    ``skdp/queries/learned_domain.md``.
 
-    The output of ``transform`` on private rows is as private as these rows are. Each row is filled
-    by itself.
+    ``transform`` adds no noise: its output on private rows is as private as the rows. Each row is
+    filled by itself.
 
     References
     ----------
@@ -232,13 +241,13 @@ class DPSimpleImputer(Transformer):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost of a fit does not depend on them.
+            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
         cost : skdp.budget.Cost or None
-            The (epsilon, delta) that one fit charges; where categories are selected half of delta
-            is theirs. None with a constant.
+            The (epsilon, delta) that one fit charges. If categories are selected, half of delta
+            pays for that. None with a constant.
         """
         self._check_parameters()
         if self._is_free():
@@ -265,7 +274,7 @@ class DPSimpleImputer(Transformer):
         return tags
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget and release what missing cells become.
+        """Charge the budget and release the values that fill missing cells.
 
         Parameters
         ----------
@@ -273,8 +282,8 @@ class DPSimpleImputer(Transformer):
             Private rows, with missing cells. Rows in parts (`skdp.engines`) are refused.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -303,7 +312,7 @@ class DPSimpleImputer(Transformer):
             found = self._release_frequent(table, schema)
         if found:  # released: whoever sees the fit sees it
             warnings.warn(
-                f"{name}: no category of columns {found} had enough rows to be named: their "
+                f"{name}: no category of columns {found} had enough rows to be selected: their "
                 "missing cells stay missing. State categories, or take a larger epsilon or delta",
                 stacklevel=outside_level(),
             )
@@ -376,20 +385,20 @@ class DPSimpleImputer(Transformer):
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, like: Any = None
     ) -> float:
-        """Return how far what fills a cell will be from the statistic of all rows, on average.
+        """Return how far noise will move the values that fill missing cells, on average.
 
-        Nothing private is read and nothing is charged: public rows are fitted a few times, with
-        noise of their own. Of means and medians: the mean distance over columns, in standard
-        deviations of the column in `like` (in its unit, where all its values are equal), from the
-        mean or median of the values, clipped to `bounds` if stated. Of most frequent values: the
-        part of the columns that get another one, or none.
+        Nothing private is read and nothing is charged: public rows are fitted a few times, each
+        time with fresh noise. For means and medians: the distance from the mean or median of the
+        values (clipped to `bounds`, if stated), averaged over columns. It is in standard deviations
+        of the column in `like` (in its unit, if all its values are equal). For most frequent
+        values: the part of the columns that get another value, or none.
 
         Parameters
         ----------
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Accepted for symmetry; the number of columns is that of `like`.
+            Not used: the number of columns is that of `like`.
         like : array-like or table of shape (n, n_features), default=None
             Public rows that resemble the private ones (made-up ones will do), with as many missing
             cells, **never the private rows themselves**: the answer is not private.
@@ -402,7 +411,7 @@ class DPSimpleImputer(Transformer):
         Raises
         ------
         ValueError
-            If `like` is not given, or a column of it has no value.
+            If `like` is not given, or if one of its columns has no value.
 
         Examples
         --------
@@ -475,12 +484,12 @@ class DPSimpleImputer(Transformer):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Left as it is. If it is private, so is the result.
+            It is not changed. If it is private, so is the result.
 
         Returns
         -------
         X_new : ndarray of shape (n_samples, n_features_out)
-            Of numbers with means and medians, and wherever all cells are numbers; else of objects.
+            Numbers for means and medians, and whenever all cells are numbers; otherwise objects.
         """
         check_is_fitted(self)
         name, empty = type(self).__name__, self._allow_empty
@@ -503,17 +512,17 @@ class DPSimpleImputer(Transformer):
 
     @available_if(_marks_missing)
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Make cells missing again, as indicators say; needs ``add_indicator=True``.
+        """Make filled cells missing again, using the indicators; needs ``add_indicator=True``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, 2 * n_features)
-            As `transform` makes it.
+            The output of `transform`.
 
         Returns
         -------
         X_original : ndarray of shape (n_samples, n_features)
-            NaN, among objects None, where cells were missing.
+            NaN (None in an array of objects) where cells were missing.
         """
         check_is_fitted(self)
         values, d = np.array(X), self.n_features_in_

@@ -1,13 +1,13 @@
-"""Look at a ledger from the command line: ``python -m skdp.ledger show|verify|export|backup PATH``.
+"""Inspect a ledger from the command line: ``python -m skdp.ledger show|verify|export|backup PATH``.
 
-Nothing is released here: a ledger holds names, prices, noise and times, and no data. Nothing is
+A ledger holds names, prices, noise and times, but no data. So nothing is released here. Nothing is
 charged, and only ``backup`` writes a file.
 
-- ``show`` prints the terms, what is spent and left, the charges, reservations and plans.
-- ``verify`` makes every sum and price again, and says what nobody can know from a ledger. It ends
-  with status 1 if something is wrong.
-- ``export`` writes the same as JSON or HTML.
-- ``backup`` copies the ledger as of one moment, while others charge it.
+- ``show`` prints the terms, what is spent, what is left, the charges, reservations and plans.
+- ``verify`` recomputes every sum and price, and lists what a ledger cannot tell. It ends with
+  status 1 if something is wrong.
+- ``export`` prints the ledger as JSON or HTML.
+- ``backup`` copies the ledger as of one moment; others may charge it meanwhile.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
     path : str or os.PathLike
         Of the ledger.
     every : bool, default=False
-        Whether all charges are shown; otherwise the last 50.
+        Show all charges; otherwise the last 50.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
 
 
 def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
-    """Check a ledger; return whether nothing is wrong, and what was found.
+    """Check a ledger; return whether it is sound, and what was found.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
     -------
     sound : bool
     text : str
-        A line for each thing that was checked, and what cannot be known from a ledger.
+        A line for each check, and what a ledger cannot tell.
     """
     connection, found = snapshot(path)
     with contextlib.closing(connection):
@@ -219,7 +219,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
 
 
 def export_json(path: str | os.PathLike[str]) -> str:
-    """Return all that a ledger says as JSON, with what was checked.
+    """Return the whole ledger as JSON, with the results of the checks.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def export_json(path: str | os.PathLike[str]) -> str:
 
 
 def export_html(path: str | os.PathLike[str]) -> str:
-    """Return a ledger as a page: the view of a notebook.
+    """Return a ledger as an HTML page: the view that notebooks show.
 
     Parameters
     ----------
@@ -307,18 +307,18 @@ def export_html(path: str | os.PathLike[str]) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m skdp.ledger", description="Look at a ledger.")
+    parser = argparse.ArgumentParser(prog="python -m skdp.ledger", description="Inspect a ledger.")
     commands = parser.add_subparsers(dest="command", required=True)
-    shown = commands.add_parser("show", help="print what it says")
+    shown = commands.add_parser("show", help="print the ledger")
     shown.add_argument("path")
-    shown.add_argument("--all", action="store_true", help="every charge, not only the last 50")
-    commands.add_parser("verify", help="check it; status 1 if something is wrong").add_argument(
-        "path"
-    )
-    exported = commands.add_parser("export", help="print it as JSON or HTML")
+    shown.add_argument("--all", action="store_true", help="show all charges, not only the last 50")
+    commands.add_parser(
+        "verify", help="check the ledger; exit status 1 if something is wrong"
+    ).add_argument("path")
+    exported = commands.add_parser("export", help="print the ledger as JSON or HTML")
     exported.add_argument("path")
     exported.add_argument("--format", choices=("json", "html"), default="json")
-    backup = commands.add_parser("backup", help="copy it as of one moment")
+    backup = commands.add_parser("backup", help="copy the ledger as of one moment")
     backup.add_argument("path")
     backup.add_argument("target")
     return parser
@@ -330,12 +330,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str or None, default=None
-        As on the command line, which is read by default.
+        Arguments of the command line, which is read by default.
 
     Returns
     -------
     status : int
-        0; 1 where `verify` finds something wrong; 2 where the ledger cannot be read.
+        0; 1 if `verify` finds something wrong; 2 if the ledger cannot be read.
     """
     options = _parser().parse_args(arguments)
     status, text = 0, ""

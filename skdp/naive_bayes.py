@@ -1,8 +1,9 @@
 """Private naive Bayes: `DPGaussianNB` and `DPCategoricalNB`.
 
-Released, under the (epsilon, delta) of one fit: the number of rows of each class, and the sums and
-sums of squares of its columns, or the number of its rows with each category. Means, variances,
-probabilities and predictions are computed from these.
+A fit releases, under one (epsilon, delta), the number of rows of each class. `DPGaussianNB` also
+releases the sums and sums of squares of the columns in each class; `DPCategoricalNB` the number of
+rows of each class in each category. Means, variances, probabilities and predictions are computed
+from these.
 """
 
 from __future__ import annotations
@@ -33,54 +34,58 @@ class DPGaussianNB(LabelledClassifier):
     Parameters
     ----------
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
-        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
-        place. Fewer than two: a warning, and every row gets the one class.
+        All class labels, from public knowledge, because which labels occur in y is private. Rows
+        with another label are left out. ``"private"`` selects the labels that enough rows have, for
+        a tenth of the allowance and half of delta. It needs delta above 0, labels that are text,
+        numbers or booleans, and a table that is not in parts. With fewer than two labels selected,
+        `fit` warns, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, for at most a fifth of the allowance.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP. Above: Gaussian noise, which is smaller where there are
         several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted; if private, those that were selected. If that is one or none, there are
-        no other attributes but `privacy_`.
+        `classes`, sorted; if private, the selected labels. With fewer than two selected, the fit
+        learns nothing else: of the attributes below it sets only `privacy_`, `max_rows_per_unit_`
+        and those that describe X.
     class_count_, class_prior_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1, and its part of all.
+        Noisy number of rows of each class, at least 1, and its share of all rows.
     theta_, var_ : ndarray of shape (n_classes, n_features)
-        Mean and variance of each column in each class, in the units of X. No variance is below its
-        noise.
+        Mean and variance of each column in each class, in the units of X. No variance is smaller
+        than its noise.
     theta_std_error_ : ndarray of shape (n_classes, n_features)
-        Standard error of `theta_` that noise causes, about the means of the clipped rows. NaN for a
-        class of few rows, and with learned bounds.
+        Standard error of `theta_` due to noise, relative to the means of the clipped rows. NaN for
+        a class of few rows, and with learned bounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, `classes` missing, X not
-        a dense table of finite numbers, a label missing.
+        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
+        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
+        missing.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -91,16 +96,16 @@ class DPGaussianNB(LabelledClassifier):
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (a tenth of the allowance); of each class the sums of u
-    and of u**2 - 1/2, u in [-1, 1] a clipped value relative to its bounds. *Sensitivity* of the
-    sums in L2: sqrt(5 d / 4) if a row is added or removed, 2 sqrt(d) if one is replaced.
-    *Mechanism*: Laplace or K-norm noise (``delta=0``), or rounded Gaussian noise. *Charged*:
-    (epsilon, delta), once, before any noise, to ``budget``.
+    stated; the number of rows of each class (a tenth of the allowance); for each class, the sums of
+    u and of u**2 - 1/2, where u in [-1, 1] is a clipped value relative to its bounds. *Sensitivity*
+    of the sums in L2, for d columns: sqrt(5 d / 4) if a row is added or removed, 2 sqrt(d) if one
+    is replaced. *Mechanism*: Laplace or K-norm noise (``delta=0``), or rounded Gaussian noise.
+    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     References
     ----------
     Vaidya, Shafiq, Basu & Hong 2013, "Differentially private naive Bayes classification" (counts
-    and moments of each class; here at sensitivities of one joint vector).
+    and moments of each class; here with the sensitivity of one joint vector).
 
     Examples
     --------
@@ -183,39 +188,41 @@ class DPCategoricalNB(LabelledClassifier):
     Parameters
     ----------
     categories : list of array-like
-        The categories of each column, from public knowledge. A cell that is none of them says
-        nothing.
+        The categories of each column, from public knowledge. A cell with another value is ignored.
     alpha : float, default=1.0
-        Added to each count; above 0.
+        Smoothing: added to each count; above 0.
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
-        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
-        place. Fewer than two: a warning, and every row gets the one class.
+        All class labels, from public knowledge, because which labels occur in y is private. Rows
+        with another label are left out. ``"private"`` selects the labels that enough rows have, for
+        a tenth of the allowance and half of delta. It needs delta above 0, labels that are text,
+        numbers or booleans, and a table that is not in parts. With fewer than two labels selected,
+        `fit` warns, and every row gets the one class.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP. Above: Gaussian noise, which is smaller where there are
         several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted; if private, those that were selected. If that is one or none, there are
-        no other attributes but `privacy_`.
+        `classes`, sorted; if private, the selected labels. With fewer than two selected, the fit
+        learns nothing else: of the attributes below it sets only `privacy_`, `max_rows_per_unit_`
+        and those that describe X.
     categories_ : list of ndarray
         `categories`, sorted.
     class_count_, class_log_prior_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1, and the logarithm of its part of all.
     category_count_ : list of ndarray of shape (n_classes, n_categories)
-        Noisy counts, at least 0, a column each.
+        Noisy counts, at least 0; one array for each column.
     category_count_std_error_ : float
         Standard error of a count before it is clipped at 0.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories)
@@ -223,30 +230,31 @@ class DPCategoricalNB(LabelledClassifier):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, `classes` or
-        `categories` missing, X not a dense table of finite numbers, a label missing.
+        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
+        private and delta is 0, if `categories` is not given, if X is not a dense table of finite
+        numbers, or if a label is missing.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    DPGaussianNB : For numbers.
+    DPGaussianNB : For numeric columns.
 
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes, if not stated; the
-    number of rows of each class (a tenth of the allowance), and of each class and column the number
-    of rows with each category. *Sensitivity* for d columns: d in L1 and sqrt(d) in L2 if a row is
-    added or removed, 2 d and sqrt(2 d) if one is replaced. *Mechanism*: discrete Laplace
-    (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise, to
-    ``budget``.
+    number of rows of each class (a tenth of the allowance); for each class and column, the number
+    of rows with each category. *Sensitivity* of the latter, for d columns: d in L1 and sqrt(d) in
+    L2 if a row is added or removed; 2 d in L1 and sqrt(2 d) in L2 if one is replaced. *Mechanism*:
+    discrete Laplace (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
+    before any noise, to ``budget``.
 
     References
     ----------

@@ -254,4 +254,4 @@ def test_a_wrapper_that_passes_on_every_attribute_has_no_price():
 
     (one,) = check_pipeline(Wrapper(kmeans(PrivacyBudget(1.0))))
     assert one.where == "Wrapper"
-    assert "as often" in one.what
+    assert "an unknown number of times" in one.what

@@ -90,24 +90,33 @@ def test_the_check_finds_what_is_missing(monkeypatch):
 # What every estimator and function says of a parameter that they share; more may follow.
 WORDING = {
     "epsilon": "Privacy loss of a fit; finite, above 0.",
-    "epsilon, delta": "What the call may lose",
+    "epsilon, delta": "Privacy loss of the call",
     "delta": "In [0, 1).",
-    "budget": "Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.",
+    "budget": (
+        (
+            "Budget to charge; it also sets the neighbouring relation. None: the budget of an "
+            "enclosing ``with budget:`` block, if there is one."
+        ),
+        # until preprocessing, cluster, DPLogisticRegression and DPKernelDensity say the above
+        "Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.",
+    ),
     "random_state": "Seeds post-processing, and noise only inside "
     '``skdp.config_context(noise="seeded")``.',
     "nan_policy": (
         '``"omit"``: leave out rows with missing cells',
         # of scalers
         '``"omit"``: the statistics of a column are of the cells that it has',
-        '``"omit"``: the quantiles of a column are of the cells that it has',
+        '``"omit"``: the quantiles of a column are of the cells that are not missing',
     ),
-    "n_rows": '``"private"``: X may be a selection of rows by private values. ``"public"``: anyone '
-    'may know how many rows it has; less noise. Private under "add_or_remove_one".',
+    "n_rows": '``"private"``: the number of rows is protected, so X may be a selection of rows by '
+    'private values. ``"public"``: anyone may know the number of rows; less noise. Not possible '
+    'under "add_or_remove_one".',
 }
-LEARNED = (
-    "Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column name "
-    "to (low, high)"
+_BOUNDS = (
+    "from public knowledge: two numbers, two arrays, or a mapping from column name to (low, high)"
 )
+# The second until preprocessing, cluster, DPLogisticRegression and DPKernelDensity say the first.
+LEARNED = (f"Range of each column, {_BOUNDS}", f"Of the columns, {_BOUNDS}")
 
 
 def shared() -> list[tuple[str, str, str]]:

@@ -250,7 +250,7 @@ def test_rows_of_one_unit_hang_together():
     )
     assert np.isfinite(accuracy.interval()).all()
     assert np.isnan(accuracy.population_interval()).all()
-    assert "hang together" in accuracy._repr_html_()
+    assert "depend on each other" in accuracy._repr_html_()
 
 
 def test_the_reach_of_noise_on_whole_numbers_by_its_exact_distribution():

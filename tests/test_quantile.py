@@ -436,7 +436,7 @@ def test_laplace_noise_serves_one_level():
     X = np.zeros((50, 1))
     budget = PrivacyBudget(10.0, 1e-3)
     options = {"mechanism": "smooth", "noise": "laplace", "delta": 1e-6, "budget": budget}
-    with pytest.raises(ValueError, match="serves one level"):
+    with pytest.raises(ValueError, match="allows one level only"):
         DPQuantile([0.2, 0.5], bounds=(0, 1), **options).fit(X)
     assert budget.spent.epsilon == 0
     DPQuantile(0.2, bounds=(0, 1), **options).fit(X)

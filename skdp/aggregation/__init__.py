@@ -1,4 +1,4 @@
-"""Aggregates by key of rows that belong to people: GROUP BY, private for each as a whole."""
+"""Private GROUP BY: aggregates by key of rows that belong to people, protecting each person."""
 
 from __future__ import annotations
 

@@ -68,83 +68,82 @@ _FEW = 8  # entries that a unit may change, up to which Laplace noise is less th
 
 
 class DPGroupBy(BaseEstimator):
-    """Aggregates of the rows of every key, private for all rows of one unit together.
+    """Aggregates of the rows of each key; all rows of one unit are protected together.
 
-    A unit (a user, a plane) has many rows, under many keys. What it contributes is bounded: it
-    counts in at most `max_keys_per_unit` keys, taken at random among its own, and in each with at
-    most `max_rows_per_unit` rows' worth; where it has m rows there, more than that, each of them
-    counts max_rows_per_unit / m. Keys are stated, or found privately.
+    A unit (a user, a plane) may have many rows, under many keys. Its contribution is bounded: it
+    counts in at most `max_keys_per_unit` of its keys, chosen at random, and in each with a weight
+    of at most `max_rows_per_unit` rows. If it has m rows there, more than that, each of them counts
+    max_rows_per_unit / m. Keys are stated, or found privately.
 
     Parameters
     ----------
     by : str or list of str
         Key columns.
     unit : str
-        Column of ids; one of its values is what is protected, with everything it contributed.
+        Column of ids of the privacy unit. All rows of one id are protected together.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0. For everything that it releases together.
+        Privacy loss of a fit; finite, above 0. It covers everything that the fit releases.
     delta : float, default=1e-6
-        In [0, 1). Private keys need one: half of it is the probability that a key which one unit
-        alone has shows. With stated keys it may be 0.
+        In [0, 1). Private keys need a delta above 0: half of it bounds the probability that a key
+        which only one unit has is shown. With stated keys it may be 0.
     keys : "private" or list, default="private"
         Stated keys are public, and all of them are in the result, whether the table has them or
-        not; rows of other keys are left out. For several key columns a list of tuples.
+        not. Rows with other keys are left out. For several key columns, a list of tuples.
     max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
-        ``"private"``: chosen from two noisy histograms of units, at a few hundredths of the
-        allowance.
+        ``"private"``: from two noisy histograms of units, for a few hundredths of the allowance.
     bounds : "private" or dict, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); here a mapping, ``{"delay": (-60, 180)}``. A specification may
-        state its own. Columns without any have theirs learned, as powers of two that hold nearly
-        all units' values, at a few hundredths of the allowance each.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); here a mapping, ``{"delay": (-60, 180)}``. An aggregate may
+        state its own bounds. For columns without bounds, powers of two that cover the values of
+        nearly all units are learned, for a few hundredths of the allowance each.
     key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
-        How keys are found: see `skdp.queries.key_selection`. ``"auto"``: ``"sips"`` where noise is
-        Gaussian, else ``"optimal"``.
+        How keys are found: see `skdp.queries.key_selection`. ``"auto"``: ``"sips"`` if noise is
+        Gaussian, otherwise ``"optimal"``.
     aggregates : dict or None, default=None
-        What `agg` sets; None: the keys alone.
+        Set by `agg`; None: the keys only.
     budget : PrivacyBudget, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger. Units are
-        added or removed, or one is replaced by another (the number of units is public then, and
-        noise is up to twice as large).
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one. One unit is added or removed, or replaced (then the
+        number of units is public, and noise is up to twice as large).
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     table_ : table
-        A row for each key, sorted by key, of the kind of the table that was fitted (of pandas, or a
-        dict of lists without it, for DuckDB). Beside every aggregate ``x`` stand ``x_low`` and
-        ``x_high``: an interval that holds, in 95% of releases, the aggregate of the rows
-        as bounded and clipped, without noise. It says nothing of rows that were left out. Beside a
-        mean ``x_population_low`` and ``x_population_high``: the same for the population from
-        which units were drawn independently.
+        A row for each key, sorted by key, in the same kind of table as the fitted one (for DuckDB a
+        pandas table, or a dict of lists without pandas). Every aggregate ``x`` has columns
+        ``x_low`` and ``x_high``: an interval that contains, in 95% of releases, the aggregate of
+        the bounded and clipped rows without noise. It does not cover rows that were left out. A
+        mean also has ``x_population_low`` and ``x_population_high``, for the population, if units
+        were drawn from it independently.
     keys_ : list
     max_keys_per_unit_, max_rows_per_unit_ : int
     bounds_ : dict
-        Of each aggregate that clips, by its name: (low, high), stated or learned.
+        For each aggregate that clips, by its name: (low, high), stated or learned.
     hidden_units_ : dict
-        Of each column whose bounds were learned: beyond them, fewer units than about that many
-        between two powers of two are not noticed, and their values are clipped. Where that is more
-        than a twentieth of the units, intervals are NaN, and a warning says so.
+        For each column with learned bounds: about how many units, at least, must have values
+        between two powers of two to be noticed. The values of fewer units beyond the bounds are
+        clipped. If this is more than a twentieth of the units, intervals are NaN, with a warning.
     left_out_ : dict
-        ``"keys"`` and ``"rows"``: how many (unit, key) pairs and rows of these keys bounding left
-        out, of every unit at most as many as it may contribute; with ``_low`` and ``_high``.
+        ``"keys"`` and ``"rows"``: how many (unit, key) pairs, and rows of these keys, were left out
+        by bounding (at most its bound for each unit); with ``_low`` and ``_high``.
     privacy_ : PrivacyCertificate
 
     See Also
     --------
-    skdp.budget.PrivacyBudget.parallel : parts that no unit is in twice.
+    skdp.budget.PrivacyBudget.parallel : For parts of which each unit is in only one.
 
     Notes
     -----
-    **Privacy.** Released: the keys, two histograms of units, sums by key. Sensitivities follow from
-    the bounds on what a unit contributes: of the counts of rows, L1
-    max_keys max_rows and L2 sqrt(max_keys) max_rows if a unit is added or removed; L1 twice and L2
-    sqrt(2) times that if one is replaced (twice, for sums of values about a middle). Keys: a key
-    that one unit alone has shows with probability at most delta / 2 (all of delta, if noise is
-    pure). Mechanisms: rounded Gaussian noise; discrete Laplace noise for delta = 0, and where few
-    entries may change. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``,
-    key_selection.md and key_totals.md.
+    **Privacy.** Released: the keys, two histograms of units, and sums by key. Sensitivities follow
+    from the bounds on the contribution of a unit. For counts of rows, if a unit is added or
+    removed: max_keys max_rows in L1 and sqrt(max_keys) max_rows in L2; if a unit is replaced: twice
+    that in L1 and sqrt(2) times that in L2 (twice, for sums of values relative to a middle). A key
+    that only one unit has is shown with probability at most delta / 2 (delta, if noise is pure).
+    Mechanisms: rounded Gaussian noise; discrete Laplace noise if delta = 0 or if few entries may
+    change. Charged: (epsilon, delta), before any noise. Proofs: ``skdp/queries``, key_selection.md
+    and key_totals.md.
 
     References
     ----------
@@ -191,15 +190,15 @@ class DPGroupBy(BaseEstimator):
         self.random_state = random_state
 
     def agg(self, **aggregates: Any) -> DPGroupBy:
-        """Return this aggregation with other aggregates; nothing is released.
+        """Return a copy of this aggregation with other aggregates; nothing is released.
 
         Parameters
         ----------
         **aggregates
             Name of a column of the result = ``"count"``, ``"distinct_units"``, ``("sum", column)``,
             ``("mean", column)``, ``("variance", column)``, ``("std", column)``,
-            ``("quantile", column, q)``, each with bounds ``(low, high)`` at its end if stated here,
-            or ``("histogram", column, edges)``.
+            ``("quantile", column, q)``, each optionally followed by bounds ``(low, high)``, or
+            ``("histogram", column, edges)``.
 
         Returns
         -------
@@ -248,7 +247,7 @@ class DPGroupBy(BaseEstimator):
                 "alone shows; or state keys="
             )
         if listed is not None and not aggregates:
-            raise ValueError(f"{name}: nothing to release: keys are stated and agg() has nothing")
+            raise ValueError(f"{name}: nothing to release: keys are stated and agg() is empty")
         if self._pure(aggregates, listed) and self.key_method in ("gaussian", "sips"):
             raise ValueError(
                 f"{name}: key_method {self.key_method!r} has Gaussian noise, which this "
@@ -295,21 +294,21 @@ class DPGroupBy(BaseEstimator):
         rows_per_key: float | None = None,
         bounds: Mapping[str, tuple[float, float]] | None = None,
     ) -> dict[str, float]:
-        """Return about the half width of every interval, before anything is spent.
+        """Return the approximate half width of every interval, before anything is charged.
 
         Parameters
         ----------
         max_keys_per_unit, max_rows_per_unit : int, default=None
-            Where they are private: what they may come out as.
+            If they are private: the values that you expect them to get.
         rows_per_key : float, default=None
             Needed for means, variances, standard deviations and quantiles.
         bounds : dict, default=None
-            Of columns whose bounds are learned.
+            Expected bounds of the columns whose bounds are learned.
 
         Returns
         -------
         errors : dict
-            Of quantiles: in ranks, as a share of the rows.
+            By aggregate; for quantiles in ranks, as a share of the rows.
         """
         context, aggregates, listed = self._check()
         caps = []
@@ -320,13 +319,13 @@ class DPGroupBy(BaseEstimator):
             cap = getattr(self, name)
             cap = given if isinstance(cap, str) else cap
             if cap is None:
-                raise ValueError(f"{name} is private: say what it may come out as")
+                raise ValueError(f"{name} is private: state the value that you expect")
             caps.append(int(check_parameter(cap, name, Integers(1))))
         shares = self._shares(aggregates, listed)
         known = {column: (float(a), float(b)) for column, (a, b) in (bounds or {}).items()}
         for one in aggregates:
             if learns(one) and one.column not in known:
-                raise ValueError(f"bounds of column {one.column!r} are learned: say some")
+                raise ValueError(f"bounds of column {one.column!r} are learned: state a guess")
             needs_rows = one.kind in ("mean", "variance", "std", "quantile")
             if needs_rows and not rows_per_key:
                 raise ValueError(f"{one.name}: rows_per_key must be given")
@@ -362,8 +361,8 @@ class DPGroupBy(BaseEstimator):
         Parameters
         ----------
         table : table of pandas, polars or pyarrow, dict of arrays, DuckDB relation, Source, or path
-            Of Parquet files, if a path. The last three are read by DuckDB: only what belongs to
-            keys comes to Python.
+            Paths: Parquet files. DuckDB reads the last three; Python gets only what belongs to
+            keys.
         y : None
             Ignored.
 
@@ -374,8 +373,8 @@ class DPGroupBy(BaseEstimator):
         Raises
         ------
         TypeError, ValueError
-            For missing ids or keys, unknown columns, ids that cannot be hashed, and the like: they
-            name the column, quote no cell, and nothing has been charged.
+            For missing ids or keys, unknown columns, ids that cannot be hashed, and the like. The
+            message names the column but quotes no cell. Nothing has been charged.
         """
         with unchanged_on_error(self), untracked():
             context, aggregates, listed = self._check()
@@ -543,12 +542,13 @@ class DPGroupBy(BaseEstimator):
         self.left_out_ |= left_out_of(out, pure=session.pure)
 
     def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
-        """Return the intervals of an aggregate at another level than 95%; nothing is released.
+        """Return the intervals of an aggregate at a level other than 95%; nothing is released.
 
         Parameters
         ----------
         name : str
-            Of a count, a number of units, a sum or a mean; others are known at 95% alone.
+            Name of a count, a number of units, a sum or a mean; other intervals are known only at
+            95%.
         level : float, default=0.95
             In (0, 1).
 
@@ -581,7 +581,7 @@ class DPGroupBy(BaseEstimator):
         Returns
         -------
         result : dict
-            One entry a key, in the order of `keys_`.
+            One entry for each key, in the order of `keys_`.
         """
         check_is_fitted(self)
         by = self._by()

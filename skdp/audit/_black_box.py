@@ -42,7 +42,7 @@ Mechanism = Callable[[Any, np.random.Generator], Any]
 
 @dataclass(frozen=True)
 class LowerBound:
-    """What runs on two neighbouring tables prove about a mechanism.
+    """Lower bounds on the privacy loss of a mechanism, proved by runs on neighbouring tables.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class LowerBound:
     epsilon_at : float
         The epsilon at which `delta_at` is stated.
     confidence : float
-        Probability that all of them hold.
+        Probability that all these bounds hold.
     n_runs : int
-        Runs on each table, learning and choosing included.
+        Runs on each table, including those for learning and choosing.
     """
 
     epsilon: float
@@ -109,19 +109,19 @@ def bound_from_outputs(
     delta: float = 0.0,
     confidence: float = 0.999,
 ) -> LowerBound:
-    """Bound the privacy loss from below, by independent outputs on two neighbouring tables.
+    """Bound the privacy loss from below, using independent outputs on two neighbouring tables.
 
     Parameters
     ----------
     first, second : sequence
-        As many outputs of the mechanism on each table, at least 100: numbers, dates, arrays,
-        tables, text, None, dataclasses, fitted estimators, or containers of such.
+        Equally many outputs of the mechanism on each table, at least 100: numbers, dates, arrays,
+        tables, text, None, dataclasses, fitted estimators, or containers of these.
     epsilon : float, default=1.0
-        The claim; the hockey-stick divergence is bounded there.
+        The claimed epsilon, at which the hockey-stick divergence is bounded.
     delta : float, default=0.0
-        The claim; epsilon is bounded there.
+        The claimed delta, at which epsilon is bounded.
     confidence : float, default=0.999
-        In (0, 1): probability that the bounds hold, all together.
+        In (0, 1): probability that all bounds hold.
 
     Returns
     -------
@@ -130,15 +130,15 @@ def bound_from_outputs(
     Raises
     ------
     TypeError
-        If an output holds an object of another type: nothing that it tells would be seen.
+        If an output holds an object of another type, because its information would be missed.
     ValueError
-        If there are fewer than 100 outputs, or not as many of both.
+        If there are fewer than 100 outputs, or if the two numbers differ.
 
     Warns
     -----
     UserWarning
-        If an output has more than 64 numbers: of those after them only whether they are equal,
-        their sum and their extremes are looked at.
+        If an output has more than 64 numbers. Of the numbers beyond these, only their equality, sum
+        and extremes are used.
 
     Notes
     -----
@@ -200,16 +200,17 @@ def black_box_bound(
     confidence: float = 0.999,
     random_state: int | None = None,
 ) -> LowerBound:
-    """Run any mechanism many times on two neighbouring tables, and bound its loss from below.
+    """Run any mechanism many times on two neighbouring tables, and bound its privacy loss.
 
     Parameters
     ----------
     mechanism : callable
-        ``mechanism(table, rng) -> output``, as `bound_from_outputs` takes outputs. `rng` is a numpy
-        generator for a mechanism that wants one. What it raises counts as an output: that an error
-        occurs, and its text, may leak.
+        ``mechanism(table, rng) -> output``, with outputs as in `bound_from_outputs`. `rng` is a
+        numpy generator that the mechanism may use. An exception counts as an output, because its
+        occurrence and its text may leak.
     table, neighbour : object
-        Neighbouring tables, best a worst pair. That they are neighbours is the caller's word.
+        Neighbouring tables, preferably a worst-case pair. It is not checked that they are
+        neighbours.
     epsilon, delta : float
         The claim.
     n_runs : int, default=10_000
@@ -226,7 +227,7 @@ def black_box_bound(
     Raises
     ------
     TypeError, ValueError
-        For a parameter out of its range.
+        If a parameter is out of range.
 
     Notes
     -----

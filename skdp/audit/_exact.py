@@ -19,14 +19,14 @@ __all__ = ["EnumeratedChoices", "exact_distribution", "exact_epsilon"]
 
 
 class EnumeratedChoices:
-    """What a mechanism draws from while all of its outcomes are followed.
+    """The generator that a mechanism draws from, while all of its outcomes are enumerated.
 
-    Its methods are those of a numpy generator that have finitely many outcomes, and exact ones.
+    It has the methods of a numpy generator that have finitely many outcomes, and exact ones.
 
     Parameters
     ----------
     path : sequence of int
-        What the first draws come to; those after them come to 0.
+        Outcomes of the first draws; all later draws have outcome 0.
     """
 
     def __init__(self, path: Sequence[int]) -> None:
@@ -98,7 +98,7 @@ def exact_distribution(
         `EnumeratedChoices`.
     table : object
     max_paths : int, default=100_000
-        Sequences of outcomes to follow at most.
+        The largest number of sequences of outcomes to follow.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def exact_distribution(
     Raises
     ------
     ValueError
-        If there are more sequences.
+        If there are more sequences of outcomes.
 
     Notes
     -----
@@ -151,23 +151,23 @@ def exact_epsilon(
     Parameters
     ----------
     mechanism : callable
-        As `exact_distribution` takes it.
+        As for `exact_distribution`.
     table, neighbour : object
-        Neighbouring tables; both directions are looked at.
+        Neighbouring tables; both directions are checked.
     delta : float, default=0.0
         In [0, 1).
     max_paths : int, default=100_000
-        Sequences of outcomes to follow at most, on each table.
+        The largest number of sequences of outcomes to follow on each table.
 
     Returns
     -------
     epsilon : float
-        To rounding; infinite where no epsilon is enough.
+        Up to rounding; infinite if no epsilon is enough.
 
     Raises
     ------
     TypeError, ValueError
-        If `delta` is not in [0, 1), or there are more sequences.
+        If `delta` is not in [0, 1), or if there are more sequences of outcomes.
 
     Notes
     -----

@@ -75,9 +75,9 @@ def warn_of_long(outputs: Iterable[Mapping[str, Any]]) -> None:
     """Warn where numbers of an output are not looked at one by one."""
     if any(f"{_REST}.number" in one for one in outputs):
         warnings.warn(
-            f"outputs have more than {_PLACES} numbers: of those after them only whether they are "
-            "equal, their sum and their extremes are looked at. Let the mechanism return what "
-            "tells most.",
+            f"outputs have more than {_PLACES} numbers: of the numbers beyond these, only "
+            "equality, sum and extremes are used. Let the mechanism return the most informative "
+            "numbers.",
             UserWarning,
             stacklevel=3,
         )
@@ -103,8 +103,8 @@ def _walk(value: Any, place: str, found: dict[str, float | str]) -> None:
         _walk(np.asarray(value), place, found)
     else:
         raise TypeError(
-            f"an output holds a {type(value).__name__} at {place or 'its top'}, of which nothing "
-            "would be seen. Return its numbers, arrays or text instead."
+            f"an output holds a {type(value).__name__} at {place or 'its top'}, which the audit "
+            "cannot read. Return its numbers, arrays or text instead."
         )
 
 

@@ -50,7 +50,7 @@ _LARGEST = 60.0  # epsilon and mu beyond which nothing is claimed
 
 @dataclass(frozen=True)
 class OneRunBound:
-    """What right guesses of canaries in one run prove.
+    """Lower bounds on the privacy loss, proved by correct guesses of canaries in one run.
 
     Attributes
     ----------
@@ -129,15 +129,15 @@ def bound_from_guesses(
     delta: float = 0.0,
     confidence: float = 0.95,
 ) -> OneRunBound:
-    """Bound the privacy loss from below by how many canaries were guessed right in one run.
+    """Bound the privacy loss from below by the number of canaries guessed correctly in one run.
 
     Parameters
     ----------
     n_correct, n_guesses, n_canaries : int
-        Right guesses, of so many guesses, of so many canaries with independent fair coins. The
-        number of guesses was fixed before the run.
+        Number of correct guesses, of all guesses, and of all canaries. Each canary was included by
+        an independent fair coin. The number of guesses was fixed before the run.
     delta : float, default=0.0
-        At which epsilon is bounded.
+        The delta at which epsilon is bounded.
     confidence : float, default=0.95
         In (0, 1): probability that both bounds hold.
 
@@ -148,7 +148,7 @@ def bound_from_guesses(
     Raises
     ------
     TypeError, ValueError
-        For a parameter out of its range.
+        If a parameter is out of range.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def one_run_audit(
     confidence: float = 0.95,
     random_state: int | None = None,
 ) -> OneRunBound:
-    """Run a mechanism once on a table with canaries, guess which were in, and bound its loss.
+    """Run a mechanism once on a table with canaries, guess which were included, and bound its loss.
 
     Parameters
     ----------
@@ -205,12 +205,14 @@ def one_run_audit(
         ``table_of(included) -> table``. Tables whose `included` differ in one place are neighbours:
         a canary is there or not, or is one of two rows.
     score : callable
-        ``score(output)`` returns `n_canaries` numbers, larger where a canary looks included.
+        ``score(output)`` returns `n_canaries` numbers: the larger, the likelier a canary was
+        included.
     n_canaries : int
     n_guesses : int or None, default=None
-        Guesses, half of them for the largest scores and half for the smallest; None takes all.
+        Number of guesses: half for the largest scores and half for the smallest. None: all
+        canaries.
     delta : float, default=0.0
-        At which epsilon is bounded.
+        The delta at which epsilon is bounded.
     confidence : float, default=0.95
         Probability that the bounds hold.
     random_state : int or None, default=None
@@ -223,7 +225,7 @@ def one_run_audit(
     Raises
     ------
     TypeError, ValueError
-        For a parameter out of its range.
+        If a parameter is out of range.
 
     Notes
     -----

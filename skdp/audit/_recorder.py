@@ -32,22 +32,22 @@ __all__ = ["Primitive", "Replay", "replay_mechanism"]
 
 @dataclass(frozen=True)
 class Primitive:
-    """A function or method of a library that adds noise, and how it is read.
+    """A function or method of a library that adds noise, and how to read its arguments.
 
     Attributes
     ----------
     name : str
-        Dotted, ``"library.module.function"`` or ``"library.module.Class.method"``.
+        Dotted name: ``"library.module.function"`` or ``"library.module.Class.method"``.
     value : str
-        The argument that is private: the exact statistic before noise.
+        Name of the private argument: the exact statistic before noise.
     sensitivity : callable or None
-        ``sensitivity(arguments) -> float``: how far the value may move, from the call's other
-        arguments by name (`self` for a method); None does not look.
+        ``sensitivity(arguments) -> float``: how far the value may move, given the other arguments
+        of the call by name (`self` for a method). None: not checked.
     distance : callable or None
-        ``distance(a, b) -> float``; None takes the sum of absolute differences.
+        ``distance(a, b) -> float``; None: the sum of absolute differences.
     parameters : callable or None
-        ``parameters(arguments) -> object``: what must be the same on both tables; None takes all
-        other arguments, and the attributes of `self`.
+        ``parameters(arguments) -> object``: what must be equal on both tables. None: all other
+        arguments, and the attributes of `self`.
     """
 
     name: str
@@ -59,16 +59,16 @@ class Primitive:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a mechanism did on a neighbour while its noise was that of the first table.
+    """What a mechanism did on a neighbouring table, with the noise of the first table.
 
     Attributes
     ----------
     problems : tuple of str
-        What depends on rows without having passed a primitive; no values.
+        What depends on rows without having passed through a primitive; it contains no values.
     n_releases : int
         Calls of primitives on the first table.
     ratios : tuple of float
-        How far each value moved, over its sensitivity; NaN where that is not looked at.
+        How far each value moved, divided by its sensitivity; NaN if this is not checked.
     """
 
     problems: tuple[str, ...]
@@ -77,7 +77,7 @@ class Replay:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
+        """Whether no problem was found."""
         return not self.problems
 
 
@@ -210,7 +210,7 @@ def replay_mechanism(
     table, neighbour : object
         Made-up neighbouring tables.
     primitives : sequence of Primitive
-        Where the library adds noise.
+        The functions with which the library adds noise.
     random_state : int, default=0
         Seeds `rng` and the global generators of numpy and Python on both tables.
 
@@ -220,8 +220,8 @@ def replay_mechanism(
 
     Notes
     -----
-    **Privacy.** Exact statistics are held while it runs: use made-up rows. What draws noise and is
-    no primitive of the list shows as a problem, or, with the same seed, not at all.
+    **Privacy.** Exact statistics are held while it runs: use made-up rows. Noise that is drawn
+    outside the listed primitives shows up as a problem or, with the same seed, not at all.
 
     Examples
     --------

@@ -25,17 +25,17 @@ Pair = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Search:
-    """What a search found.
+    """The result of a search.
 
     Attributes
     ----------
     bound : LowerBound
-        Of the worst pair that was tried again.
+        The bound for the worst pair that was tried again.
     pair : tuple of two tables
     refuted : bool
-        Whether the claim is proved wrong, at the stated confidence over all pairs.
+        Whether the claim is disproved, at the stated confidence over all pairs.
     n_searched, n_confirmed : int
-        Pairs that were looked at, and pairs that were tried again.
+        Number of pairs that were searched, and of pairs that were tried again.
     """
 
     bound: LowerBound
@@ -53,7 +53,7 @@ def structured_pairs(
     sizes: Sequence[int] = (1, 2, 3, 8),
     adjacency: str = "replace_one",
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Yield neighbouring tables of numbers at the corners of what a mechanism may meet.
+    """Yield neighbouring tables of numbers that are edge cases for a mechanism.
 
     All rows alike, all but one, alternating corners, ties, values just inside and far outside of
     the bounds, missing and infinite cells, an empty table where rows may be added.
@@ -62,9 +62,9 @@ def structured_pairs(
     ----------
     n_features : int, default=1
     low, high : float, default=0.0, 1.0
-        Bounds that the mechanism was told.
+        Bounds that are stated to the mechanism.
     sizes : sequence of int, default=(1, 2, 3, 8)
-        Rows of the first table.
+        Numbers of rows of the first table.
     adjacency : {"replace_one", "add_or_remove_one"}, default="replace_one"
 
     Yields
@@ -107,7 +107,7 @@ def structured_pairs(
 def neighbouring_tables(
     row: Any, *, adjacency: str = "replace_one", min_rows: int = 1, max_rows: int = 12
 ) -> Any:
-    """Return a hypothesis strategy of pairs of neighbouring tables (lists of rows).
+    """Return a hypothesis strategy for pairs of neighbouring tables (lists of rows).
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def neighbouring_tables(
     Returns
     -------
     pairs : hypothesis strategy
-        Of tuples (table, neighbour); hypothesis has to be installed.
+        A strategy for tuples (table, neighbour); hypothesis must be installed.
 
     Examples
     --------
@@ -198,24 +198,25 @@ def find_violation(
     mechanism : callable
         ``mechanism(table, rng) -> output``.
     pairs : iterable of tuple
-        Neighbouring tables; `structured_pairs`, or examples of a hypothesis strategy.
+        Pairs of neighbouring tables, such as `structured_pairs` or examples of a hypothesis
+        strategy.
     epsilon, delta, mu : float
         The claim.
     n_runs : int, default=4000
-        Fresh runs on each table of a pair that is tried again.
+        Number of fresh runs on each table of a pair that is tried again.
     n_looks : int, default=200
-        Runs on each table of every pair.
+        Number of first runs on each table of every pair.
     n_confirm : int, default=3
-        How many pairs are tried again.
+        Number of pairs that are tried again.
     n_steps : int, default=0
-        Steps of a random search from the worst pair, for tables of numbers: a cell is moved, and
-        kept if the pair looks worse. No gradient is needed.
+        Number of steps of a random search from the worst pair, for tables of numbers. Each step
+        changes a cell, and keeps the change if the pair looks worse. No gradient is needed.
     confidence : float, default=0.999
-        Probability that no true claim is called refuted, over all pairs.
+        Probability that a true claim is not refuted, over all pairs.
     random_state : int or None, default=None
     worse : callable or None, default=None
-        ``worse(pair) -> float``, larger for worse pairs, instead of runs: the distance of recorded
-        statistics, for example.
+        ``worse(pair) -> float``, larger for worse pairs. It replaces the first runs; for example,
+        the distance of recorded statistics.
 
     Returns
     -------
@@ -224,7 +225,7 @@ def find_violation(
     Raises
     ------
     ValueError
-        If there are no pairs, or a parameter is out of its range.
+        If there are no pairs, or if a parameter is out of range.
 
     Notes
     -----

@@ -27,7 +27,7 @@ from skdp.budget import Cost, gdp_mu
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What many fits on two neighbouring tables prove about the privacy loss.
+    """Lower bounds on the privacy loss, proved by many fits on two neighbouring tables.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class AuditResult:
     epsilon, delta : float
         The claim.
     mu : float or None
-        The claim, where it is one of Gaussian noise.
+        The claimed mu, if noise is Gaussian.
     confidence : float
         Probability, over the noise of the fits, that both lower bounds hold.
     n_runs : int
@@ -152,39 +152,41 @@ def audit(
     confidence: float = 0.999,
     random_state: int | None = None,
 ) -> AuditResult:
-    """Bound the privacy loss of an estimator from below, by its outputs on two neighbours.
+    """Bound the privacy loss of an estimator from below, using its outputs on two neighbours.
 
-    The estimator is fitted `n_runs` times on each table. On the first quarter of the runs the event
-    "statistic at or above a threshold" (or below it) is chosen that tells the tables apart best; on
-    the others its two probabilities are bounded by Clopper-Pearson intervals. Since
-    ``p <= exp(epsilon) q + delta`` must hold, epsilon has a lower bound, whatever the estimator
-    does inside; and mu has one since ``Phi^-1(p) - Phi^-1(q) <= mu`` holds under mu-GDP. There mu
-    is also bounded by pairs of runs, one on each table: the statistic is larger on the one table
-    with probability ``Phi(mu / sqrt(2))`` at most.
+    The estimator is fitted `n_runs` times on each table. The first quarter of the runs is used to
+    choose a threshold. The event "statistic at or above the threshold" (or below it) should tell
+    the tables apart as well as possible. The other runs bound the two probabilities p and q of this
+    event by Clopper-Pearson intervals. Since ``p <= exp(epsilon) q + delta`` must hold, this gives
+    a lower bound on epsilon, whatever the estimator does inside. Since
+    ``Phi^-1(p) - Phi^-1(q) <= mu`` holds under mu-GDP, it also gives one on mu. A second bound on
+    mu comes from pairs of runs, one on each table: the statistic is larger on the one table with
+    probability at most ``Phi(mu / sqrt(2))``.
 
     Parameters
     ----------
     estimator : estimator
-        Not changed; its budget, if any, is not charged.
+        It is not changed, and its budget, if any, is not charged.
     X, X_neighbour : array-like of shape (n_samples, n_features)
-        Neighbouring tables, best a worst pair for the estimator: few rows, extreme values.
+        Neighbouring tables, preferably a worst-case pair for the estimator: few rows, extreme
+        values.
     statistic : str or callable
-        A fitted attribute, or a function of the fitted estimator. Several numbers are projected
-        on the line that tells the tables apart best in the first quarter of the runs.
+        Name of a fitted attribute, or a function of the fitted estimator. Several numbers are
+        projected on the line that tells the tables apart best in the first quarter of the runs.
     epsilon, delta : float, default=None
-        The claim to test; None takes the estimator's own.
+        The claim to test. None: the claim of the estimator.
     y, y_neighbour : array-like, default=None
-        Passed to `fit` where given.
+        Passed to `fit` if given.
     groups, groups_neighbour : array-like, default=None
-        Passed to `fit` where given; the tables differ in all rows of one unit then.
+        Passed to `fit` if given. The tables then differ in all rows of one unit.
     n_runs : int, default=4000
         Fits on each table, at least 20.
     confidence : float, default=0.999
         In (0, 1): probability that the lower bounds hold. So a correct estimator fails with
-        probability below ``1 - confidence`` at most.
+        probability at most ``1 - confidence``.
     random_state : int or None, default=None
-        None takes noise from the operating system; an int seeds the noise of every run with
-        another number, so that an audit of skdp's estimators can be repeated.
+        None: noise comes from the operating system. An int seeds the noise of every run
+        differently, so that an audit of skdp's estimators can be repeated.
 
     Returns
     -------
@@ -193,17 +195,17 @@ def audit(
     Raises
     ------
     TypeError, ValueError
-        For a parameter out of its range.
+        If a parameter is out of range.
 
     Notes
     -----
-    **Privacy.** The estimator's releases are as private as it makes them, but thousands of fits on
-    the same rows are not: use made-up rows. A small lower bound proves nothing; a large one
+    **Privacy.** A single fit is as private as the estimator makes it, but thousands of fits on the
+    same rows are not private: use made-up rows. A small lower bound proves nothing; a large one
     disproves the claim.
 
-    How far the bound lies below the truth depends on epsilon and the number of runs. A variant that
-    adds two thirds of the noise that its claim needs to one number, the easiest case, is caught at
-    confidence 0.999 in these shares of audits (of 200 simulated ones each):
+    How far the bound is below the truth depends on epsilon and the number of runs. The table shows
+    the easiest case: a variant that releases one number with two thirds of the noise that its claim
+    needs. It is caught at confidence 0.999 in these shares of audits (200 simulated audits each):
 
     =========================== =========
     claim                       4000 runs
@@ -217,9 +219,9 @@ def audit(
     Gaussian, (3, 1e-6)              100%
     =========================== =========
 
-    An estimator of several releases, or a pair of tables that is not its worst, shows less. So
-    audit at epsilon >= 1 where the noise is the same code at every epsilon, with more than the
-    default runs where you can; a pass at epsilon = 0.1 says next to nothing.
+    An estimator with several releases, or a pair of tables that is not the worst case, is caught
+    less often. So audit at epsilon >= 1 if the same code makes the noise at every epsilon, with
+    more runs than the default if you can. A pass at epsilon = 0.1 says next to nothing.
 
     Examples
     --------

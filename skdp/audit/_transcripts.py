@@ -103,56 +103,58 @@ def replay_check(
     X_public: ArrayLike | None = None,
     y_public: Any = None,
 ) -> None:
-    """Check that a fit learns about its rows from releases only.
+    """Check that a fit learns about its rows only from releases.
 
-    A clone is fitted on X while every release is recorded; another is fitted on X_other while the
-    kernel returns the recorded releases, whatever the rows. Then everything that can be seen of
-    the two must be the same to the last bit: all attributes, private ones and the certificate
-    included, warnings, charges, and what `predict`, `transform` and the like say about public rows.
-    Every session that the fit opened has to be charged to the estimator's budget, whole, and be
-    within what `privacy_cost` says.
-    Arrays are compared with their layout and with the memory that they are views of; what cannot be
-    looked into (a lock, an open file, a traceback) counts as different.
+    A clone is fitted on X, and every release is recorded. Another clone is fitted on X_other, while
+    the kernel returns the recorded releases. Then everything that can be observed about the two
+    must be equal to the last bit: all attributes (including private ones and the certificate),
+    warnings, charges, and the outputs of `predict`, `transform` and similar methods for public
+    rows. Every session that the fit opens must be charged in full to the estimator's budget, and
+    must be within `privacy_cost`. Arrays are compared with their layout and the memory that they
+    are views of. Objects that cannot be inspected (a lock, an open file, a traceback) count as
+    different.
 
     Parameters
     ----------
     estimator : estimator
-        Not changed; its budget, if any, is not charged. A ``random_state`` of None is set to 0,
-        so that randomness of post-processing repeats itself.
+        It is not changed, and its budget, if any, is not charged. A ``random_state`` of None is set
+        to 0, so that the randomness of post-processing is repeated.
     X, X_other : array-like of shape (n_samples, n_features)
-        Made-up rows as unlike each other as the domain allows. Of the same length under
-        ``"replace_one"``, where it is public; of different lengths under
+        Made-up rows, as different as the domain allows. They must have equal lengths under
+        ``"replace_one"``, where the length is public, and different lengths under
         ``"add_or_remove_one"``.
     y, y_other : array-like, default=None
-        Passed to `fit` where given. Marks of two samples (1 private, 0 public): X and X_other have
-        the same public rows in the same order, and y_other equals y under ``"replace_one"``.
+        Passed to `fit` if given. If they mark two samples (1 private, 0 public), X and X_other must
+        have the same public rows in the same order, and under ``"replace_one"`` y_other must equal
+        y.
     groups, groups_other : array-like, default=None
-        Passed to `fit` where given, to every private step of a pipeline; X and X_other have
-        different lengths then.
+        Passed to `fit` if given (to every private step of a pipeline). X and X_other must then have
+        different lengths.
     X_public : array-like of shape (n_rows, n_features), default=None
-        Rows for the outputs; None takes X_other.
+        Public rows for which outputs are compared; None: X_other.
     y_public : array-like of shape (n_rows,), default=None
-        Passed to `score` where given; None takes y_other with X_other, else nothing.
+        Passed to `score` if given. None: y_other together with X_other, otherwise nothing.
 
     Raises
     ------
     AssertionError
-        With the name of what differs; no values. So too if `fit` raises on X_other only.
+        If something differs, or if `fit` raises on X_other only. The message names what differs,
+        without values.
     ValueError
-        If the lengths do not suit the relation.
+        If the lengths do not fit the relation.
     Exception
-        Whatever `fit` raises on X comes out as it is: there is no fitted estimator to compare.
+        Whatever `fit` raises on X, because there is then no fitted estimator to compare.
 
     Notes
     -----
-    A pass is no proof. Two fits are compared, each the first of a fresh clone: an estimator that
-    leaks in one fit of a thousand, for rows unlike both tables, or only when it is fitted again,
-    passes. An attribute of a class that `fit` sets is compared; what it changes in place there, and
-    all other state outside of the estimator (modules, files, closures of its methods), is seen only
-    through the answers about public rows. Neither running time nor memory used is compared.
+    A pass is not a proof. Two fits are compared, each the first fit of a fresh clone. An estimator
+    passes if it leaks in one fit out of a thousand, for rows unlike both tables, or only when it is
+    fitted again. Class attributes that `fit` sets are compared. Class attributes that it changes in
+    place, and all other state outside the estimator (modules, files, closures of its methods), are
+    seen only through outputs for public rows. Running time and memory use are not compared.
 
-    **Privacy.** Nothing is released. Recording holds exact statistics of the rows in memory: use
-    made-up rows.
+    **Privacy.** Nothing is released. The recording holds exact statistics of the rows in memory:
+    use made-up rows.
 
     Examples
     --------
@@ -218,9 +220,9 @@ class ReleaseDistance(NamedTuple):
     Attributes
     ----------
     name : str
-        Of the release.
+        Name of the release.
     distance : float
-        In the norm and the steps of `sensitivity`.
+        In the norm and the units of `sensitivity`.
     sensitivity : float
         The declared bound.
     """
@@ -250,35 +252,36 @@ def neighbour_check(
 ) -> list[ReleaseDistance]:
     """Check that no exact statistic moves by more than its declared sensitivity.
 
-    A clone is fitted on X and its releases are recorded; another is fitted on X_neighbour while
-    the session returns the recorded releases. So later releases are asked for with the same earlier
-    ones, which is how adaptive composition counts, and each pair of exact statistics must be within
-    the declared sensitivity in its norm: exactly for integer norms, to rounding for the others.
+    A clone is fitted on X, and its releases are recorded. Another clone is fitted on X_neighbour,
+    while the session returns the recorded releases. So both fits see the same earlier releases, as
+    adaptive composition assumes. Each pair of exact statistics must be within the declared
+    sensitivity in its norm: exactly for integer norms, up to rounding for others.
 
     Parameters
     ----------
     estimator : estimator
-        Not changed; its budget, if any, is not charged. A ``random_state`` of None is set to 0.
+        It is not changed, and its budget, if any, is not charged. A ``random_state`` of None is set
+        to 0.
     X, X_neighbour : array-like of shape (n_samples, n_features)
-        Made-up tables that are neighbours: one row replaced under ``"replace_one"``, one row added
-        or removed under ``"add_or_remove_one"``. That they are is the caller's word.
+        Made-up neighbouring tables: one row is replaced under ``"replace_one"``, and added or
+        removed under ``"add_or_remove_one"``. It is not checked that they are neighbours.
     y, y_neighbour : array-like, default=None
-        Passed to `fit` where given. Marks of two samples (1 private, 0 public): the tables differ
-        in one private row; a row that is added or removed takes its mark along.
+        Passed to `fit` if given. If they mark two samples (1 private, 0 public), the tables must
+        differ in one private row; an added or removed row takes its mark along.
     groups, groups_neighbour : array-like, default=None
-        Passed to `fit` where given. The tables differ in all rows of one unit then, and rows of
-        the others keep their order; both fits keep the same rows of the others.
+        Passed to `fit` if given. The tables must then differ in all rows of one unit, with the rows
+        of the other units in the same order. Both fits use the same rows of the other units.
 
     Returns
     -------
     distances : list of ReleaseDistance
-        One for each release, in order. A pair that attains distance = sensitivity shows that the
-        sensitivity is not larger than needed.
+        One for each release, in order. If distance = sensitivity for some pair, the sensitivity is
+        not larger than needed.
 
     Raises
     ------
     AssertionError
-        Naming the release; no values.
+        If a statistic moves further than declared. The message names the release, without values.
 
     Notes
     -----

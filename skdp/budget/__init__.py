@@ -1,7 +1,7 @@
-"""What a release costs and whether it may happen. Nothing in this package ever sees data.
+"""What a release costs, and whether the budget can pay for it. This package never sees data.
 
-:class:`PrivacyBudget` is the object that users hold; :class:`Cost` is the price of a fit, known
-before any data is touched; the accountants decide how prices add up.
+:class:`PrivacyBudget` is the object that users pass to estimators. :class:`Cost` is the price of a
+fit; it is known before any data is touched. Accountants are the rules by which prices add up.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ class Account:
         named = f"{who}: the" if who else "The"
         return BudgetExceededError(
             f"{named} price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
-            f"of the budget epsilon={terms.epsilon!r}, delta={terms.delta!r} there is "
+            f"the budget of epsilon={terms.epsilon!r}, delta={terms.delta!r} has "
             f"epsilon={left.epsilon!r}, delta={left.delta!r} left under "
             f'accountant="{terms.accountant}". Nothing was charged{" for this fit" if who else ""}.'
             f" {self._way_out(cost, left)}"
@@ -243,9 +243,10 @@ class Account:
         named = f"{who}: no" if who else "No"
         return BudgetExceededError(
             f"{named} plan of this budget holds the price epsilon={cost.epsilon!r}, "
-            f"delta={cost.delta!r} ({cost.mechanism}), or not any more. "
-            f'accountant="{self.terms.accountant}" grants what was planned before anything of it '
-            "was drawn: `with budget.reserve([first.privacy_cost(), second.privacy_cost()]):` "
+            f"delta={cost.delta!r} ({cost.mechanism}), or it is used up. "
+            f'accountant="{self.terms.accountant}" grants only what was planned before the first '
+            "charge of the plan: "
+            "`with budget.reserve([first.privacy_cost(), second.privacy_cost()]):` "
             f"around all fits of a plan. Nothing was charged{' for this fit' if who else ''}."
         )
 
@@ -258,8 +259,9 @@ class Account:
             return f"As a plan it comes to epsilon={price:.6g} there: plan less."
         if not left.epsilon:
             return (
-                "Its epsilon is spent: what was released may be used as often as you like; more "
-                "about this table needs a second budget, and the two add up."
+                "Its epsilon is spent. You may use what was released as often as you like. "
+                "Further releases about this table need a second budget, and the two totals add "
+                "up."
             )
         if self.terms.accountant != "basic":
             return "State a smaller epsilon, or a larger budget."
@@ -284,7 +286,7 @@ class Account:
             return ""
         return (
             f" A release that is not Gaussian needs a separate delta of {apart!r}; the budget has "
-            f"set separate_delta={set_aside!r} aside for all of these: state more with "
+            f"only separate_delta={set_aside!r} for all such releases: state more with "
             "PrivacyBudget(..., separate_delta=...)."
         )
 
@@ -308,7 +310,7 @@ def free_part(terms: Terms, taken: set[int]) -> Amount:
 
 
 class Reservation:
-    """A price set aside for the time of a ``with`` block; made by `PrivacyBudget.reserve`.
+    """A price set aside during a ``with`` block; made by `PrivacyBudget.reserve`.
 
     Parameters
     ----------

@@ -359,7 +359,7 @@ def _plan_loss(cost: Cost) -> PlanLoss:
 
 
 def plan_epsilon(cost: Cost, delta: float) -> float:
-    """Return the smallest epsilon of a plan at this delta, rounded up; infinity if there is none.
+    """Return the smallest epsilon of a plan at this delta, rounded up (infinity if none exists).
 
     Parameters
     ----------

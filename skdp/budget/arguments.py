@@ -55,7 +55,7 @@ def ledger_path(ledger: object, must_exist: bool) -> str:
     if os.path.exists(path) and not os.path.isfile(path):
         raise LedgerError(f"ledger must be the path of a file; {path} is a directory or device.")
     if must_exist and not os.path.exists(path):
-        raise LedgerError(f"ledger must be there, as must_exist=True says; {path} is not.")
+        raise LedgerError(f"ledger must exist, because must_exist=True; {path} does not.")
     if not os.path.isdir(os.path.dirname(path)):
         raise LedgerError(f"ledger must lie in a directory that exists; {path} does not.")
     return path
@@ -119,7 +119,7 @@ def check_unit(unit: object) -> str | None:
     if not unit.strip():
         raise ValueError("unit must be None or a name; got an empty one.")
     if unit.strip() == "row":  # which certificates and displays say of one row
-        raise ValueError("unit must be None where it is one row; 'row' is no name of ids.")
+        raise ValueError("unit must be None if it is one row; 'row' cannot be the name of ids.")
     return check_text(unit, "unit")
 
 

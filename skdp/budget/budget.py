@@ -65,56 +65,56 @@ def _unpickle(*values: Any) -> PrivacyBudget:
 
 
 class PrivacyBudget(BudgetReader):
-    """An (epsilon, delta) budget that every fit on one table is charged to.
+    """An (epsilon, delta) budget for one table, to which every fit on the table is charged.
 
-    Pass the same object as ``budget=`` to every estimator that looks at the table. Each fit, in
-    whichever clone, thread or process, charges its price here before it draws any noise, or
-    raises :class:`~skdp.exceptions.BudgetExceededError` and releases nothing.
+    Pass the same object as ``budget=`` to every estimator that reads the table. Each fit (in any
+    clone, thread or process) charges its price here before it draws any noise. If the price does
+    not fit, it raises :class:`~skdp.exceptions.BudgetExceededError` and releases nothing.
 
     Parameters
     ----------
     epsilon : float
         Total epsilon; finite, above 0.
     delta : float, default=0.0
-        Total delta, in [0, 1). With 0 only purely private fits are granted.
+        Total delta, in [0, 1). With 0, only pure epsilon-DP fits are granted.
     ledger : str or os.PathLike or None, default=None
-        File that records the charges, on a local disk, or ``"postgresql://user@host/database"``
-        for many hosts. It is created if it is not there, and reopened with what was spent if it is;
-        the other parameters must then be those it was made with. None: the ledger ends with this
-        process. It is in memory until the budget is shared (pickled, or the process forks), then
-        in a file of ``/dev/shm``, or of the temporary folder where there is none.
+        File on a local disk that records the charges, or ``"postgresql://user@host/database"`` for
+        many hosts. A missing ledger is created. An existing one is reopened with what was spent;
+        the other parameters must then be the same. None: the ledger ends with this process. It is
+        in memory until the budget is shared (pickled, or the process forks); then it is in a file
+        in ``/dev/shm``, or in the temporary folder if there is no ``/dev/shm``.
     accountant : {"basic", "gdp", "gdp_residue", "zcdp", "pld"}, default="basic"
         How charges add up. "basic" adds epsilon and delta. "gdp" adds mu squared (tight for
-        Gaussian noise), "gdp_residue" too, but for pure releases only what they need inside what
-        is left; "zcdp" adds rho. "pld" adds whole privacy loss distributions, which is
-        the tightest, and grants only what was planned with :meth:`reserve` before anything of the
-        plan was drawn. All but "basic" need ``delta > 0``.
+        Gaussian noise). So does "gdp_residue", but it counts for a pure release only what it needs
+        within what is left. "zcdp" adds rho. "pld" composes whole privacy loss distributions; it is
+        the tightest, but grants only what was planned with :meth:`reserve` before the first charge
+        of the plan. All but "basic" need ``delta > 0``.
     adjacency : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        Which tables count as neighbours: one row replaced (the number of rows is public), or one
-        row added or removed (it is private).
+        Which tables are neighbours: one row is replaced (the number of rows is public), or one row
+        is added or removed (the number of rows is private).
     unit : str or None, default=None
-        What is protected as a whole: None for one row, or the name of ids ("user_id") for all rows
-        of one of them. A fit needs ``groups=`` then, and a budget without a unit refuses them. The
-        number of rows is private then under both relations.
+        The privacy unit. None: one row. A name of ids, such as "user_id": all rows of one id. Fits
+        then need ``groups=`` (a budget without a unit refuses groups), and the number of rows is
+        private under both relations.
     separate_delta : float, default=0.0
-        Under "gdp", "gdp_residue" and "zcdp", the separate delta: the part of `delta` for charges
-        that are (epsilon, delta)-private without being Gaussian. It is fixed in advance because
-        granting from whatever is left of delta is no valid filter (see
-        :mod:`skdp.budget.accountants`).
+        Under "gdp", "gdp_residue" and "zcdp": the part of `delta` for charges that are
+        (epsilon, delta)-DP but not Gaussian. It is fixed in advance, because granting from whatever
+        is left of delta is not a valid privacy filter (see :mod:`skdp.budget.accountants`).
     must_exist : bool, default=False
-        Whether the ledger must be there already: a wrong path is refused, where it would silently
-        begin a new ledger with nothing spent.
+        Whether the ledger must exist already. If True, a wrong path is refused; otherwise it would
+        silently begin a new ledger with nothing spent.
     dataset : str or None, default=None
-        A public name of the table. One table has one ledger: a second one of the same name in
-        the same folder is refused. None: the name that the ledger has, if any.
+        A public name of the table. One table has one ledger: a second ledger with the same name in
+        the same folder is refused. None: the name in the ledger, if there is one.
     n_rows : int or list of int or None, default=None
-        The numbers of rows of the table that are public under ``"replace_one"``; written into
-        the ledger. None: the number of the first fit, which is written nowhere. A fit on another
-        number, that is no part of a cross-validation of it, warns once
-        (:class:`~skdp.exceptions.PublicRowCountWarning`).
+        Under ``"replace_one"``: the public number of rows of the table, or several such numbers;
+        written into the ledger. None: the number of rows of the first fit, which is not written
+        down. A fit on another number of rows warns once
+        (:class:`~skdp.exceptions.PublicRowCountWarning`), unless it is a part of a cross-validation
+        of such a table.
     plans : list of (float, float) or None, default=None
-        Under "pld", the (epsilon, delta) of each plan; they are fixed now, and their sums are at
-        most those of the budget. None: one plan, which has all.
+        Under "pld": the (epsilon, delta) of each plan. They are fixed now, and may sum to at most
+        those of the budget. None: one plan with the whole budget.
 
     Attributes
     ----------
@@ -126,29 +126,28 @@ class PrivacyBudget(BudgetReader):
     Raises
     ------
     TypeError, ValueError
-        For a parameter out of its range, or one that differs from what the ledger was made with.
+        If a parameter is out of range, or differs from that of the existing ledger.
     LedgerError
-        If the file is no ledger of skdp, is a directory, is damaged, lies on a network file
-        system, or cannot be read and written; if it must exist and does not; if another ledger
-        of the same `dataset` lies in the folder.
+        If the file is not an skdp ledger, is a directory, is damaged, lies on a network file
+        system, or cannot be read and written; if it must exist and does not; if the folder has
+        another ledger of the same `dataset`.
 
     Notes
     -----
-    **Ambient.** Inside ``with budget:`` every fit, statistic and score of this process that names
-    no budget is charged to this one, in whichever thread; estimators that are cloned or pickled
+    **With block.** Inside ``with budget:``, every fit, statistic and score of this process that
+    names no budget is charged to this one, in any thread. Estimators that are cloned or pickled
     inside the block keep it.
 
     **Amounts are decimals.** ``0.1`` means one tenth, and sums are exact.
 
-    **One object.** Clones, copies and what is unpickled in the same process are the budget itself;
-    another process connects to the same file. Where that is gone, or is another ledger, the
-    budget is *sealed*: it can be shown and pickled, and charging raises
+    **One object.** Clones, copies and unpickled copies in the same process are the budget itself;
+    another process connects to the same file. If the file is gone, or is another ledger, the budget
+    is *sealed*: it can be shown and pickled, but charging raises
     :class:`~skdp.exceptions.SealedBudgetError`.
 
-    **Files.** Beside the ledger lies an empty file, ``<ledger>.lock``, whose lock every
-    transaction holds. Network file systems are refused. Copy a ledger with :meth:`backup`. It is
-    a cooperative record: it protects against mistakes, races and crashes, not against somebody
-    who replaces the file by an older copy.
+    **Files.** Every transaction locks an empty file beside the ledger, ``<ledger>.lock``. Network
+    file systems are refused. Copy a ledger with :meth:`backup`. The ledger protects against
+    mistakes, races and crashes, but not against somebody who replaces the file with an older copy.
 
     **Privacy.** A budget releases nothing and holds no data. Its ledger contains public facts
     only (names, prices, noise scales, times) and may be published with the results.
@@ -186,8 +185,8 @@ class PrivacyBudget(BudgetReader):
     def __init_subclass__(cls) -> None:
         if cls.__module__ not in _MAY_DERIVE:
             raise TypeError(
-                "PrivacyBudget cannot be derived from: a budget whose class charges in another "
-                "way would be no promise."
+                "PrivacyBudget cannot be subclassed: a subclass that charges differently would "
+                "give no guarantee."
             )
 
     def __init__(
@@ -301,16 +300,16 @@ class PrivacyBudget(BudgetReader):
         ambient.leave(block)
 
     def expect_rows(self, n_rows: int, name: str) -> None:
-        """Warn, once, where a fit shows a number of rows that is not known to be public.
+        """Warn once if a fit shows a number of rows that is not known to be public.
 
-        Called by the session, under "replace_one" only. Nothing of it is written into the ledger.
+        Called by the session, under "replace_one" only. Nothing is written into the ledger.
 
         Parameters
         ----------
         n_rows : int
             The number of rows that the fit shows.
         name : str
-            Of the estimator or function.
+            Name of the estimator or function.
         """
         if not self._n_rows.expects(n_rows):
             warn_unexpected(name)
@@ -318,7 +317,7 @@ class PrivacyBudget(BudgetReader):
     # -- spending -----------------------------------------------------------------------------
 
     def check(self, cost: Cost) -> None:
-        """Raise what :meth:`charge` would raise for this price; record nothing.
+        """Raise the error that :meth:`charge` would raise for this price; record nothing.
 
         Parameters
         ----------
@@ -347,7 +346,7 @@ class PrivacyBudget(BudgetReader):
     ) -> Charge:
         """Charge a fit: check, write and commit in one transaction, before any noise is drawn.
 
-        Called by the session; a user has no reason to. What it writes is never refunded.
+        Called by the session; users need not call it. A charge is never refunded.
 
         Parameters
         ----------
@@ -360,12 +359,12 @@ class PrivacyBudget(BudgetReader):
         releases : sequence of mapping, default=()
             Public facts about each release, as JSON can hold them; no data.
         note : str, default=""
-            Anything public that a reader of the ledger should know.
+            Any public remark for readers of the ledger.
 
         Returns
         -------
         charge : Charge
-            As it stands in the ledger.
+            The charge as written in the ledger.
 
         Raises
         ------
@@ -381,10 +380,10 @@ class PrivacyBudget(BudgetReader):
         )
 
     def describe(self, charge: Charge, releases: Sequence[Mapping[str, Any]]) -> None:
-        """Write down what a charge released, once that is known; the price does not change.
+        """Record what a charge released, once that is known; the price does not change.
 
-        Called by the session when a fit is done, once: a description that stands is kept. Where the
-        ledger cannot be written, that is an error, and the charge stands.
+        Called once by the session, after a fit. An existing description is kept. If the ledger
+        cannot be written, this raises, and the charge stands.
 
         Parameters
         ----------
@@ -408,10 +407,10 @@ class PrivacyBudget(BudgetReader):
         Returns
         -------
         shares : dict of str to float
-            An epsilon for each name. Their sum as decimals is exactly what remains: the last
-            takes what rounding leaves of the others. (Where weights differ by more than nine
-            digits, each is rounded down by itself.) Under "gdp" and "zcdp" the shares are for
-            Gaussian fits at ``remaining.delta`` and leave something over, because such fits add
+            An epsilon for each name. Their decimal sum is exactly what remains: the last share
+            takes the rounding error of the others. (If weights differ by more than nine digits,
+            each share is rounded down by itself.) Under "gdp" and "zcdp", the shares are for
+            Gaussian fits at ``remaining.delta``. They leave something over, because such fits add
             up to less than the sum of their epsilons.
 
         Raises
@@ -447,34 +446,34 @@ class PrivacyBudget(BudgetReader):
             with budget.reserve(price_of_the_search):
                 search.fit(X)
 
-        Entering the block sets aside the whole price in one transaction. Until it is left, the
-        charges of this budget draw first from what is set aside (newest first), then from what is
-        free: charges of this process, of those it forks inside the block, and of workers that get
-        a pickle made inside the block, in which a secret token travels. Everyone else draws from
-        what is free only. Leaving the block frees what is unused. If the process that holds one
-        is killed, the price stays set aside until :meth:`release_reservations`.
+        Entering the block sets aside the whole price in one transaction. Inside the block, charges
+        are paid first from what is set aside (newest first), then from what is free. This holds for
+        charges of this process, of processes forked inside the block, and of workers that get a
+        budget pickled inside the block (the pickle carries a secret token). All others are paid
+        from what is free only. Leaving the block frees what is unused. If the process is killed,
+        the price stays set aside until :meth:`release_reservations`.
 
-        Under "pld" the price is a plan: a list of prices, each for one fit, that is fixed now. Its
-        first draw pays for all of it. Nothing is freed from then on, and once the block is left
-        the rest is there for whoever charges this ledger.
+        Under "pld" the price is a plan: a fixed list of prices, each for one fit. Its first charge
+        pays for all of it. Nothing is freed from then on; after the block, anyone who charges this
+        ledger may use the rest.
 
         Parameters
         ----------
         cost : Cost or list of Cost
             The whole price, such as ``16 * estimator.privacy_cost()``.
         note : str or None, default=None
-            Recorded in the ledger, for example what the price does not cover. None: the `note`
-            of a `cost` that has one (:func:`skdp.model_selection.search_cost` writes one).
+            Recorded in the ledger: for example, what the price does not cover. None: the `note` of
+            `cost`, if it has one (as from :func:`skdp.model_selection.search_cost`).
 
         Returns
         -------
         reservation : Reservation
-            A context manager, to be entered once.
+            A context manager that can be entered once.
 
         Raises
         ------
         BudgetExceededError
-            If the price does not fit, at the call or on entering; nothing is set aside then.
+            If the price does not fit, at the call or on entering. Nothing is then set aside.
         """
         plan = check_plan(cost)
         self._account.check_reserve(plan)
@@ -488,45 +487,47 @@ class PrivacyBudget(BudgetReader):
         epsilon: float,
         delta: float = 0.0,
     ) -> dict[str, PrivacyBudget]:
-        """Pay once for fits on disjoint parts of the table, and return a budget for each part.
+        """Pay once for fits on disjoint parts of the table; return a budget for each part.
 
-        Split the table by a public rule that looks at one row alone (the value of a column), fit on
-        each part with its own budget, and the parts do not add up::
+        Split the table by a public rule that reads each row alone (such as the value of a column),
+        and fit each part with its own budget. The costs of the parts then do not add up::
 
             parts = budget.parallel(["north", "south"], epsilon=0.5)
             for name, of_part in parts.items():
                 DPStandardScaler(epsilon=0.5, budget=of_part).fit(X[X["region"] == name])
 
-        Nobody but whoever splits the table can know that no row (no user, if that is the unit) is
-        in two parts: it is the caller's word. :func:`skdp.model_selection.fit_parts` splits by a
-        column, and needs nobody's.
+        That no row (or user, if that is the unit) is in two parts cannot be checked here: you
+        promise it by calling this. :func:`skdp.model_selection.fit_parts` splits by a column
+        itself.
 
         Parameters
         ----------
         parts : list of str, or dict of str to path
-            Public names of the parts; with a path, the ledger of that part, else it ends with this
-            process. Whether any row is in a part is private: list all that there may be.
+            Public names of all possible parts, because it is private whether a part has rows. A
+            dict gives the path of each part's ledger; without it, their ledgers end with this
+            process.
         epsilon, delta : float
-            The allowance of each part, for all that is fitted on it.
+            The allowance of each part, for all fits on it.
 
         Returns
         -------
         budgets : dict of str to PrivacyBudget
-            Their relation is ``"add_or_remove_one"``, as the number of rows of a part is private.
+            Their relation is ``"add_or_remove_one"``, because the number of rows of a part is
+            private.
 
         Raises
         ------
         BudgetExceededError
             If the price does not fit; nothing was charged.
         ValueError
-            Under "pld": no plan holds parts. Under "replace_one", if delta is not below
-            1 / (1 + exp(epsilon)).
+            Under "pld", because a plan cannot contain parts. Under "replace_one", if delta is not
+            below 1 / (1 + exp(epsilon)).
 
         Notes
         -----
-        **Privacy.** Charged, once and now: (epsilon, delta) under "add_or_remove_one", whatever the
-        number of parts. Under "replace_one", where a row may move from one part to another or be
-        replaced within its part, (2 epsilon, (1 + exp(epsilon)) delta). Proof and source:
+        **Privacy.** Charged, once, at this call: (epsilon, delta) under "add_or_remove_one", for
+        any number of parts; (2 epsilon, (1 + exp(epsilon)) delta) under "replace_one", because a
+        row may move to another part or be replaced within its part. Proof and source:
         :mod:`skdp.budget.parallel`.
 
         Examples
@@ -558,15 +559,15 @@ class PrivacyBudget(BudgetReader):
         return {n: PrivacyBudget(epsilon, delta, ledger=paths.get(n), **terms) for n in names}
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the ledger to another file, whole and as of one moment, while others charge it.
+        """Copy the whole ledger, as of one moment, to another file; others may charge it meanwhile.
 
-        The copy is no second ledger: it is refused while this one is there. Where this one is
-        lost, open the copy; what was charged after the last backup is lost, too: charge it again.
+        The copy cannot be used as a second ledger: it is refused while this one exists. If this one
+        is lost, open the copy, and charge again what was charged after the last backup.
 
         Parameters
         ----------
         path : str or os.PathLike
-            A path where nothing is yet, or an earlier backup of this ledger, which is replaced.
+            A new path, or that of an earlier backup of this ledger, which is replaced.
 
         Raises
         ------
@@ -577,10 +578,9 @@ class PrivacyBudget(BudgetReader):
             self._ledger.backup(path_of(path))
 
     def release_reservations(self) -> int:
-        """Free everything that is set aside, for example by a process that was killed.
+        """Free all reservations, for example those of a process that was killed.
 
-        Searches that still run lose their guarantee that all their fits can be paid; nothing can
-        be overspent.
+        Running searches may then be unable to pay for all their fits. Nothing can be overspent.
 
         Returns
         -------

@@ -44,27 +44,26 @@ class Cost:
     Parameters
     ----------
     epsilon : float
-        Of the fit's (epsilon, delta) claim; finite, above 0.
+        Epsilon of the fit's (epsilon, delta) claim; finite, above 0.
     delta : float
-        Of the claim, in [0, 1). Zero means pure epsilon-DP.
+        Delta of the claim, in [0, 1). Zero means pure epsilon-DP.
     mu : float or None, default=None
         If given, the whole fit is mu-GDP, apart from `separate_delta`: its noise is Gaussian. Then
         `delta` must be above 0, because Gaussian noise is never purely private. The claim
-        ``(epsilon, delta - separate_delta)`` must follow from `mu`; who states the price sees to
-        that.
+        ``(epsilon, delta - separate_delta)`` must follow from `mu`; this is not checked here.
     separate_delta : float, default=0.0
-        The part of `delta` that pays for what is not Gaussian; in [0, delta].
+        The part of `delta` that pays for non-Gaussian releases; in [0, delta].
 
     Attributes
     ----------
     components : tuple of (Cost, int)
-        The single prices in the sum, with how often each occurs.
+        The single prices in the sum, and how often each occurs.
 
     Notes
     -----
-    ``a + b``, ``n * a`` and ``sum([a, b, c])`` add prices. The sum keeps its components, so that
-    every accountant can compose them in its own way; its `epsilon`, `delta` and `separate_delta`
-    are exact decimal sums, rounded up.
+    ``a + b``, ``n * a`` and ``sum([a, b, c])`` add prices. A sum keeps its components, so that each
+    accountant can compose them in its own way. Its `epsilon`, `delta` and `separate_delta` are
+    exact decimal sums, rounded up.
 
     Examples
     --------
@@ -170,7 +169,7 @@ class Charge:
     number : int
         Its place in the ledger, from 1.
     when : datetime.datetime
-        Of the charge, in UTC.
+        Time of the charge, in UTC.
     estimator : str
         The name of the class that was fitted.
     epsilon, delta : float
@@ -178,16 +177,16 @@ class Charge:
     mechanism : str
         "pure", "gaussian", "approximate" or "mixed"; see :class:`Cost`.
     mu : float or None
-        The Gaussian-DP parameter, where the charge is Gaussian as a whole.
+        The mu of Gaussian DP, if the whole charge is Gaussian.
     adjacency : str
         "replace_one" or "add_or_remove_one".
     seeded : bool
-        Whether the noise came from a `random_state`: then whoever knows the seed can remove it.
+        Whether the noise came from a `random_state`. If so, whoever knows the seed can remove it.
     releases : tuple of dict
-        Public facts about every release of the fit (name, share, noise), as JSON holds them;
-        empty until the fit is done, and if it never was.
+        Public facts about every release of the fit (name, share, noise), as JSON values. Empty
+        until the fit is finished, and for a fit that was not finished.
     note : str
-        Free text of whoever charged.
+        Free text, written with the charge.
     pid : int
         The process that charged.
     cost : Cost
@@ -195,7 +194,7 @@ class Charge:
     skdp_version : str
         The version of skdp that charged.
     host : str or None
-        The host that charged, where the ledger is one of many hosts.
+        The host that charged, if the ledger is shared by many hosts.
     """
 
     number: int
@@ -226,11 +225,11 @@ class ReservationRecord:
     epsilon, delta : float
         The claim of the whole price.
     note : str
-        For a search, what its price does not cover.
+        For a search: what its price does not cover.
     pid : int
         The process that holds it.
     open : bool
-        Whether what is unused of it is still set aside.
+        Whether its unused part is still set aside.
     """
 
     when: datetime.datetime

@@ -20,19 +20,19 @@ _STEPS = 14  # of bisection: to 1e-4 of what a residue filter needs
 
 @dataclass(frozen=True)
 class Conversion:
-    """What charges come to under one accountant.
+    """The total of some charges under one accountant.
 
     Parameters
     ----------
     accountant : str
         Its name.
     epsilon : float
-        The smallest at the delta in question; infinity if there is none.
+        The smallest epsilon at the given delta; infinity if there is none.
     loss : float
-        By how much that is above the smallest of all accountants.
+        How much this is above the smallest epsilon of all accountants.
     adaptive : bool
-        Whether a fit may be chosen in view of what was released before; if not, all of them are
-        fixed in advance.
+        Whether a fit may be chosen based on earlier releases. If not, all fits must be fixed in
+        advance.
     """
 
     accountant: str
@@ -42,7 +42,7 @@ class Conversion:
 
 
 def compare_accountants(cost: Cost | list[Cost], delta: float) -> list[Conversion]:
-    """Return what charges come to under every accountant at the same delta.
+    """Return the total of some charges under every accountant, at the same delta.
 
     Parameters
     ----------

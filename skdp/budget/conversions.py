@@ -64,8 +64,8 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     Returns
     -------
     delta : float
-        In [0, 1], never below the exact value, and above it by 1e-11 (1 + b/mu) b of it or
-        less, b = 1 + mu + epsilon/mu.
+        In [0, 1], never below the exact value. It is above it by at most the factor 1 + 1e-11
+        (1 + b/mu) b, where b = 1 + mu + epsilon/mu.
     """
     if mu == 0:
         return 0.0
@@ -122,14 +122,15 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        Finite, above 0. Read as the decimal of its `repr`, as everywhere in this package.
+        Finite, above 0. It counts as the decimal number of its `repr`, as everywhere in this
+        package.
     delta : float
         In (0, 1).
 
     Returns
     -------
     mu : float
-        ``gdp_delta(epsilon, mu) <= delta`` holds, also after the calibration's own rounding.
+        ``gdp_delta(epsilon, mu) <= delta`` holds, including the rounding errors of this function.
 
     Examples
     --------
@@ -242,10 +243,11 @@ def zcdp_delta(epsilon: float, rho: float) -> float:
 
 
 def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> float:
-    """Return how often the best attacker guesses right which of two neighbouring tables it was.
+    """Return how often the best attacker guesses which of two neighbouring tables was used.
 
-    The attacker knows both tables, one of which has the row and one has not (or has another one),
-    knows how likely each was beforehand, and sees everything that was released.
+    The attacker knows both tables: one has a certain row, the other does not have it (or has
+    another row instead). The attacker knows how likely each table was beforehand, and sees
+    everything that was released.
 
     Parameters
     ----------
@@ -259,13 +261,14 @@ def guessing_chance(epsilon: float, delta: float = 0.0, prior: float = 0.5) -> f
     Returns
     -------
     chance : float
-        The largest probability of a right guess that (epsilon, delta) leaves, rounded up.
+        The largest probability of a correct guess that (epsilon, delta) allows, rounded up.
 
     Notes
     -----
-    A guess is a test with false positives x and a power of at most min(1, exp(epsilon) x + delta),
-    and as much the other way round [1]_. Its chance is linear in both, so it is largest at a corner
-    of that region: always the likelier table, or the corner ((1 - delta) / (1 + exp(epsilon)),
+    A guess is a test. If its false positive rate is x, its power is at most min(1, exp(epsilon)
+    x + delta); the same holds with the tables exchanged [1]_. The chance of a correct guess is
+    linear in both rates, so it is largest at a corner of the region of possible rates: always guess
+    the likelier table, or the corner ((1 - delta) / (1 + exp(epsilon)),
     (exp(epsilon) + delta) / (1 + exp(epsilon))), or (0, delta), or (1 - delta, 1).
 
     References

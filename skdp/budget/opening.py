@@ -93,7 +93,8 @@ def _completed(
         if original is not None:
             if original != path and Ledger.is_at(original, ledger.id):
                 raise LedgerError(
-                    f"The ledger {path} is a backup of {original}, which is there: open that."
+                    f"The ledger {path} is a backup of {original}, which still exists: open that "
+                    "one."
                 )
             new["backup_of"] = None
         if "dataset" in facts or stored["dataset"] is not None:

@@ -82,22 +82,22 @@ def parallel_amount(accountant: Accountant, costs: Sequence[Cost], adjacency: st
 
 
 def parallel_cost(costs: Sequence[Cost], adjacency: str) -> Cost:
-    """Return one price of fits on disjoint parts, that holds under every accountant but "pld".
+    """Return one price for fits on disjoint parts; it holds under every accountant but "pld".
 
     Parameters
     ----------
     costs : sequence of Cost
-        The price of all fits on each part. Each must hold where one row is added to the part or
-        removed from it and, under "replace_one", where one row of it is replaced.
+        The price of all fits on each part. It must hold if one row is added to the part or removed
+        from it and, under "replace_one", also if one of its rows is replaced.
     adjacency : {"replace_one", "add_or_remove_one"}
         The neighbouring relation of the whole table, as the budget has it.
 
     Returns
     -------
     cost : Cost
-        The largest of the parts under "add_or_remove_one", and the sum of the two largest under
-        "replace_one", where a row may move from one part to another. Where parts differ in kind,
-        it is the largest in each quantity.
+        The largest price of the parts under "add_or_remove_one". Under "replace_one" the sum of the
+        two largest, because a row may move from one part to another. If prices differ in kind, the
+        largest of each quantity is taken.
 
     Examples
     --------

@@ -277,7 +277,7 @@ class PostgresLedger(LedgerOperations):
             if found[0]:
                 connection.execute("ROLLBACK")
             elif must_exist:
-                raise LedgerError(f"ledger must be there, as must_exist=True says; {path} is not.")
+                raise LedgerError(f"ledger must exist, because must_exist=True; {path} does not.")
             elif found[1]:
                 raise LedgerError(
                     f"The schema {ledger.name} of {path} is there, and is no ledger of skdp; name "

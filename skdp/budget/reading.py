@@ -55,17 +55,17 @@ class BudgetReader:
 
     @property
     def unit(self) -> str | None:
-        """Whose data a fit protects: the name of the column of ids; None: one row."""
+        """The privacy unit: the name of the column of ids; None: one row."""
         return self._terms.unit
 
     @property
     def accountant(self) -> str:
-        """How charges add up: "basic", "gdp", "zcdp" or "pld"."""
+        """How charges add up: "basic", "gdp", "gdp_residue", "zcdp" or "pld"."""
         return self._terms.accountant
 
     @property
     def separate_delta(self) -> float:
-        """The separate delta, for charges that are not Gaussian ("gdp" and "zcdp")."""
+        """The part of delta for charges that are not Gaussian ("gdp", "gdp_residue" and "zcdp")."""
         return self._terms.separate_delta
 
     @property
@@ -80,12 +80,12 @@ class BudgetReader:
 
     @property
     def n_rows(self) -> tuple[int, ...]:
-        """The numbers of rows that were stated; none where none were."""
+        """The numbers of rows that were stated as public; empty if none were."""
         return self._n_rows.stated
 
     @property
     def sealed(self) -> bool:
-        """Whether the ledger cannot be reached from here, so that nothing can be charged."""
+        """Whether the ledger cannot be reached from here; nothing can then be charged."""
         self._account.sealed = not self._ledger.present()
         return self._account.sealed
 
@@ -98,9 +98,9 @@ class BudgetReader:
 
     @property
     def remaining(self) -> PrivacyLoss:
-        """The (epsilon, delta) of one more fit that is neither spent nor set aside, rounded down.
+        """The (epsilon, delta) available for one more fit (not spent, not set aside), rounded down.
 
-        Under "gdp" and "zcdp" that fit is one of Gaussian noise; under "pld", it is a plan.
+        Under "gdp" and "zcdp", that fit must have Gaussian noise. Under "pld", it must be a plan.
         """
         return self._account.remaining
 
@@ -124,7 +124,7 @@ class BudgetReader:
             return Statement.of(self._ledger.contents())
 
     def curve(self, deltas: Iterable[float]) -> list[float]:
-        """Return the epsilon at each delta that all charges so far amount to, rounded up.
+        """Return the epsilon of all charges so far at each delta, rounded up.
 
         Parameters
         ----------
@@ -134,13 +134,13 @@ class BudgetReader:
         Returns
         -------
         epsilons : list of float
-            Infinity where a delta is too small. Under "pld", of the plans that were drawn from,
-            each of them whole.
+            Infinity if a delta is too small. Under "pld", every plan that has been charged counts
+            as a whole.
 
         Notes
         -----
-        What was spent is a statement on charges that did not depend on what was released before.
-        What holds in any case is the (epsilon, delta) of the budget.
+        This curve assumes that the charges did not depend on earlier releases. The (epsilon, delta)
+        of the budget holds in any case.
 
         Examples
         --------
@@ -159,7 +159,7 @@ class BudgetReader:
         Returns
         -------
         history : list of (datetime.datetime, PrivacyLoss)
-            In order, for the last charge and about 200 others at most.
+            In order, for the last charge and at most about 200 others.
         """
         return self._statement().history()
 
@@ -174,8 +174,9 @@ class BudgetReader:
         Returns
         -------
         count : int
-            What reservations of this process hold counts, too. Under "pld": how many of this
-            price the plans still hold. Under "gdp_residue": at least, where it is above 1,000.
+            This includes what reservations of this process hold. Under "pld": how many fits of this
+            price the plans still contain. Under "gdp_residue", a number above 1,000 is a lower
+            bound.
 
         Examples
         --------

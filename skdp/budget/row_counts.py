@@ -85,10 +85,10 @@ class RowCounts:
 def warn_unexpected(name: str) -> None:
     """Warn that an estimator or function of this name shows a number of rows not yet public."""
     warnings.warn(
-        f"{name} shows a number of rows that is not that of the table of this budget, nor "
-        'of a part of it in a cross-validation. Under adjacency="replace_one" the number '
-        "of rows counts as public; that of a table filtered by private values is not. If "
-        "it is public, state it: PrivacyBudget(..., n_rows=[...]); else use "
+        f"{name} shows a number of rows that is not that of the table of this budget, nor of a "
+        'part of it in a cross-validation. Under adjacency="replace_one" the number of rows '
+        "counts as public; that of a table that was filtered by private values is not public. If "
+        "this number is public, state it: PrivacyBudget(..., n_rows=[...]); else use "
         'adjacency="add_or_remove_one".',
         PublicRowCountWarning,
         stacklevel=ambient.outside_level(),

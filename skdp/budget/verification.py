@@ -24,9 +24,9 @@ from skdp.exceptions import LedgerError
 __all__ = ["UNKNOWABLE", "Finding", "verify"]
 
 UNKNOWABLE = (
-    "whether the file was replaced by an older copy, or its last charges and totals taken back",
-    "whether there were fits on the same table that named no budget, or another ledger",
-    "whether the noise that was drawn is the noise that is described, and by whom",
+    "whether the file was replaced by an older copy, or its last charges and totals undone",
+    "whether there were fits on the same table with no budget, or with another ledger",
+    "whether the noise that was drawn is the described noise, and who drew it",
     "whether the table, its unit and its neighbouring relation are those that the budget is for",
     "whether the clocks of the machines that charged were right",
 )
@@ -67,8 +67,8 @@ def verify(connection: sqlite3.Connection) -> list[Finding]:
     try:
         (found,) = connection.execute("PRAGMA integrity_check").fetchone()
         if found != "ok":
-            return [Finding("wrong", "the file is damaged, as SQLite finds")]
-        return [Finding("ok", "the file is whole, as SQLite finds"), *_findings(connection)]
+            return [Finding("wrong", "SQLite finds that the file is damaged")]
+        return [Finding("ok", "SQLite finds no damage in the file"), *_findings(connection)]
     except (LedgerError, ValueError, TypeError, KeyError, IndexError, sqlite3.Error) as error:
         reason = str(error) if isinstance(error, LedgerError) else "a row of it cannot be read"
         return [Finding("wrong", reason)]
@@ -111,8 +111,8 @@ def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
         wrong = _wrong_prices(accountant, rows, costs)
         yield _judged(
             not wrong,
-            "every charge has the price that its components have",
-            f"charges with another price than their components have: {_some(wrong)}",
+            "every charge has the price of its components",
+            f"charges whose price is not that of their components: {_some(wrong)}",
         )
     seeded = [row["number"] for row in rows if row["seeded"]]
     if seeded:
@@ -122,13 +122,14 @@ def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
     unread = [row["number"] for row in rows if not _is_list(row["releases"])]
     yield _judged(
         not unread,
-        "what its charges say of their releases can be read",
+        "the descriptions of releases can be read",
         f"charges whose releases cannot be read: they were changed by others: {_some(unread)}",
     )
     silent = [row["number"] for row in rows if row["releases"] == "[]"]
     if silent:
         yield Finding(
-            "note", f"charges that say no release (a fit failed, or still runs): {_some(silent)}"
+            "note",
+            f"charges that list no release (the fit failed, or is still running): {_some(silent)}",
         )
     if facts["backup_of"] is not None:
         yield Finding("note", f"this is a backup of {facts['backup_of']}")

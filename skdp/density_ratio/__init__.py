@@ -1,7 +1,7 @@
 """Importance weights w(x) = p_private(x) / p_public(x): train on public rows, reweighted.
 
-Only the weights cost privacy. A table of both samples comes with y = 1 at the private rows and
-y = 0 at the public ones; only the private rows are protected.
+The estimators take one table with both samples: y = 1 marks the private rows, y = 0 the public
+ones. Only the private rows are protected, and only the fit of the weights costs privacy.
 """
 
 from skdp.density_ratio._logistic import DPLogisticRatio

@@ -111,30 +111,31 @@ class DensityRatio(PrivateMixin):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Usually the public sample, whose weights these are.
+            Usually the public sample, which is to be weighted.
         return_std : bool, default=False
-            Return how much of the weights is noise as well.
+            Also return the standard deviation of the weights due to noise.
 
         Returns
         -------
         weights : ndarray of shape (n_samples,)
             Finite and at least 0; their mean over the public sample is about 1 where noise is weak.
         std : ndarray of shape (n_samples,)
-            With ``return_std=True``: the standard deviation that the noise of what was released
-            gives a weight, to first order and before it is cut off at 0, for the parameters of this
-            fit. What noise does to the choice of these is not in it, nor are the errors of sampling
-            and of the model.
+            Only with ``return_std=True``: the standard deviation of each weight due to the noise of
+            the release, to first order, and before the weight is cut off at 0. It is for the ridge
+            and bandwidth of this fit: it does not include the effect of noise on their choice, nor
+            the errors of sampling and of the model.
         """
         values = self._public_array(X)
         weights = self._weights(values)
         return (weights, self._weights_std(values, weights)) if return_std else weights
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Return -J: the mean weight of the private rows minus half the mean square of the public.
+        """Return -J: the private rows' mean weight minus half the public rows' mean squared weight.
 
-        The least-squares criterion of the source; greater is better. **It is exact, so it is not
-        private**: a search that uses it tells about its private folds by its choice, and the ledger
-        covers its fits only. The defaults of `DPuLSIF` choose ridge and bandwidth without it.
+        This is the least-squares criterion of the source; greater is better. **It is exact, so it
+        is not private**: the choice of a search that uses it reveals something about the private
+        folds, and the ledger covers the fits only. By default `DPuLSIF` chooses ridge and bandwidth
+        without it.
 
         Parameters
         ----------

@@ -62,44 +62,46 @@ def ridge_rule(n: float, variance: float, n_dims: int, noise: float) -> float:
 
 
 class DPLogisticRatio(DensityRatio, BaseEstimator):
-    """Density ratio of a private and a public sample by logistic regression, privately.
+    """Private density ratio of a private and a public sample, by logistic regression.
 
-    Estimates w(x) = p_private(x) / p_public(x), the importance weights with which a model that is
-    trained on public rows imitates one that is trained on private rows, as exp(coef . x) up to a
-    constant. ``fit(X, y)`` takes both samples in one table (see `stack_samples`): y = 1 marks
-    private rows, y = 0 public ones. **Only the rows with y = 1 are private**; the public sample
-    enters every result exactly. A transformer in front that is not private and is fitted on both
-    samples (a StandardScaler, say) tells about the private rows.
+    Estimates the importance weights w(x) = p_private(x) / p_public(x) as exp(coef . x), up to a
+    constant. A model that is trained on public rows with these weights imitates one that is trained
+    on private rows. ``fit(X, y)`` takes both samples in one table (see `stack_samples`): y = 1
+    marks private rows, y = 0 public ones. **Only the rows with y = 1 are private**; the public
+    sample enters every result exactly. A preceding transformer that is not private
+    (a StandardScaler, say) reveals something about the private rows if it is fitted on both
+    samples.
 
-    The logarithm of the weights is linear in x: it fits samples that differ in their means. Where
-    they differ otherwise (in spread, in shape), `DPuLSIF` is the better choice.
+    The logarithm of the weights is linear in x, which suits samples that differ in their means. If
+    they differ in other ways (in spread or shape), `DPuLSIF` is the better choice.
 
     Parameters
     ----------
     alpha : "auto" or float, default="auto"
-        Ridge, alpha / 2 ||theta||**2 beside the sum over rows, for rows scaled into the unit
-        ball; in [1e-6, 1e12]. Larger means less noise and more equal weights. ``"auto"`` follows a
-        rule from public numbers: the number of rows (noisy where it is private), the spread of the
-        public rows, the number of columns, epsilon and delta.
+        Ridge: alpha / 2 ||theta||**2 is added to the loss, which is a sum over rows scaled into the
+        unit ball; in [1e-6, 1e12]. A larger alpha gives less noise and more equal weights.
+        ``"auto"`` computes it from the number of rows (noisy where it is private), the spread of
+        the public rows, the number of columns, epsilon and delta.
     bounds : "public" or tuple (low, high), default="public"
-        Box to which rows are clipped, from public knowledge; ``"public"`` takes the range of the
-        public sample, outside of which no weights are needed.
+        Box to which rows are clipped, from public knowledge. ``"public"`` takes the range of the
+        public sample: no weights are needed outside it.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features_in_,)
-        Change of the logarithm of the weight with one unit of a column, inside the bounds.
+        Change of the logarithm of the weight when a column grows by one unit, inside the bounds.
     intercept_ : float
         The logarithm of the weight of a row at the centre of the bounds.
     center_ : ndarray of shape (n_features_in_,)
@@ -107,45 +109,46 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     alpha_ : float
         The ridge.
     effective_sample_size_ : float
-        (sum w)**2 / sum w**2 over the public rows: so many equally weighted rows are as good.
+        (sum w)**2 / sum w**2 over the public rows: the number of equally weighted rows that would
+        be as good.
     noise_std_ : float
-        Root mean square over public rows of the standard deviation that noise gives a weight, to
-        first order. Of the order of 1 or more: the weights are noise.
+        Standard deviation of a weight due to noise, to first order: the root mean square over
+        public rows. If it is about 1 or more, the weights are only noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers, y with other values than 0 and 1 or marking one sample only.
+        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
+        table of finite numbers, or if y has values other than 0 and 1, or only one of them.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
     DPuLSIF : Density ratios of any shape, by least squares.
-    stack_samples : Makes X and y of two tables.
+    stack_samples : Makes X and y from two tables.
 
     Notes
     -----
-    **Privacy.** *Released*: the minimiser theta of the logistic loss of private rows against
-    public ones plus alpha / 2 ||theta||**2, where rows are scaled into the unit ball and both
-    samples weigh the same; under ``"add_or_remove_one"`` a noisy number of private rows, for 5% of
-    the allowance. *Sensitivity* of theta: 1 / alpha if a row is added or removed, sqrt(2) / alpha
-    if one is replaced, and 2 tau / alpha more, because the solver stops at a gradient that it has
-    proved to be at most tau = 0.001. *Mechanism*: K-norm noise if delta = 0, else rounded
-    Gaussian noise; discrete Laplace noise on the number of rows if delta = 0. *Charged*: (epsilon,
-    delta), once, before any noise, to `budget`. Weights, their mean of 1 over the public sample
-    and the ridge are post-processing.
+    **Privacy.** *Released*: theta, which minimises the logistic loss of private against public rows
+    plus alpha / 2 ||theta||**2 (rows are scaled into the unit ball, and both samples have the same
+    weight); under ``"add_or_remove_one"`` also a noisy number of private rows, for 5% of the
+    allowance. *Sensitivity* of theta: 1 / alpha if a row is added or removed, sqrt(2) / alpha if
+    one is replaced; plus 2 tau / alpha, because the solver stops once it has proved that the
+    gradient is at most tau = 0.001. *Mechanism*: K-norm noise if delta = 0, else rounded Gaussian
+    noise; discrete Laplace noise on the number of rows if delta = 0. *Charged*: (epsilon, delta),
+    once, before any noise, to `budget`. The weights, their scaling to a mean of 1 over the public
+    sample, and the ridge are post-processing.
 
-    `predict` and `score` compute from what was released and from the caller's rows; a score of
-    private rows is exact, and so as private as they are. Under ``"replace_one"`` the number of
-    private rows is public, and so is y.
+    `predict` and `score` use what was released and the caller's rows. `score` is exact, so on
+    private rows it is as private as the rows are. Under ``"replace_one"`` the number of private
+    rows is public, and so is y.
 
     References
     ----------
@@ -191,18 +194,18 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     _parameter_table: ClassVar[Table] = {"alpha": ("auto", Reals(*_ALPHAS))}
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: Any = None) -> Self:
-        """Charge the budget, release a logistic regression of the samples, and set the weights.
+        """Charge the budget, release a logistic regression of the samples, and compute the weights.
 
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Both samples, finite numbers; see `stack_samples`. Rows in parts (`skdp.engines`) are
+            Both samples, of finite numbers; see `stack_samples`. Rows in parts (`skdp.engines`) are
             refused.
         y : array-like of shape (n_samples,)
             1 for a private row, 0 for a public one. Only the private rows are protected.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -291,10 +294,10 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         return self._noise(weights, self._ball.features(values))
 
     def expected_error(self, n_samples: int, X_public: ArrayLike) -> float:
-        """Return the standard error that noise will give the logarithm of a weight.
+        """Return the standard error of the logarithm of a weight due to noise, before a fit.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. Well below 1:
-        weights are right up to that factor, as far as noise goes.
+        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough. If the
+        error is well below 1, noise changes weights by about that factor.
 
         Parameters
         ----------
@@ -306,8 +309,8 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
         Returns
         -------
         error : float
-            Unit: the logarithm of a weight. The standard deviation of the noise, root mean square
-            over the public rows, relative to their mean. It does not depend on the private rows.
+            Standard deviation of the logarithm of a weight, relative to the mean over the public
+            rows: the root mean square over these rows. It does not depend on the private rows.
 
         Examples
         --------

@@ -138,23 +138,23 @@ def stack_samples(*, private: Any, public: Any) -> tuple[Any, NDArray[np.int8]]:
 
     The result is what `DPuLSIF` and the tools of scikit-learn take. **Only the rows with y = 1 are
     private, and X holds them as they are**: nothing is protected here, so X is as private as
-    `private`. Arguments are named, because a private sample that is taken for the public one
-    would be published.
+    `private`. Arguments must be passed by name: if the samples were swapped, the private one would
+    be published.
 
     Parameters
     ----------
     private : table or array-like of shape (n_private, n_features)
         The private sample; it may have no rows.
     public : table or array-like of shape (n_public, n_features)
-        The public sample, at least one row, of the same kind of container and with the same
-        columns in the same order. pandas, polars and pyarrow tables, arrays and lists of lists
-        are accepted; arrays and lists go together.
+        The public sample: at least one row, in the same kind of container, with the same columns in
+        the same order. pandas, polars and pyarrow tables, arrays and lists of lists are accepted;
+        an array and a list of lists may be combined.
 
     Returns
     -------
     X : table or ndarray of shape (n_private + n_public, n_features)
-        Both samples, a pandas table for pandas tables (with a new index, 0, 1, ...) and so on,
-        an array for arrays and lists. Dtypes that the samples share are kept.
+        Both samples: a pandas table for pandas tables (with a new index 0, 1, ...) and so on, an
+        array for arrays and lists. Dtypes that both samples have are kept.
     y : ndarray of int8 of shape (n_private + n_public,)
         1 for a row of the private sample, 0 for one of the public sample.
 
@@ -173,17 +173,17 @@ def stack_samples(*, private: Any, public: Any) -> tuple[Any, NDArray[np.int8]]:
 
     Notes
     -----
-    The samples are interleaved evenly: in any run of m neighbouring rows, the number of private
-    ones differs by less than 1 from m * n_private / (n_private + n_public). So a ``KFold`` that
-    does not shuffle has both samples in every fold, in proportion. Within each sample the order
-    is kept. Where a row goes depends on the two sizes only, and fits do not use it.
+    The samples are interleaved evenly: among any m consecutive rows, the number of private rows
+    differs by less than 1 from m * n_private / (n_private + n_public). So a ``KFold`` that does not
+    shuffle has both samples in every fold, in proportion. Within each sample the order is kept. The
+    position of a row depends on the two sizes only, and fits do not use positions.
 
-    Under ``"replace_one"`` the sizes are public, and so is y: two tables that differ in one
-    private row give folds that differ in that row. Under ``"add_or_remove_one"`` the number of
-    private rows is private, and so is y: one row more moves the others. Fits do not use places, so
-    a fit on all of X keeps its guarantee; but the folds of ``KFold`` are not neighbours then, and
-    fits on them do not have the guarantee that their ledger states. `PerRecordKFold` gives folds
-    that have.
+    Under ``"replace_one"`` the sizes are public, and so is y. Two tables that differ in one private
+    row then give folds that differ in that row only. Under ``"add_or_remove_one"`` the number of
+    private rows is private, and so is y: one more row moves the others. Fits do not use positions,
+    so a fit on all of X keeps its guarantee. But the folds of ``KFold`` are then not neighbouring
+    tables, and fits on them do not have the guarantee that their ledger states. Use
+    `PerRecordKFold`, whose folds are neighbouring tables.
 
     Examples
     --------

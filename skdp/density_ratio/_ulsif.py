@@ -62,74 +62,73 @@ _MAX_CENTERS = 2000
 
 
 class DPuLSIF(DensityRatio, BaseEstimator):
-    """Density ratio of a private and a public sample by least squares (uLSIF), privately.
+    """Private density ratio of a private and a public sample, by least squares (uLSIF).
 
-    Estimates w(x) = p_private(x) / p_public(x), the importance weights with which a model that is
-    trained on public rows imitates one that is trained on private rows. ``fit(X, y)`` takes both
-    samples in one table (see `stack_samples`): y = 1 marks private rows, y = 0 public ones.
+    Estimates the importance weights w(x) = p_private(x) / p_public(x). A model that is trained on
+    public rows with these weights imitates one that is trained on private rows. ``fit(X, y)`` takes
+    both samples in one table (see `stack_samples`): y = 1 marks private rows, y = 0 public ones.
     **Only the rows with y = 1 are private**; the public sample enters every result exactly. A
-    transformer in front that is not private and is fitted on both samples (a StandardScaler, say)
-    tells about the private rows: scale by public bounds, or inside the budget.
+    preceding transformer that is not private (a StandardScaler, say) reveals something about
+    private rows if it is fitted on both samples: scale by public bounds, or inside the budget.
 
     Parameters
     ----------
     centers : str or array of shape (n_centers, n_features), default="public"
-        Where the kernel's centres come from. ``"public"``: rows of the public sample (variant B
-        of the source); an array: public points of your own. ``"noisy"``: rows of the private
-        sample with noise (variant A), for half of the allowance. ``"published_private_rows"``
-        (variant C) **publishes raw private rows**: it is there to reproduce experiments. Do not
-        use it, because whoever is among the centres has no privacy at all.
+        Centres of the kernel. ``"public"``: rows of the public sample (variant B of the source). An
+        array: public points of your own. ``"noisy"``: private rows with noise (variant A), for half
+        of the allowance. ``"published_private_rows"`` (variant C) **publishes raw private rows**:
+        do not use it, except to reproduce experiments. Whoever is among the centres has no privacy.
     n_centers : int, default=100
-        Number of centres, or the number of public (under ``"replace_one"`` also of private) rows
-        if that is smaller; 1 to 2000.
+        Number of centres, 1 to 2000. If there are fewer public rows (under ``"replace_one"`` also
+        if there are fewer private rows), their number.
     kernel : {"rbf", "laplacian"}, default="rbf"
         ``exp(-gamma * squared Euclidean distance)`` or ``exp(-gamma * L1 distance)``.
     gamma : "private", float or sequence of floats, default="private"
-        Rate of the kernel, 1e-300 to 1e300. Of several (at most 8) the criterion chooses one,
-        from the release itself: that costs no privacy, but noise grows with the root of their
-        number. ``"private"`` lets it choose between two bandwidths: the median distance of public
-        rows, and half of it.
+        Rate of the kernel, 1e-300 to 1e300. From several (at most 8), the criterion chooses one,
+        based on the release. This costs no privacy, but noise grows with the root of their number.
+        ``"private"`` offers two bandwidths: the median distance of public rows, and half of it.
     alpha : "private", float or sequence of floats, default="private"
-        Ridge, 1e-8 to 1e8. Of several (at most 100) the criterion chooses one, at no further cost;
-        ``"private"`` offers 1e-4 to 100.
+        Ridge, 1e-8 to 1e8. From several (at most 100), the criterion chooses one, at no further
+        cost. ``"private"`` offers 1e-4 to 100.
     basis : transformer or None, default=None
-        The parametric variant: features instead of kernels, such as
-        ``PolynomialFeatures`` on bounded columns, ``SplineTransformer`` or ``OneHotEncoder``. A
-        clone is fitted on the public rows only, and every use of it is one of a fresh copy, so
-        that it cannot remember rows; itself it must not know private rows nor spend a budget. It
-        gets arrays of float64 (with names: pandas tables of float64), private rows one at a time
-        (a millisecond each; those named here, and pipelines of them, in blocks). A row that it
-        fails on, or gives something that is not finite, counts as the middle of the bounds.
+        The parametric variant: features instead of kernels, such as ``PolynomialFeatures`` on
+        bounded columns, ``SplineTransformer`` or ``OneHotEncoder``. A clone is fitted on the public
+        rows only. Each use gets a fresh copy, so that it cannot remember rows; it must not contain
+        private rows or spend a budget. It gets float64 arrays (with names, pandas tables): private
+        rows one at a time, which takes a millisecond each, or in blocks for the transformers named
+        here and pipelines of them. If it fails on a row or returns something that is not finite,
+        the row counts as the middle of the bounds.
     basis_bounds : tuple (low, high) or None, default=None
-        Bounds of the outputs of `basis`, within 1e9 of 0, from public knowledge, as numbers or
-        arrays of one number for each output. Outputs beyond are clipped; the noise is scaled to
-        them.
+        Bounds of the outputs of `basis`, within 1e9 of 0, from public knowledge: two numbers, or
+        two arrays with one number for each output. Outputs are clipped to them, and noise is scaled
+        to them.
     noise : {"correlated", "independent"}, default="correlated"
-        ``"correlated"``: noise of the covariance of the kernel, however many centres there are.
-        ``"independent"``: the same on each mean, as in the source; it grows with their number.
+        ``"correlated"``: noise with the covariance of the kernel; it does not grow with the number
+        of centres. ``"independent"``: noise on each mean, as in the source; it does grow.
     baseline : float, default=1.0
-        The weight of every row that a large ridge ends in: if there is nothing but noise, rows
-        weigh the same. 0 is the source's model, and what ``nonnegative="coefficients"`` needs.
+        The weight that every row tends to as the ridge grows: if there is nothing but noise, rows
+        weigh the same. 0 is the source's model; ``nonnegative="coefficients"`` needs it.
     nonnegative : {"weights", "coefficients"}, default="weights"
-        What is cut off at 0. ``"coefficients"`` is the source's (eq. 19); it was worse, and the
-        choice of `alpha` does not know of it: state `alpha` then.
+        What is cut off at 0. ``"coefficients"`` is the source's choice (eq. 19). It was worse, and
+        the choice of `alpha` does not take it into account, so state `alpha` with it.
     bounds : "public" or tuple (low, high), default="public"
-        Box of noisy centres, from public knowledge; ``"public"`` takes the range of the public
-        sample, outside of which no weights are needed.
+        Box of noisy centres, from public knowledge. ``"public"`` takes the range of the public
+        sample: no weights are needed outside it.
     sampling_rate : float or None, default=None
-        Under ``"add_or_remove_one"``: public probability, in (0, 1], with which a private row is
-        sampled for private centres. None takes one from the noisy number of rows; it must be
-        given where private rows are published, because it is the delta.
+        Only under ``"add_or_remove_one"``: the public probability, in (0, 1], with which a private
+        row is sampled for private centres. None computes it from the noisy number of rows. It must
+        be given if private rows are published, because it is then the delta.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian. Where private rows are published: the most that
-        may be charged for that.
+        In [0, 1). Above zero, noise is Gaussian. If private rows are published: the most that may
+        be charged for that.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -140,58 +139,57 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     gamma_, alpha_ : float
         The rate (None with a basis) and the ridge that were stated or chosen.
     coef_ : ndarray of shape (n_coefs,)
-        Of the kernel values at the centres, all candidates for gamma in turn, or of the basis.
+        Coefficients of the kernel values at the centres (for each gamma in turn), or of the basis.
     baseline_ : float
         ``predict`` is ``max(0, baseline_ + features @ coef_)``. If noise pushes the weights of all
         public rows to 0, it is 1 and `coef_` is 0; `noise_std_` still says how much noise that was.
     effective_sample_size_ : float
-        (sum w)**2 / sum w**2 over the public rows: so many equally weighted rows are as good.
+        (sum w)**2 / sum w**2 over the public rows: the number of equally weighted rows that would
+        be as good.
     noise_std_ : float
-        Root mean square over public rows of the standard deviation that noise gives a weight, as
-        `predict` returns it (for the chosen `gamma_` and `alpha_`). Of the order of 1 or more: the
-        weights are noise.
+        Standard deviation of a weight due to noise, as of `predict` (for the chosen `gamma_` and
+        `alpha_`): root mean square over public rows. About 1 or more: the weights are only noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers, y with other values than 0 and 1 or marking one sample only, `delta` below
-        the share of private rows that would be published.
+        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
+        table of finite numbers, if y has values other than 0 and 1 or only one of them, or if
+        `delta` is below the share of private rows that would be published.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    stack_samples : Makes X and y of two tables.
+    stack_samples : Makes X and y from two tables.
 
     Notes
     -----
-    **Privacy.** *Released*: with ``noise="correlated"`` the mean over the private rows of
-    features psi of norm at most 1 (kernel values at the centres, whitened by their Gram matrix,
-    without the directions in which public rows vary less than the noise); with ``"independent"``
-    the mean of each kernel value; with a basis the mean of its clipped outputs. Under
-    ``"add_or_remove_one"`` the number of private rows, too (twice: 2% of the allowance for
-    planning, and with the means). With ``centers="noisy"``, for half of the allowance, noisy
-    private rows. *Sensitivity* of the sum of psi: 1 if a row is added or removed, sqrt(2) if one
-    is replaced, both enlarged by what rounding may add (certified, about 0.1%); of independent
-    means: the largest sum of kernel values over the centres; of a basis: the diagonal of its
-    bounds. A noisy centre moves by the diameter of `bounds` under an epsilon amplified by sampling
-    n_centers of n rows. *Mechanism*: K-norm noise or (``"independent"``) discrete Laplace noise if
-    delta = 0, else rounded Gaussian noise; K-norm noise on centres. *Charged*: (epsilon, delta),
-    once, before any noise, to `budget`; where private rows are published, (epsilon, n_centers /
-    n), under ``"add_or_remove_one"`` (epsilon, sampling_rate). H, the second moment of the
-    features, depends on public rows and, with private centres, on what has been released of these,
-    so the choice of gamma and alpha is post-processing.
+    **Privacy.** *Released*: with ``noise="correlated"``, the mean over the private rows of features
+    psi of norm at most 1 (kernel values at the centres, whitened by their Gram matrix, without the
+    directions in which public rows vary less than the noise); with ``"independent"``, the mean of
+    each kernel value; with a basis, the mean of its clipped outputs. Under ``"add_or_remove_one"``
+    also the number of private rows (twice: 2% of the allowance for planning, and with the means).
+    With ``centers="noisy"`` also noisy private rows, for half of the allowance. *Sensitivity* of
+    the sum of psi: 1 if a row is added or removed, sqrt(2) if one is replaced, both enlarged by
+    what rounding may add (certified, about 0.1%); of independent means: the largest sum of kernel
+    values over the centres; of a basis: the diagonal of its bounds. A noisy centre moves by at most
+    the diameter of `bounds`; its epsilon is amplified by sampling n_centers of n rows. *Mechanism*:
+    K-norm noise or (``"independent"``) discrete Laplace noise if delta = 0, else rounded Gaussian
+    noise; K-norm noise on centres. *Charged*: (epsilon, delta), once, before any noise, to
+    `budget`; if private rows are published, (epsilon, n_centers / n), or (epsilon, sampling_rate)
+    under ``"add_or_remove_one"``. The second moment H of the features depends only on public rows
+    and released centres, so the choice of gamma and alpha is post-processing.
 
-    `predict` and `score` compute from what was released and from the caller's rows; a score of
-    private rows is exact, and so as private as they are. Under ``"replace_one"`` the number of
-    private rows is public, and so is y.
+    `predict` and `score` use what was released and the caller's rows. `score` is exact, so on
+    private rows it is as private as the rows are. Under ``"replace_one"`` the number of private
+    rows is public, and so is y.
 
     References
     ----------
@@ -317,13 +315,13 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Both samples, finite numbers; see `stack_samples`. Rows in parts (`skdp.engines`) are
+            Both samples, of finite numbers; see `stack_samples`. Rows in parts (`skdp.engines`) are
             refused.
         y : array-like of shape (n_samples,)
             1 for a private row, 0 for a public one. Only the private rows are protected.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -513,13 +511,13 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost of a fit does not depend on them.
+            Not used: the cost of a fit does not depend on them.
 
         Returns
         -------
         cost : skdp.budget.Cost
-            The (epsilon, delta) that one fit charges. Of the variant that publishes private rows it
-            is an upper bound: a fit charges the share of rows that it publishes as delta.
+            The (epsilon, delta) that one fit charges. For the variant that publishes private rows
+            it is an upper bound: the delta of a fit is the share of rows that it publishes.
         """
         cost = super().privacy_cost(n_samples, n_features)
         if not self._publishes:
@@ -532,8 +530,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         """Return how far noise will move the weights of the public rows, on average over fits.
 
         Nothing private is read and nothing is charged: it answers whether epsilon is enough. Rows
-        that stand for the private ones are fitted a few times, with noise of their own. The errors
-        of sampling, and of the model, are not in it.
+        that stand for the private ones are fitted a few times, each time with fresh noise. The
+        errors of sampling and of the model are not included.
 
         Parameters
         ----------
@@ -542,21 +540,21 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         X_public : array-like of shape (n_public, n_features)
             The public sample.
         like : array-like of shape (n_like, n_features)
-            Public rows that resemble the *private* sample (made-up ones will do), of any number.
-            There is no default: ridge and bandwidth follow the release.
+            Any number of public rows that resemble the *private* sample (made-up ones will do).
+            There is no default, because ridge and bandwidth depend on the release.
 
         Returns
         -------
         error : float
-            Unit: weights, whose mean over the public sample is about 1. The mean over fits of the
-            root mean square, over the public rows, of the difference from the weights that the same
-            bandwidth and ridge would have without noise.
+            In the unit of the weights, whose mean over the public sample is about 1. It is the root
+            mean square, over the public rows, of the difference from the weights without noise at
+            the same bandwidth and ridge, averaged over fits.
 
         Raises
         ------
         ValueError
-            If `like` is not given, or centres come from the private rows: nobody knows where these
-            lie.
+            If `like` is not given, or if centres come from the private rows, whose places nobody
+            knows.
 
         Examples
         --------

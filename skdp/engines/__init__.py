@@ -1,9 +1,9 @@
-"""Tables in parts: larger than memory, or than a machine; give one to ``fit`` in place of X.
+"""Tables in parts, larger than memory or than one machine; pass one to ``fit`` instead of X.
 
-Nothing is released here. Statistics are exact integers that are added up in any order, so a table
-in parts, however it is cut, gives the same as an array of its rows. What travels to a part is a
-public function of rows; what comes back are exact totals, which are private: whatever visits the
-parts is on the trusted side. Noise is drawn where ``fit`` is called, and nowhere else.
+Nothing is released here. Statistics are exact integers that can be added in any order. So a table
+in parts gives the same results as an array of its rows, however it is divided. Each part gets a
+public function of rows and returns exact totals, which are private. So everything that reads the
+parts must be trusted. Noise is drawn only where ``fit`` is called.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
     Parameters
     ----------
     parts : iterable of array-likes of shape (n_samples, n_features)
-        Arrays of numpy (memory maps, too), or tables of pandas, polars or pyarrow; at least one.
-        They may have different types, and no rows.
+        At least one numpy array (or memory map) or table of pandas, polars or pyarrow. Parts may
+        have different types, and may be empty.
     columns : sequence of str, default=None
-        Of tables, the columns that are read, in this order; None for all.
+        For tables, the columns to read, in this order; None: all columns.
 
     Returns
     -------
@@ -74,18 +74,18 @@ def _head(table: Any) -> Any:
 
 
 def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") -> Source:
-    """Return a table in parts of Parquet files, a part each row group; needs pyarrow.
+    """Return a table in parts from Parquet files, one part for each row group; needs pyarrow.
 
     Parameters
     ----------
     paths : str, path or sequence of them
-        Files, folders (all ``*.parquet`` in them) or patterns of names.
+        Files, folders (all ``*.parquet`` files in them) or name patterns.
     columns : sequence of str, default=None
-        The columns that are read, in this order; None for all of the first file.
+        The columns to read, in this order; None: all columns of the first file.
     engine : {"threads", "dask", "spark"}, default="threads"
-        Who visits the parts: threads of this process, the workers of the current dask client, or
+        What reads the parts: threads of this process, the workers of the current dask client, or
         the Python workers of the active Spark session. Workers must see the files under the same
-        paths; those of Spark read them without its Java runtime, which is much faster than
+        paths. Spark's workers read them without its Java runtime, which is much faster than
         `from_spark`.
 
     Returns
@@ -97,7 +97,7 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     FileNotFoundError
         If there is no such file.
     ValueError
-        For another engine; for Spark without an active session.
+        If the engine is unknown, or for Spark without an active session.
 
     Notes
     -----
@@ -152,16 +152,16 @@ def _files(paths: Any) -> list[str]:
 
 
 def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Source:
-    """Return a table of one part that is streamed, as often as it is needed; needs pyarrow.
+    """Return a table with one part, which is streamed as often as needed; needs pyarrow.
 
     Parameters
     ----------
     open_reader : callable
-        Takes nothing and returns a new ``pyarrow.RecordBatchReader``, or what has the Arrow stream
-        interface (a relation of DuckDB, a frame of polars, a scanner of a pyarrow dataset); each
-        time the same rows, in any order.
+        Function without arguments that returns a new ``pyarrow.RecordBatchReader``, or an object
+        with the Arrow stream interface (a DuckDB relation, a polars frame, a scanner of a pyarrow
+        dataset). It must return the same rows each time, in any order.
     columns : sequence of str, default=None
-        The columns that are read, in this order; None for all.
+        The columns to read, in this order; None: all columns.
 
     Returns
     -------
@@ -170,13 +170,13 @@ def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Sourc
     Raises
     ------
     TypeError
-        If `open_reader` is no callable: a reader can be read once only.
+        If `open_reader` is not callable; a reader itself could be read only once.
 
     Notes
     -----
-    **Privacy.** Nothing is released. A query behind the stream that is no map of one row (a join,
-    DISTINCT, LIMIT, a sample, an aggregate) lets one row of its table move many rows of this one:
-    what is protected is a row of the stream.
+    **Privacy.** Nothing is released. What is protected is a row of the stream. If the query behind
+    it does not map each row by itself (a join, DISTINCT, LIMIT, a sample, an aggregate), one row of
+    its table may change many rows of the stream.
 
     Examples
     --------
@@ -210,13 +210,13 @@ def _schema_of(stream: Any) -> Any:
 
 
 def from_dask(frame: Any) -> Source:
-    """Return the partitions of a dask frame, series or array, visited by dask's workers.
+    """Return a table from the partitions of a dask frame, series or array, read by its workers.
 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame, dask.dataframe.Series or dask.array.Array
-        Chunks of an array are joined across columns. It is computed anew for every pass over the
-        rows: persist it where that is dear.
+        Chunks of an array are joined across columns. The collection is computed again for every
+        pass over the rows: persist it if that is expensive.
 
     Returns
     -------
@@ -225,13 +225,13 @@ def from_dask(frame: Any) -> Source:
     Raises
     ------
     TypeError
-        If it is no collection of dask.
+        If it is not a dask collection.
 
     Notes
     -----
-    **Privacy.** Nothing is released. Workers and scheduler see exact totals, and what they spill,
-    log or show on a dashboard: they are on the trusted side. Steps before this one that are no map
-    of one row (drop_duplicates, merge, a sample) let one row of their table move many of this one.
+    **Privacy.** Nothing is released. Workers and scheduler see exact totals, which they may spill,
+    log or show on a dashboard: they must be trusted. If earlier steps do not map each row by itself
+    (drop_duplicates, merge, a sample), one row of their table may change many rows of this one.
 
     Examples
     --------
@@ -253,30 +253,30 @@ def from_dask(frame: Any) -> Source:
 
 
 def from_spark(frame: Any) -> Source:
-    """Return the partitions of a Spark frame, visited by its Python workers.
+    """Return a table from the partitions of a Spark frame, read by its Python workers.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        Of columns that Arrow has. It is computed anew for every pass over the rows: cache it where
-        that is dear. skdp and pyarrow must be installed where the workers run.
+        A frame with columns that Arrow supports. It is computed again for every pass over the rows:
+        cache it if that is expensive. skdp and pyarrow must be installed where the workers run.
 
     Returns
     -------
     source : Source
-        A target is named by its column.
+        Name a target by its column.
 
     Raises
     ------
     TypeError
-        If it is no frame of Spark.
+        If it is not a Spark frame.
 
     Notes
     -----
-    **Privacy.** Nothing is released. Executors see exact totals, and so do shuffle files, spills
-    and whoever may read them: they are on the trusted side. Steps before this one that are no map
-    of one row (dropDuplicates, limit, join, sample) let one row of their table move many of this
-    one.
+    **Privacy.** Nothing is released. Executors see exact totals, and shuffle files and spills
+    contain them: executors, and whoever can read these files, must be trusted. If earlier steps do
+    not map each row by itself (dropDuplicates, limit, join, sample), one row of their table may
+    change many rows of this one.
 
     Examples
     --------

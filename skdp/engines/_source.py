@@ -70,20 +70,20 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Source:
-    """A table in parts, to give in place of X; made by the functions of `skdp.engines`.
+    """A table in parts, to be passed instead of X; made by the functions of `skdp.engines`.
 
     Attributes
     ----------
     handles : tuple
-        One a part.
+        One for each part.
     reader : callable
-        Takes a handle and yields the batches of its rows: arrays of two dimensions, or tables of
-        pandas, polars or pyarrow. It may be called any number of times.
+        Takes a handle and yields batches of its rows: two-dimensional arrays, or tables of pandas,
+        polars or pyarrow. It may be called any number of times.
     engine : Engine
     heads : tuple
-        Tables without rows, as the reader yields them: what is public about the parts.
+        Tables without rows, as the reader yields them: the public part of each part.
     columns : tuple or None
-        Names of the columns that are read, in order; None for all of them, or where they have none.
+        Names of the columns to read, in order; None: all columns, or columns without names.
     """
 
     handles: tuple[Any, ...]
@@ -99,10 +99,12 @@ class Source:
         raise TypeError("the number of rows of a table in parts is not known; it may be private")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        raise TypeError("a table in parts is no array: it would be as large as all of its parts")
+        raise TypeError(
+            "a table in parts cannot be made an array: it would be as large as all of its parts"
+        )
 
     def __iter__(self) -> Any:
-        raise TypeError("a table in parts is read where it lies: give it to fit in place of X")
+        raise TypeError("a table in parts is read in place: pass it to fit instead of X")
 
     def select(self, columns: Sequence[Any]) -> Source:
         """Return the same parts with some columns only, in this order.

@@ -1,9 +1,10 @@
 """Ensembles: boosted additive models, random forests, and any scikit-learn estimator made private.
 
 `DPSubsampleAggregate` fits clones of an estimator on disjoint blocks of the private rows and
-releases what they agree on. `DPTrainOnRelease` trains one on a synthetic table made for its target.
-`DPExplainableBoostingClassifier` and `DPExplainableBoostingRegressor` learn a curve of each column
-from noisy residuals, `DPRandomForestClassifier` counts classes in the leaves of random trees.
+releases what they agree on. `DPTrainOnRelease` trains an estimator on a private synthetic table
+that is made for its target. `DPExplainableBoostingClassifier` and `DPExplainableBoostingRegressor`
+learn a curve for each column from noisy residuals. `DPRandomForestClassifier` counts classes in the
+leaves of random trees.
 """
 
 from skdp.ensemble._boosting import DPExplainableBoostingClassifier

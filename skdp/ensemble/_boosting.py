@@ -62,60 +62,64 @@ def merged(cuts: Floats, counts: Floats, least: float) -> Floats:
 
 
 class DPExplainableBoostingClassifier(LabelledClassifier):
-    """An additive model of binned columns, boosted: each column has a curve of its own.
+    """A boosted additive model of binned columns: each column has a curve of its own.
 
     The private counterpart of ``ExplainableBoostingClassifier`` of ``interpret``, without pairs of
-    columns, and nearest to scikit-learn's ``HistGradientBoostingClassifier(max_leaf_nodes=2)``. It
-    finds thresholds and curves that linear models miss, and the whole model can be read:
-    `term_scores_` says what each bin of each column adds to the logits.
+    columns. In scikit-learn it is closest to ``HistGradientBoostingClassifier(max_leaf_nodes=2)``.
+    It finds thresholds and curves that linear models miss. The whole model can be read:
+    `term_scores_` holds what each bin of each column adds to the logits.
 
     With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many steps are done.
 
     Parameters
     ----------
     n_bins : int, default=64
-        Equal cells of each column's bounds, in [2, 1024]: neighbouring ones with few rows are
-        merged. Of codes 0 to k - 1 of categories, with these bounds, k of at most `n_bins` are in
-        cells of their own.
+        Number of cells of equal width between the bounds of each column, in [2, 1024]. Neighbouring
+        cells with few rows are merged. For a column of category codes 0 to k - 1 with bounds (0,
+        k - 1), each code has a cell of its own if k is at most `n_bins`.
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
-        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
-        place. Fewer than two: a warning, and every row gets the one class.
+        All class labels, from public knowledge, because which labels occur in y is private. Rows
+        with another label are left out. ``"private"`` selects the labels that enough rows have, for
+        a tenth of the allowance and half of delta. It needs delta above 0, labels that are text,
+        numbers or booleans, and a table that is not in parts. With fewer than two labels selected,
+        `fit` warns, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them are in the first or the last bin. ``"private"``
-        learns them, for at most a fifth of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them are in the first or the last bin.
+        ``"private"`` learns them, for at most a fifth of the allowance.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by Laplace noise, in few rounds. Above: Gaussian noise,
         which is much smaller here.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted; if private, those that were selected. If that is one or none, there are
-        no other attributes but `privacy_`.
+        `classes`, sorted; if private, the selected labels. With fewer than two selected, the fit
+        learns nothing else: of the attributes below it sets only `privacy_`, `max_rows_per_unit_`
+        and those that describe X.
     class_count_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1.
     bin_cuts_ : list of ndarray
-        Of each column, where its bins meet, in the units of X: a value that is at least a cut is
-        above it. None where a column has one bin.
+        For each column, the cuts between its bins, in the units of X. A value equal to a cut is in
+        the bin above it. A column with a single bin has no cuts.
     bin_weights_ : list of ndarray of shape (n_bins,)
-        Of each column, the noisy number of rows of its bins, at least 0.
+        For each column, the noisy number of rows in each bin, at least 0.
     term_scores_ : list of ndarray of shape (n_bins,) or (n_bins, n_classes)
-        Of each column, what its bins add to the logits: of the second class of two, or of each of
-        more. Their mean over rows is 0.
+        For each column, what its bins add to the logits: to the logit of the second class with two
+        classes, to that of each class with more. Their mean over rows is 0.
     term_scores_std_error_ : list of ndarray, as `term_scores_`
-        Always NaN: a descent that stops early has no exact counterpart that it would be about.
+        Always NaN: boosting stops early, so there is no exact solution that an error could be
+        measured from.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     n_iter_ : int
         Number of rounds.
@@ -124,46 +128,47 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, `classes` missing, X not
-        a dense table of finite numbers, a label missing, more than 2**20 cells of all columns.
+        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
+        private and delta is 0, if X is not a dense table of finite numbers, if a label is missing,
+        or if the columns have more than 2**20 cells together.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    skdp.linear_model.DPLogisticRegression : Where logits are linear, or rows few.
-    DPTrainOnRelease : Any model, with pairs of columns.
+    skdp.linear_model.DPLogisticRegression : Better for linear logits, or few rows.
+    DPTrainOnRelease : Trains any model, also one that uses pairs of columns.
 
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
     stated; the number of rows of each class (2% of the allowance, or 12% where rows are few) and of
-    each cell (5%); then, a round, the sum over the rows of each cell of their residuals, the
-    predicted probabilities less the label's indicator, clipped in norm to c. *Sensitivity* for d
-    columns: of counts d in L1 and sqrt(d) in L2, of residuals c d (times the root of the number of
-    logits) and c sqrt(d), if a row is added or removed; of counts 2 d and sqrt(2 d), of residuals
-    twice as much, if one is replaced. *Mechanism*: discrete Laplace (``delta=0``) or rounded
-    Gaussian noise, at equal shares a round. *Charged*: (epsilon, delta), once, before any noise, to
-    ``budget``.
+    each cell (5%); then, in each round, the sum of the residuals of the rows of each cell. A
+    residual is the predicted probabilities minus the indicator of the label, clipped to the norm c.
+    *Sensitivity* for d columns, if a row is added or removed: of the counts, d in L1 and sqrt(d) in
+    L2; of the residuals, c d (times the square root of the number of logits) in L1 and c sqrt(d) in
+    L2. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2; of the residuals, twice
+    the above. *Mechanism*: discrete Laplace (``delta=0``) or rounded Gaussian noise, with equal
+    shares for all rounds. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
-    **Boosting.** All columns are boosted at once, in steps that are Newton's in each cell, on the
-    counts that have been released; so a fit reads its rows once a round. A cell's step is shrunk
-    where it has few rows beside the noise. What a cell learns is as noisy as if it had been asked
-    once with all of the allowance (with Gaussian noise), so that rounds cost nothing: they let
-    columns that tell the same share it.
+    **Boosting.** All columns are boosted at once. Each cell takes a Newton step, based on the
+    released counts, so a fit reads its rows once in each round. The step of a cell is shrunk if its
+    rows are few compared with the noise. With Gaussian noise, what a cell learns over all rounds is
+    as noisy as one question with the whole allowance would be. So rounds cost nothing, and they let
+    columns that carry the same information share it.
 
     References
     ----------
     Nori, Caruana, Bu, Shen & Kulkarni 2021, "Accuracy, interpretability, and differential privacy
-    via explainable boosting", ICML (one column after the other, trees of random splits; here all
-    columns and all cells at once).
+    via explainable boosting", ICML (boosts one column after the other, with trees of random splits;
+    here all columns and all cells at once).
 
     Dong, Roth & Su 2022, "Gaussian differential privacy", Corollary 2 (rounds compose).
 

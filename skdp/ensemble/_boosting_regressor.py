@@ -38,36 +38,37 @@ _LEAST, _LARGEST = 1e-300, 1e300
 
 
 class DPExplainableBoostingRegressor(TargetRegressor):
-    """An additive model of a number: each column, in bins, has a curve of its own.
+    """A boosted additive regression on binned columns: each column has a curve of its own.
 
     The private counterpart of ``ExplainableBoostingRegressor`` of ``interpret``, without pairs of
-    columns, and nearest to scikit-learn's ``HistGradientBoostingRegressor(max_leaf_nodes=2)``. It
-    finds thresholds and curves that linear models miss, and the whole model can be read:
-    `term_scores_` says what each bin of each column adds to a prediction.
+    columns. In scikit-learn it is closest to ``HistGradientBoostingRegressor(max_leaf_nodes=2)``.
+    It finds thresholds and curves that linear models miss. The whole model can be read:
+    `term_scores_` holds what each bin of each column adds to a prediction.
 
     Parameters
     ----------
     n_bins : int, default=64
-        Equal cells of each column's bounds, in [2, 1024]: neighbouring ones with few rows are
-        merged. Of codes 0 to k - 1 of categories, with these bounds, k of at most `n_bins` are in
-        cells of their own.
+        Number of cells of equal width between the bounds of each column, in [2, 1024]. Neighbouring
+        cells with few rows are merged. For a column of category codes 0 to k - 1 with bounds (0,
+        k - 1), each code has a cell of its own if k is at most `n_bins`.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them are in the first or the last bin. ``"private"``
-        learns them, for at most a fifth of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them are in the first or the last bin.
+        ``"private"`` learns them, for at most a fifth of the allowance.
     target_bounds : "private" or tuple (low, high), default="private"
-        The same for the target, which is clipped to them. Unless both are stated, learning counts
-        every column.
+        Range of the target, stated in the same way; the target is clipped to it. If either this or
+        `bounds` is not stated, the cost of learning is that of all columns and the target.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by Laplace noise, in few rounds. Above: Gaussian noise,
         which is much smaller here.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -76,61 +77,63 @@ class DPExplainableBoostingRegressor(TargetRegressor):
     n_samples_ : float
         Number of rows; noisy where it is private.
     bin_cuts_ : list of ndarray
-        Of each column, where its bins meet, in the units of X: a value that is at least a cut is
-        above it. None where a column has one bin.
+        For each column, the cuts between its bins, in the units of X. A value equal to a cut is in
+        the bin above it. A column with a single bin has no cuts.
     bin_weights_ : list of ndarray of shape (n_bins,)
-        Of each column, the noisy number of rows of its bins, at least 0.
+        For each column, the noisy number of rows in each bin, at least 0.
     term_scores_ : list of ndarray of shape (n_bins,)
-        Of each column, what its bins add to the prediction, in the unit of y. Their mean over rows
+        For each column, what its bins add to the prediction, in the unit of y. Their mean over rows
         is 0.
     term_scores_std_error_ : list of ndarray of shape (n_bins,)
-        Always NaN: a descent that clips and stops early has no exact counterpart that it would be
-        about.
+        Always NaN: boosting clips and stops early, so there is no exact solution that an error
+        could be measured from.
     intercept_ : float
         The noisy mean of the target.
     largest_error_ : float
-        What the error of a row was clipped to in each round, in the unit of y.
+        The value to which the error of a row was clipped in each round, in the unit of y.
     n_iter_ : int
         Number of rounds.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
     target_bounds_ : tuple of two floats
-        Those of the target. Predictions are within them.
+        The bounds of the target. Predictions are within them.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers, y not one finite number a row, more than 2**20 cells of all columns.
+        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
+        table of finite numbers, if y is not one finite number for each row, or if the columns have
+        more than 2**20 cells together.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    skdp.linear_model.DPRidge : Where the target is linear, or rows few.
-    DPExplainableBoostingClassifier : Of labels.
+    skdp.linear_model.DPRidge : Better for a linear target, or few rows.
+    DPExplainableBoostingClassifier : For labels.
 
     Notes
     -----
     **Privacy.** A row and its target are protected together. *Released*: bounds, if not stated;
-    mean and mean square of the target (4%), with the number of rows where that is private; the
-    number of rows of each cell (5%); then, a round, the sum over the rows of each cell of their
-    errors, predictions less targets, clipped to `largest_error_`. *Sensitivity* for d columns: of
-    counts d in L1 and sqrt(d) in L2, of errors as much in units of `largest_error_`, if a row is
-    added or removed; of counts 2 d and sqrt(2 d), of errors twice as much, if one is replaced.
-    *Mechanism*: discrete Laplace (``delta=0``) or rounded Gaussian noise, at equal shares a round.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    the mean and mean square of the target (4%), with the number of rows where it is private; the
+    number of rows of each cell (5%); then, in each round, the sum of the errors (prediction minus
+    target, clipped to `largest_error_`) of the rows of each cell. *Sensitivity* for d columns, if a
+    row is added or removed: of the counts, d in L1 and sqrt(d) in L2; of the errors, the same in
+    units of `largest_error_`. If a row is replaced: of the counts, 2 d in L1 and sqrt(2 d) in L2;
+    of the errors, twice the above. *Mechanism*: discrete Laplace (``delta=0``) or rounded Gaussian
+    noise, with equal shares for all rounds. *Charged*: (epsilon, delta), once, before any noise, to
+    ``budget``.
 
-    **Clipped errors.** What is clipped is chosen from the noise to come and from the spread of the
-    target: the smaller, the more noise there is. Large errors count like `largest_error_`, so a
-    target with a heavy tail is fitted nearer to its median; `intercept_` puts the mean right. A
-    column of which the target is a steep line, over a wide range, is better left to
+    **Clipped errors.** `largest_error_` is chosen from the expected noise and from the spread of
+    the target: the more noise, the smaller it is. Larger errors count as `largest_error_`, so a
+    target with a heavy tail is fitted nearer to its median; `intercept_` corrects the mean. If the
+    target is a steep linear function of a column over a wide range, use
     `skdp.linear_model.DPRidge`.
 
     References

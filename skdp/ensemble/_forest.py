@@ -76,71 +76,78 @@ class DPRandomForestClassifier(LabelledClassifier):
     """A forest of trees whose splits are drawn at random, with private counts in their leaves.
 
     The private counterpart of scikit-learn's ``RandomForestClassifier``, or rather of
-    ``ExtraTreesClassifier(max_features=1)``: labels do not choose splits, so that all of the
-    allowance goes to the leaves. Where each column tells something by itself,
+    ``ExtraTreesClassifier(max_features=1)``: splits do not depend on the labels, so most of the
+    allowance is left for the leaves. If each column is informative by itself,
     `DPExplainableBoostingClassifier` is more accurate.
 
     Parameters
     ----------
     n_estimators : int or "auto", default="auto"
-        Number of trees, in [1, 1000]; ``"auto"`` takes 100 with `delta` above 0, 10 without: all
-        rows go down all trees, and noise grows with their number (as its root with delta).
+        Number of trees, in [1, 1000]. ``"auto"`` takes 100 if `delta` is above 0, otherwise 10.
+        Every row is in every tree, so the noise grows with the number of trees (with its square
+        root if `delta` is above 0).
     max_depth : int or "auto", default="auto"
-        Splits from root to leaf, in [1, 10]; ``"auto"`` takes as many as leave the mean leaf four
-        standard errors of its noise, by the released number of rows.
+        Number of splits from root to leaf, in [1, 10]. ``"auto"`` takes the largest number at which
+        the average leaf still has at least four times as many rows as the standard error of its
+        count. It is computed from the released number of rows.
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
-        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
-        place. Fewer than two: a warning, and every row gets the one class.
+        All class labels, from public knowledge, because which labels occur in y is private. Rows
+        with another label are left out. ``"private"`` selects the labels that enough rows have, for
+        a tenth of the allowance and half of delta. It needs delta above 0, labels that are text,
+        numbers or booleans, and a table that is not in parts. With fewer than two labels selected,
+        `fit` warns, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); splits lie within. ``"private"`` learns them, for at most a fifth of
-        the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); splits lie between them. ``"private"`` learns them, for at most
+        a fifth of the allowance.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by Laplace noise. Above: Gaussian noise, which is smaller
         where there are several trees.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. Splits
-        are drawn by it, too.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. The
+        splits are drawn from it, too.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted; if private, those that were selected. If that is one or none, there are
-        no other attributes but `privacy_`.
+        `classes`, sorted; if private, the selected labels. With fewer than two selected, the fit
+        learns nothing else: of the attributes below it sets only `privacy_`, `max_rows_per_unit_`
+        and those that describe X.
     class_count_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1.
     n_estimators_, max_depth_ : int
         Number of trees, and their depth.
     split_columns_, split_cuts_ : ndarray of shape (n_estimators_, 2**max_depth_ - 1)
-        Of each inner node, the root first and then level by level: the column that it splits and
-        where, in the units of X. What is at least the cut goes right; infinity sends all left.
+        For each inner node, the column that it splits and the cut, in the units of X. The root
+        comes first, then the nodes level by level. Values of at least the cut go right; a cut of
+        infinity sends all rows left.
     leaf_count_ : ndarray of shape (n_classes, n_estimators_, 2**max_depth_)
-        Noisy number of rows of each class in each leaf, from left to right; it may be negative.
+        Noisy number of rows of each class in each leaf, from left to right. It may be negative.
     leaf_count_std_error_ : float
-        Standard error of one of them.
+        Standard error of each of these counts.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, `classes` missing, X not
-        a dense table of finite numbers, a label missing.
+        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
+        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
+        missing.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -151,15 +158,17 @@ class DPRandomForestClassifier(LabelledClassifier):
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); of
-    each of 64 equal cells of each column (10%), among which splits are drawn; and of each class in
-    each leaf of T trees. *Sensitivity* of the latter: T in L1 and sqrt(T) in L2 if a row is added
-    or removed, 2 T and sqrt(2 T) if one is replaced; of the cells the same for d columns.
-    *Mechanism*: discrete Laplace (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon,
-    delta), once, before any noise, to ``budget``.
+    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
+    number of rows in each of 64 equal cells of each column (10%), from which the splits are drawn;
+    and the number of rows of each class in each leaf of T trees. *Sensitivity* of the latter: T in
+    L1 and sqrt(T) in L2 if a row is added or removed; 2 T in L1 and sqrt(2 T) in L2 if one is
+    replaced. That of the cells is the same, with the number of columns d instead of T. *Mechanism*:
+    discrete Laplace (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once,
+    before any noise, to ``budget``.
 
-    Probabilities of a leaf are shrunk to those of all rows by as many rows as four standard errors
-    of a count; those of trees are joined by their geometric mean.
+    The probabilities of a leaf are shrunk towards those of all rows. The weight of all rows in this
+    is about four standard errors of a count. The probabilities of the trees are combined by their
+    geometric mean.
 
     References
     ----------

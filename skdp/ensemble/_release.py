@@ -72,105 +72,114 @@ def _has_model_method(name: str) -> Any:
 class DPTrainOnRelease(LearningMixin, BaseEstimator):
     """Train any classifier or regressor on a private synthetic table made for its target.
 
-    Measures every column together with the target, with as much of the allowance as that needs:
-    all of it where rows or epsilon are few. With the rest it chooses pairs and triples of columns,
-    those first that the distribution fitted so far tells worst: with the target in them, or two
-    other columns. `estimator` is trained on rows drawn from that distribution. The cost is that of
-    the one release: other models, searches and refits on `released_xy` are free.
+    First it measures the table of every column together with the target, with as much of the
+    allowance as that needs: all of it where rows or epsilon are few. With the rest it measures
+    pairs and triples of columns (with the target among them, or two other columns). It chooses them
+    one after the other, preferring those that the distribution fitted so far describes worst. Then
+    `estimator` is trained on synthetic rows drawn from the fitted distribution. Only this one
+    release is charged: other models, searches and refits on `released_xy` are free.
 
     Parameters
     ----------
     estimator : classifier or regressor
-        Of any kind, a pipeline or a search among them. It is fitted on synthetic rows only, in the
-        form of X: text that it cannot read has to be encoded by a step of its own.
+        Any scikit-learn estimator, also a pipeline or a search. It is fitted on synthetic rows
+        only, which have the form of X. If it cannot read text, it needs a step that encodes text.
     target : name or int, default=None
-        The column of `domain` that is predicted; None: the last one.
+        The column of `domain` to predict; None: the last column.
     domain : Domain, mapping or sequence of columns, Bins, int or None, default=None
-        The values that all columns may have, the target's too, from public knowledge, by name in
-        any order; a mapping or a sequence of columns is what `Domain` takes. `Bins` or an int k
-        (the whole numbers below k) stand for every column. A target with `Bins` is a number, in the
-        middle of its bin for training. Columns that a mapping leaves out, all with None, are public
-        by their type (booleans, polars' Enum), or learned: see Notes.
+        The values that each column may have, including the target, from public knowledge. A mapping
+        (by name, in any order) or a sequence of columns, as `Domain` takes them. A single `Bins` or
+        int k (the whole numbers below k) holds for every column. A target with `Bins` is a number;
+        for training, it is the middle of its bin. The values of columns that a mapping leaves out
+        (of all columns with None) are public if their type lists them (booleans, polars' Enum);
+        otherwise they are learned: see Notes.
     categories : {"private", "dtype"}, default="private"
-        Whether the lists of values that pandas' `category` and Arrow's dictionaries hold are
-        public: then ``"dtype"``. They were read off the rows, unless you have stated them there.
+        ``"dtype"`` declares that the lists of values in pandas' `category` columns and Arrow's
+        dictionaries are public. Such lists usually come from the private rows, unless you have
+        stated them yourself.
     max_cells : int, default=65536
-        In [8, 2**22]. How many cells the tables may have by which the fitted distribution is a
-        product, beside those of single columns: more cells can tell more, and take more time.
+        In [8, 2**22]. The fitted distribution is a product of tables; this is how many cells these
+        tables may have, apart from those of single columns. More cells can describe more, and take
+        more time.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero: rounded Gaussian noise, whose losses add up less quickly over the
-        many tables. Set it: with 1e-6 noise is several times smaller.
+        In [0, 1). Above zero: rounded Gaussian noise, whose privacy losses add up more slowly over
+        the many tables. Set it if you can: with 1e-6, noise is several times smaller.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     estimator_ : estimator
-        `estimator`, fitted on `released_xy`; a constant where it cannot be fitted on them, say
-        because all synthetic rows have one label.
+        `estimator`, fitted on `released_xy`. If it cannot be fitted, for example because all
+        synthetic rows have the same label, a constant predictor.
     classes_ : ndarray of shape (n_classes,)
-        Of classifiers: the labels that synthetic rows have, sorted.
+        Only for classifiers: the labels of the synthetic rows, sorted.
     target_ : int
         Position of the target in `domain_`.
     n_samples_ : int
-        Number of synthetic rows: that of X where it is public, else released; at most 2**20.
+        Number of synthetic rows: the number of rows of X if it is public, otherwise a released
+        number; at most 2**20.
     measured_ : list of tuple of int
         The sets of columns, by position in `domain_`, whose tables were released.
     domain_ : Domain
         The domain of all columns; ``domain_.columns`` shows it by name.
     domain_source_ : dict
-        By column, where its values come from: "stated", "type", "learned numbers" or "selected
-        categories".
+        For each column, where its values come from: "stated", "type", "learned numbers" or
+        "selected categories".
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns without the target; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, an estimator that
-        cannot be fitted on made-up rows of the domain, X not of the domain's columns.
+        In `fit`, before anything is charged: if a parameter is out of range, if the estimator
+        cannot be fitted on made-up rows of the domain, or if X does not have the columns of the
+        domain.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    skdp.synthetic.DPMarginalSynthesizer : A synthetic table for any questions.
+    skdp.synthetic.DPMarginalSynthesizer : A synthetic table for any purpose.
     skdp.linear_model.DPLogisticRegression : One model, without a domain.
 
     Notes
     -----
     **Privacy.** A row and its target are protected together. *Released*: the number of rows, where
-    it is private (2% of the allowance); the table of every column with the target, with as much as
-    its noise needs to be 1.4% of the rows: from 10% of the allowance to all of it; then, round by
-    round, which table to measure, and that table. *Sensitivity* of a table, in L1: 1 if a row is
-    added or removed, 2 if one is replaced (L2: 1 and the root of 2); of a candidate's score 1 and
-    2. *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism for
-    choices. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    it is private (2% of the allowance); the table of every column with the target, with as large a
+    share (from 10% of the allowance to all of it) as brings its noise to 1.4% of the rows; then, in
+    each round, the choice of a table to measure, and that table. *Sensitivity* of a table: 1 in L1
+    and in L2 if a row is added or removed; 2 in L1 and sqrt(2) in L2 if one is replaced.
+    *Sensitivity* of a candidate's score: 1 if a row is added or removed, 2 if one is replaced.
+    *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism for choices.
+    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
-    The estimator sees synthetic rows only, so nothing that it does costs anything. **Its scores on
-    synthetic rows**, such as ``cv_results_`` of a search, say how well it predicts synthetic rows:
-    good for choosing between models, too good or too bad for private rows. `score` of private rows
-    is exact, and so as private as they are: take `skdp.model_selection.private_scorer`, or public
-    rows.
+    The estimator sees synthetic rows only, so nothing that it does costs anything. **Scores on
+    synthetic rows**, such as ``cv_results_`` of a search, show how well it predicts synthetic rows.
+    They are good for choosing between models, but may be higher or lower than scores on private
+    rows. `score` is exact, so on private rows it is as private as the rows are. Use
+    `skdp.model_selection.private_scorer`, or public rows.
 
-    **What is not stated** is learned as `skdp.synthetic.DPMarginalSynthesizer` learns it, at the
-    same price and risk. The labels of a classifier's target are selected like other categories;
-    synthetic rows with a label that was not found are left out.
+    **Domains that are not stated** are learned as `skdp.synthetic.DPMarginalSynthesizer` does it,
+    at the same price and with the same risk. The labels of a classifier's target are selected like
+    other categories; synthetic rows with a label that was not found are left out.
 
-    Domain and target are public, and so is every refusal; a missing target in `y`, and
-    ``outside="refuse"`` of the domain, tell that there is such a cell. Nothing else raises because
-    of what the rows hold.
+    Domain and target are public, and refusals about them reveal nothing. Two errors depend on the
+    values in the rows: one for a missing target in `y`, and one for a value outside a domain with
+    ``outside="refuse"``. They reveal that there is such a cell. No other error depends on the
+    values.
 
     References
     ----------
@@ -268,13 +277,13 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, of any types that the domain tells; without `y`, a table with all columns
-            of the domain, the target's too. Rows in parts (`skdp.engines`) are refused.
+            Private rows, of the types that the domain describes. Without `y`, a table with all
+            columns of the domain, including the target. Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,), default=None
-            Private targets, where they are no column of X.
+            Private targets, if they are not a column of X.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -459,14 +468,15 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         n_samples : int, default=None
             None: `n_samples_`.
         random_state : int, RandomState or None, default=None
-            None: the rows that `estimator_` was trained on. Another one draws others.
+            None: the rows that `estimator_` was trained on. Otherwise new rows are drawn.
 
         Returns
         -------
         X : ndarray or table of shape (n_samples, n_features)
-            In the form of the rows that were fitted; of `Bins`, a uniform point of the cell.
+            In the form of the fitted rows. A column with `Bins` gets a uniformly random point of
+            the cell.
         y : ndarray of shape (n_samples,)
-            Of `Bins`, the middle of the cell.
+            With `Bins`, the middle of the cell.
         """
         check_is_fitted(self, "_model")
         n = self.n_samples_
@@ -517,7 +527,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            A column of the target's name is left out.
+            A column with the name of the target is left out.
 
         Returns
         -------
@@ -558,7 +568,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         return np.asarray(self.estimator_.decision_function(rows))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the estimator's own score on rows of the caller's own.
+        """Return the score of the fitted estimator on the caller's rows.
 
         Parameters
         ----------
@@ -569,7 +579,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         Returns
         -------
         score : float
-            Exact: as private as the rows are. Of `released_xy`, a score on synthetic rows.
+            Exact, so as private as the rows are. On `released_xy` it is a score on synthetic rows.
         """
         rows = self._features(X)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}

@@ -74,137 +74,138 @@ AGGREGATES: dict[str, tuple[str, Any]] = {
 class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     """Make any classifier or regressor private by fitting it on disjoint blocks of the rows.
 
-    Clones of `estimator` are fitted on disjoint blocks and aggregated under noise; then they are
-    thrown away. With ``output="predictions"`` they answer for public rows: classifiers vote, or
-    their scores are averaged, and so are predictions of regressors, or their median is taken. A
-    `student` is fitted on public rows and private answers, and `predict` is the student's: free,
-    for any rows. With ``output="parameters"`` the ``coef_`` and ``intercept_`` of linear models are
-    aggregated, and no public rows are needed.
+    Clones of `estimator` are fitted on disjoint blocks, aggregated with noise, and thrown away.
+    With ``output="predictions"`` they answer for public rows: classifiers vote, or their scores are
+    averaged; for regressors, the mean or median of the predictions is taken. A `student` is fitted
+    on the public rows with these answers. `predict` uses the student, which is free, for any rows.
+    With ``output="parameters"`` the ``coef_`` and ``intercept_`` of linear models are aggregated,
+    and no public rows are needed.
 
     Parameters
     ----------
     estimator : classifier or regressor
-        Of any kind. It must not pass anything from one fit to another (in files or in global
-        variables). What it is given is float64, in a table where X is a pandas or polars one.
+        Any scikit-learn estimator. It must not pass anything from one fit to another (in files or
+        global variables). It gets float64 values: in a table if X is a pandas or polars table.
     public : array-like or table of shape (n_public, n_features), default=None
-        Public rows, which resemble the private ones as far as possible, without labels. Needed
-        for ``output="predictions"``. Columns in the order of X, with its names if both have names.
+        Public rows without labels, as similar to the private ones as possible. Needed for
+        ``output="predictions"``. Columns in the order of X, with the same names if both have names.
     student : classifier or regressor, default=None
         Fitted on public rows with private answers; None takes a clone of `estimator`.
     output : {"predictions", "parameters"}, default="predictions"
-        What of the blocks' models is aggregated.
+        What is aggregated over the models of the blocks.
     aggregate : {"auto", "vote", "scores", "mean", "median", "smooth_median"}, default="auto"
-        For predictions of classifiers ``"vote"``, whose noise grows with the number of queries, or
-        ``"scores"``: the mean of the blocks' probabilities (of 0 and 1, where `estimator` has
-        none), along a few directions in which public rows differ most. Their noise does not grow
-        with the number of queries, and they teach a student from few hundred rows what votes teach
-        it from many thousands; but scores that follow no such direction are smoothed. ``"auto"``
-        takes votes where 100 queries (or `n_queries`, or all) have noise of at most half a
-        unanimous vote. Else ``"mean"``, which ``"auto"`` takes, or ``"median"`` of each number,
-        which a few wild blocks do not move, but whose noise grows faster with their number.
-        ``"smooth_median"`` adds noise scaled to the smooth sensitivity of the blocks' median:
-        little where nearly all blocks agree closely, and for few numbers only.
+        For predictions of classifiers: ``"vote"``, whose noise grows with the number of queries, or
+        ``"scores"``, the mean of the blocks' probabilities (0 or 1 if `estimator` has none) along a
+        few directions in which the public rows differ most. The noise of scores does not grow with
+        the number of queries: they teach a student from a few hundred rows what votes teach it from
+        many thousands. But differences outside these directions are smoothed out. ``"auto"`` takes
+        votes if 100 queries (or `n_queries`, or all) have noise of at most half a unanimous vote.
+        For other outputs: ``"mean"`` (also ``"auto"``), or ``"median"`` of each number, which a few
+        wild blocks do not move, but whose noise grows faster with how many numbers there are.
+        ``"smooth_median"`` adds noise scaled to the smooth sensitivity of the blocks' median. It is
+        small only if nearly all blocks agree closely and there are few numbers.
     n_blocks : int or "auto", default="auto"
-        More blocks: less noise, and worse models. ``"auto"`` takes as many as make the standard
-        deviation of the noise (see `expected_error`) a quarter of a unanimous vote, or 5% of half
-        the width of `bounds`, at least 10, but leaves 20 rows to a block where that allows 10. For
-        scores a tenth of unanimous ones, and 10 rows.
-        For a smooth median, as many as unanimous blocks need for noise of that scale.
+        More blocks mean less noise and worse models. ``"auto"`` takes as many as bring the standard
+        deviation of the noise (see `expected_error`) to a quarter of a unanimous vote, or to 5% of
+        half the width of `bounds`; for scores, to a tenth of unanimous scores. It keeps at least 20
+        rows in each block (10 for scores), but takes at least 10 blocks. For a smooth median, as
+        many as bring the scale of the noise to 5% if the blocks agree.
     n_queries : int or "auto", default="auto"
-        How many public rows (chosen at random) are asked, at most all. Noise grows with their
-        number, and with its root only where delta > 0. ``"auto"`` takes as many as blocks of 50
-        rows can answer at that noise, at least 10 and at most 1000. For scores as many as there
-        are, at most 1000.
+        How many public rows, chosen at random, are asked. The noise of votes grows with their
+        number; with its square root if delta > 0. ``"auto"`` takes as many as blocks of 50 rows can
+        answer at the above noise, at least 10 and at most 1000; for scores all rows, at most 1000.
     classes : array-like, default=None
-        For classifiers: all labels, from public knowledge. Rows with another label are left out.
+        For classifiers: all labels, from public knowledge. Rows with other labels are left out.
     bounds : tuple (low, high), default=None
-        For means and medians: where the aggregated numbers lie, from public knowledge; what is
-        beyond is clipped, and so are targets of ``output="predictions"``. For parameters a number
-        each, or one number per entry of ``coef_`` (row by row) and ``intercept_``.
+        For means and medians: range of the aggregated numbers, from public knowledge. Values
+        outside are clipped, and with ``output="predictions"`` so are the targets. For parameters:
+        two numbers, or two arrays with an entry for each ``coef_`` (row by row) and ``intercept_``.
     n_jobs : int, default=None
-        Blocks that are fitted at the same time, by joblib. Charged once, whatever it is.
+        Number of blocks fitted at the same time, by joblib. It does not change the charge.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, and many more queries can be answered.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     student_ : estimator
-        What `predict` asks: the student, or the linear model with released parameters. Where the
-        student cannot be fitted, say because all answers are equal, a constant.
+        Used by `predict`: the student, or the linear model with the released parameters. If the
+        student cannot be fitted (if all answers are equal, say), a constant predictor.
     n_blocks_ : int
         Number of blocks.
     queries_ : ndarray of shape (n_queries,)
-        Which rows of `public` were asked; not with ``output="parameters"``.
+        Positions of the rows of `public` that were asked; not with ``output="parameters"``.
     answers_ : ndarray of shape (n_queries,)
-        What was released for them: labels or numbers.
+        The released answers for them: labels or numbers.
     votes_ : ndarray of shape (n_queries, n_classes) or None
-        Noisy counts, up to the same number for all classes of a query; None if the winners alone
-        were released (more than two classes and delta = 0), or scores.
+        Noisy counts, each up to a constant that is the same for all classes of a query. None if
+        only the winners (more than two classes and delta = 0) or scores were released.
     scores_ : ndarray of shape (n_queries, n_classes)
-        With scores: the noisy mean scores, in [0, 1].
+        Only with scores: the noisy mean scores, in [0, 1].
     coef_, intercept_ : ndarray
-        With ``output="parameters"``: as released, in the shapes of `estimator`.
+        With ``output="parameters"``: the released parameters, in the shapes of `estimator`.
     classes_ : ndarray of shape (n_classes,)
         For classifiers: `classes`, sorted.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, an estimator without
-        predict or one that cannot be fitted on made-up targets, X or y not finite numbers or of
-        different lengths.
+        In `fit`, before anything is charged: if a parameter is out of range, if the estimator has
+        no predict or cannot be fitted on made-up targets, or if X or y are not finite numbers or
+        differ in length.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*: for each query the difference of the votes for two classes; for more
-    classes all counts (delta > 0) or the winner; the mean over blocks of scores in a few
-    directions; that of predictions or parameters, or their median. Under ``"add_or_remove_one"``
-    with ``n_blocks="auto"`` or ``n_queries="auto"`` also the number of rows, for 10% of the
-    allowance. *Sensitivity*: a row is in one block and changes its model in any way, under both
-    relations; so one vote a query is changed into another (L2 2 sqrt(n_queries) for differences,
-    sqrt(2 n_queries) for counts, 1 for one count), or one of n_blocks vectors within its bounds
-    (their diagonal for a sum, twice the radius of their ball for scores, 1 for a rank, smooth for a
-    smooth median). *Mechanism*: rounded Gaussian noise if delta > 0, else K-norm noise; the
-    exponential mechanism for winners and medians; Cauchy noise, which is pure, for smooth medians.
-    *Charged*: (epsilon, delta), once, before any noise, to `budget`. Blocks are dealt out at
-    random: under ``"replace_one"`` by the places of rows, else by an independent draw a row. The
-    student sees public rows and released answers only.
+    **Privacy.** *Released*: votes, for each query (with two classes, the difference of their votes;
+    with more, all counts if delta > 0, else the winner); or the mean of scores in a few directions;
+    or the mean or median of predictions or parameters. Under ``"add_or_remove_one"`` with
+    ``n_blocks="auto"`` or ``n_queries="auto"`` also the number of rows, for 5% of the allowance.
+    *Sensitivity*: a row is in one block and may change its model in any way, under both relations.
+    So one vote of each query may change (L2: 2 sqrt(n_queries) for differences, sqrt(2 n_queries)
+    for counts, 1 for one count), or one of n_blocks vectors may change within its bounds (the
+    diagonal of the bounds for a sum, twice the radius of their ball for scores, 1 for a rank,
+    smooth sensitivity for a smooth median). *Mechanism*: rounded Gaussian noise if delta > 0, else
+    K-norm noise; the exponential mechanism for winners and medians; Cauchy noise, which is pure,
+    for smooth medians. *Charged*: (epsilon, delta), once, before any noise, to `budget`. Rows are
+    assigned to blocks at random: under ``"replace_one"`` by their positions, otherwise by an
+    independent draw for each row. The student sees public rows and released answers only.
 
-    Nothing raises because of what the rows hold. A block with one class votes for it; one without
-    rows, or whose fit fails, abstains, or counts as the middle of `bounds`. Warnings and output of
-    fits are dropped. What the code writes to files or to global variables is not promised.
+    No error depends on the values in the rows. A block with a single class votes for it. A block
+    without rows, or whose fit fails, abstains, or counts as the middle of `bounds`. Warnings and
+    output of fits are dropped. The guarantee does not cover files and global variables that fits
+    write.
 
     With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many blocks are done.
-    Callbacks are given the estimator and numbers of tasks, never rows, labels or models of blocks;
-    they are not passed on to `estimator`, and its own are not called. What a callback raises ends
-    the fit, which stays charged.
+    Callbacks get the estimator and numbers of tasks, never rows, labels or models of blocks. They
+    are not passed on to `estimator`, and its own callbacks are not called. If a callback raises,
+    the fit ends, and stays charged.
 
-    `score` of private rows is exact, and so as private as they are.
+    `score` is exact: on private rows it is as private as the rows are.
 
-    **Expected error.** The noise of an answer as a part of what unanimous blocks would give; rows
-    are not needed for it. Of votes, the standard deviation of the noise on the margin between two
-    classes over the number of blocks; of scores, the root mean square over public rows of the noise
-    of the difference of two classes' mean scores (before they are cut to [0, 1]); of a mean, the
-    standard deviation of the noise over half the width of its bounds. There is none of medians, nor
-    of winners of votes (more than two classes, delta = 0): their noise follows how far the blocks
-    agree. The error of models that see one block each comes on top.
+    **Expected error.** The noise of an answer, divided by the answer of unanimous blocks. It needs
+    no rows. For votes: the standard deviation of the noise on the margin between two classes, over
+    the number of blocks. For scores: the root mean square, over public rows, of the noise of the
+    difference of two classes' mean scores (before they are cut to [0, 1]). For a mean: the standard
+    deviation of the noise over half the width of its bounds. Not available for medians and winners
+    of votes (more than two classes, delta = 0), whose noise depends on how far the blocks agree.
+    The error of models that see one block each comes on top.
 
     References
     ----------
@@ -381,9 +382,9 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         X : array-like or table of shape (n_samples, n_features)
             Private rows, finite numbers. Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,)
-            Their labels or targets, private too.
+            Labels or targets of the rows, also private.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is, protected together; a budget with a `unit` needs them.
+            Id of the unit that each row belongs to; needed for a budget with a `unit`.
 
         Returns
         -------
@@ -553,7 +554,7 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         return np.asarray(self._ask(X, "decision_function"))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy (classifiers) or R squared (regressors) on rows of the caller's own.
+        """Return the accuracy (classifiers) or R squared (regressors) on the caller's rows.
 
         Parameters
         ----------
@@ -564,7 +565,7 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         Returns
         -------
         score : float
-            Exact: as private as the rows are.
+            Exact, so as private as the rows are.
         """
         measure = accuracy_score if is_classifier(self.estimator) else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
@@ -582,13 +583,13 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         plan = self._planned(how, n_classes, n, len(public), numbers)
         if plan.noise.how in ("median", SMOOTH):
             raise ValueError(
-                f"aggregate={plan.noise.how!r} has no expected error: its noise follows how far "
-                "the blocks agree, which only they know. aggregate='mean' has one"
+                f"aggregate={plan.noise.how!r} has no expected error: its noise depends on how "
+                "far the blocks agree, which is private. aggregate='mean' has one"
             )
         if plan.noise.how == "vote" and n_classes > 2 and plan.noise.mu is None:
             raise ValueError(
-                f"votes for {n_classes} classes with delta=0 have no expected error: winners are "
-                "chosen, and how well follows how far the blocks agree. State delta > 0, which "
+                f"votes for {n_classes} classes with delta=0 have no expected error: how well "
+                "winners are chosen depends on how far the blocks agree. State delta > 0, which "
                 "releases counts, or aggregate='scores'"
             )
         each = n_classes if plan.noise.how == SCORES and n_classes > 2 else 1

@@ -194,7 +194,9 @@ def check_model(value: Any, name: str) -> None:
             f"got {value.__name__ if isinstance(value, type) else type(value).__name__}"
         )
     if any(hasattr(v, "privacy_cost") for v in [value, *value.get_params(deep=True).values()]):
-        raise TypeError(f"{name} must not be private itself: its blocks are protected here")
+        raise TypeError(
+            f"{name} must not be a private estimator: here noise on the aggregate protects the rows"
+        )
 
 
 def stated(value: Any) -> int | None:

@@ -1,11 +1,12 @@
 """Displays of what was released: a budget, clusters, metrics of held-out rows, error by epsilon.
 
 Nothing is released here: a display is computed from a ledger, from fitted attributes or from what
-`skdp.metrics` has released, so a figure may be shown to whoever may see these. Displays of metrics
-can ask `skdp.metrics` themselves, which charges. matplotlib is imported when something is plotted.
+`skdp.metrics` has released. Anyone who may see these may see the figure. Displays of metrics can
+also call `skdp.metrics` themselves, which is charged. matplotlib is imported when something is
+plotted.
 
-A display follows scikit-learn's convention: ``from_...`` computes and plots, the object keeps
-what it plotted, ``plot`` draws it again, and ``ax_`` and ``figure_`` hold the result.
+Displays follow scikit-learn's convention: ``from_...`` computes and plots, the object keeps what
+was plotted, ``plot`` draws it again, and ``ax_`` and ``figure_`` hold the result.
 """
 
 from __future__ import annotations

@@ -39,12 +39,12 @@ class BudgetDisplay:
     """One bar: what each estimator spent of a budget's epsilon, and what remains.
 
     All charges of an estimator are drawn as one segment. Under accountants that do not add
-    epsilons the segments are scaled to sum to what is spent.
+    epsilons, the segments are scaled so that their sum is what is spent.
 
     Parameters
     ----------
     labels : sequence of str
-        Names of the segments, the remainder left out.
+        Names of the segments, without the remainder.
     epsilons : array-like of shape (n_segments,)
         Epsilon of each segment.
     remaining : float
@@ -169,14 +169,14 @@ class BudgetDisplay:
 
 
 class PrivacyCurveDisplay:
-    """What was spent, as epsilon at every delta.
+    """The spent budget, as epsilon for every delta.
 
     Parameters
     ----------
     deltas : array-like of shape (n_points,)
         Ascending, above 0.
     epsilons : array-like of shape (n_points,)
-        The epsilon at each; infinite ones are left out of the plot.
+        The epsilon for each delta; infinite values are left out of the plot.
     point : tuple of float, default=None
         The (epsilon, delta) of the budget, which is marked.
     caption : str, default=""
@@ -226,7 +226,7 @@ class PrivacyCurveDisplay:
         budget : PrivacyBudget
             Its ledger is read; nothing is charged.
         n_points : int, default=41
-            How many deltas, from 1e-12 to 0.1.
+            Number of deltas, from 1e-12 to 0.1.
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
 
@@ -270,14 +270,14 @@ class PrivacyCurveDisplay:
 
 
 class SpentDisplay:
-    """What was spent of a budget's epsilon, over time.
+    """The spent part of a budget's epsilon over time.
 
     Parameters
     ----------
     times : sequence of datetime.datetime
-        Of the charges, in order.
+        Times of the charges, in order.
     epsilons : array-like of shape (n_charges,)
-        What was spent after each.
+        The epsilon spent after each charge.
     total : float
         Epsilon of the budget, drawn as a line.
 

@@ -31,7 +31,7 @@ def _released_centers(estimator: Any) -> NDArray[np.float64]:
 
 
 class ClusterDisplay:
-    """Released centres on a plane, with the region that each of them is nearest to.
+    """Released centres in a plane, and the region that is nearest to each of them.
 
     The regions are computed from the centres on a public grid; no row is drawn.
 
@@ -40,7 +40,7 @@ class ClusterDisplay:
     centers : array-like of shape (n_clusters, 2)
         The released centres.
     predict : callable
-        From points of shape (m, 2) to cluster indices of shape (m,).
+        Function from points of shape (m, 2) to cluster indices of shape (m,).
     extent : tuple of float, default=None
         ``(x_low, x_high, y_low, y_high)`` of the plot. By default the centres and a margin.
 
@@ -100,7 +100,7 @@ class ClusterDisplay:
         Parameters
         ----------
         estimator : object
-            Fitted, with ``cluster_centers_`` of shape (n_clusters, 2) and ``predict``.
+            A fitted estimator with ``cluster_centers_`` of shape (n_clusters, 2) and ``predict``.
         extent : tuple of float, default=None
             ``(x_low, x_high, y_low, y_high)`` of the plot.
         ax : matplotlib Axes, default=None
@@ -165,7 +165,7 @@ class CentersDisplay:
     Parameters
     ----------
     centers : array-like of shape (n_clusters, n_features)
-        The centres, in the units to be read.
+        The centres, in the units to be shown.
     feature_names : sequence of str, default=None
         Names of the columns; ``x0``, ``x1``, ... by default.
 
@@ -216,14 +216,13 @@ class CentersDisplay:
     ) -> CentersDisplay:
         """Tabulate the centres of a fitted estimator, or of a pipeline that ends in one.
 
-        The centres of a pipeline are taken back through ``inverse_transform`` of the steps before
-        the last, which uses released attributes only, so they are in the units of the pipeline's
-        input.
+        The centres of a pipeline are mapped back by ``inverse_transform`` of the steps before the
+        last, so they are in the units of the pipeline's input. This uses released attributes only.
 
         Parameters
         ----------
         estimator : object
-            Fitted, with ``cluster_centers_``; or a Pipeline whose last step is such an object.
+            A fitted estimator with ``cluster_centers_``, or a Pipeline whose last step is one.
         feature_names : sequence of str, default=None
             Names of the features; by default those seen in fit, if there are any.
         ax : matplotlib Axes, default=None
@@ -245,7 +244,7 @@ class CentersDisplay:
         return cls(centers, feature_names).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> CentersDisplay:
-        """Draw the table, one row a cluster; the darkest cell of a column is its largest.
+        """Draw the table: one row for each cluster; in each column, the largest value is darkest.
 
         Parameters
         ----------

@@ -35,37 +35,37 @@ def _takes_delta(estimator: Any) -> bool:
 class ErrorExplorer:
     """Sliders for epsilon, delta, the number of rows and the expected error, in a notebook.
 
-    Move epsilon, delta or the rows, and the error follows. Move the error, and epsilon follows: the
-    smallest that buys it. Below stands how often the best attacker guesses right whether a row is
-    in the table.
+    If you move epsilon, delta or the rows, the error follows. If you move the error, epsilon
+    follows: the smallest that gives this error. The text below shows how often the best attacker
+    guesses correctly whether a row is in the table.
 
     Parameters
     ----------
     estimator : estimator or str
-        One with ``expected_error`` and a parameter `epsilon`, or the name of a function of
+        An estimator with ``expected_error`` and a parameter `epsilon`, or the name of a function of
         `skdp.statistics`.
     n_samples : int
-        The number of rows to begin with, as far as it is public.
+        The initial number of rows, as far as it is public.
     **options
-        Those of ``expected_error``: ``n_features``, ``like``, and for a function of
-        `skdp.statistics` its own parameters.
+        Arguments of ``expected_error``: ``n_features``, ``like``, and for a function of
+        `skdp.statistics` its parameters.
 
     Attributes
     ----------
     epsilon, delta, n_samples, error : ipywidgets sliders
-        ``epsilon.value`` is what is chosen. `delta` is None where nothing takes one. Of several
-        errors, `error` is the largest, in the unit of ``expected_error``.
+        ``epsilon.value`` is the chosen epsilon. `delta` is None if the estimator takes none. If
+        there are several errors, `error` is the largest, in the unit of ``expected_error``.
     text : ipywidgets.HTML
         What the choice means.
     widget : ipywidgets.VBox
-        All of them; a notebook shows it.
+        All of these; a notebook shows it.
 
     Raises
     ------
     ImportError
         Without ipywidgets: ``pip install "skdp[notebook]"``.
     TypeError, ValueError
-        As `choose_epsilon`, for an estimator or options that cannot tell an error.
+        As `choose_epsilon`, if the estimator has no expected error for these options.
 
     See Also
     --------
@@ -75,10 +75,10 @@ class ErrorExplorer:
     Notes
     -----
     **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no private row is read.
-    *Charged*: nothing. The rows of ``like`` must be public, and so must the number of rows be.
+    *Charged*: nothing. The rows of ``like`` and the number of rows must be public.
 
-    Where fits are rehearsed to tell the error, each move takes as long as they do, and a moved
-    error as long as a dozen of them.
+    If fits are rehearsed to estimate the error, each move takes as long as these fits, and a move
+    of the error as long as a dozen of them.
 
     Examples
     --------
@@ -181,7 +181,7 @@ class ErrorExplorer:
                 estimator, error=error, n_samples=rows, low=_LOW, high=_HIGH, **options
             )
         except ValueError:
-            return f"No ε up to {_HIGH:g} has so small an error for {rows:,} rows."
+            return f"No ε up to {_HIGH:g} has an error this small for {rows:,} rows."
         return self._told(self._expected(self.epsilon.value))
 
     def _told(self, error: float) -> str:

@@ -69,7 +69,7 @@ class PrivateConfusionMatrixDisplay:
     released : skdp.metrics.ConfusionMatrix
         Noisy counts.
     level : float, default=0.95
-        Of the intervals.
+        Level of the intervals.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class PrivateConfusionMatrixDisplay:
         released : skdp.metrics.ConfusionMatrix
             Noisy counts.
         level : float, default=0.95
-            Of the intervals.
+            Level of the intervals.
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
 
@@ -133,15 +133,15 @@ class PrivateConfusionMatrixDisplay:
         Parameters
         ----------
         y_true, y_pred : array-like of shape (n_samples,)
-            Private labels, and what the model predicts.
+            Private labels, and the predictions of the model.
         labels : array-like of shape (n_classes,)
             All classes, from public knowledge.
         level : float, default=0.95
-            Of the intervals.
+            Level of the intervals.
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
         **privacy
-            Of `skdp.metrics.confusion_matrix`: epsilon, delta, budget, groups, ...
+            Arguments of `skdp.metrics.confusion_matrix`: epsilon, delta, budget, groups, ...
 
         Returns
         -------
@@ -171,15 +171,15 @@ class PrivateConfusionMatrixDisplay:
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the rows.
         labels : array-like of shape (n_classes,), default=None
             All classes, from public knowledge; None: ``estimator.classes_``.
         level : float, default=0.95
-            Of the intervals.
+            Level of the intervals.
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
         **privacy
-            Of `skdp.metrics.confusion_matrix`: epsilon, delta, budget, groups, ...
+            Arguments of `skdp.metrics.confusion_matrix`: epsilon, delta, budget, groups, ...
 
         Returns
         -------
@@ -236,11 +236,11 @@ class PrivateRocCurveDisplay:
     released : skdp.metrics.ScoreHistogram
         Noisy counts of scores.
     level : float, default=0.95
-        Of the intervals.
+        Level of the intervals.
     population : bool, default=False
-        Draw the intervals for the population instead of those of noise alone.
+        Draw the intervals for the population instead of those for noise only.
     name : str, default=""
-        Of the model, for the legend.
+        Name of the model, for the legend.
 
     Attributes
     ----------
@@ -290,11 +290,11 @@ class PrivateRocCurveDisplay:
         released : skdp.metrics.ScoreHistogram
             Noisy counts of scores.
         level : float, default=0.95
-            Of the intervals.
+            Level of the intervals.
         population : bool, default=False
-            Draw the intervals for the population instead of those of noise alone.
+            Draw the intervals for the population instead of those for noise only.
         name : str, default=""
-            Of the model, for the legend.
+            Name of the model, for the legend.
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
 
@@ -324,21 +324,21 @@ class PrivateRocCurveDisplay:
         Parameters
         ----------
         y_true, y_score : array-like of shape (n_samples,)
-            Private labels, and what the model says of the second class.
+            Private labels, and the scores of the second class.
         labels : array-like of shape (2,)
             The two classes, from public knowledge, the positive one last.
         bins : int or array-like, default=20
-            As of `skdp.metrics.score_histogram`.
+            As for `skdp.metrics.score_histogram`.
         level : float, default=0.95
-            Of the intervals.
+            Level of the intervals.
         population : bool, default=False
-            Draw the intervals for the population instead of those of noise alone.
+            Draw the intervals for the population instead of those for noise only.
         name : str, default=""
-            Of the model, for the legend.
+            Name of the model, for the legend.
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
         **privacy
-            Of `skdp.metrics.score_histogram`: epsilon, delta, budget, groups, ...
+            Arguments of `skdp.metrics.score_histogram`: epsilon, delta, budget, groups, ...
 
         Returns
         -------
@@ -362,11 +362,11 @@ class PrivateRocCurveDisplay:
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the rows.
         labels : array-like of shape (2,), default=None
             The two classes, the positive one last; None: ``estimator.classes_``.
         **options
-            Of `from_predictions`.
+            Arguments of `from_predictions`.
 
         Returns
         -------
@@ -418,18 +418,19 @@ class PrivateRocCurveDisplay:
 class PrivateCalibrationDisplay:
     """Private calibration: the share of positive rows in each cell of scores, with its interval.
 
-    A cell is drawn as wide as it is: where its bar crosses the diagonal, its scores may be right.
+    The width of a bar is that of its cell. If the bar crosses the diagonal, the scores of the cell
+    may be calibrated.
 
     Parameters
     ----------
     released : skdp.metrics.ScoreHistogram
         Noisy counts of scores.
     n_bins : int, default=10
-        Cells are joined to so many.
+        Number of bins into which cells are joined.
     level : float, default=0.95
-        Of the intervals.
+        Level of the intervals.
     population : bool, default=False
-        Draw the intervals for the population instead of those of noise alone.
+        Draw the intervals for the population instead of those for noise only.
 
     Attributes
     ----------
@@ -479,11 +480,11 @@ class PrivateCalibrationDisplay:
         released : skdp.metrics.ScoreHistogram
             Noisy counts of scores.
         n_bins : int, default=10
-            Cells are joined to so many.
+            Number of bins into which cells are joined.
         level : float, default=0.95
-            Of the intervals.
+            Level of the intervals.
         population : bool, default=False
-            Draw the intervals for the population instead of those of noise alone.
+            Draw the intervals for the population instead of those for noise only.
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
 
@@ -512,19 +513,19 @@ class PrivateCalibrationDisplay:
         Parameters
         ----------
         y_true, y_score : array-like of shape (n_samples,)
-            Private labels, and the probability of the second class that the model states.
+            Private labels, and the predicted probabilities of the second class.
         labels : array-like of shape (2,)
             The two classes, from public knowledge, the positive one last.
         n_bins : int, default=10
             Cells of equal width from 0 to 1.
         level : float, default=0.95
-            Of the intervals.
+            Level of the intervals.
         population : bool, default=False
-            Draw the intervals for the population instead of those of noise alone.
+            Draw the intervals for the population instead of those for noise only.
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
         **privacy
-            Of `skdp.metrics.score_histogram`: epsilon, delta, budget, groups, ...
+            Arguments of `skdp.metrics.score_histogram`: epsilon, delta, budget, groups, ...
 
         Returns
         -------
@@ -548,11 +549,11 @@ class PrivateCalibrationDisplay:
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
         y : array-like of shape (n_samples,)
-            Their labels.
+            Labels of the rows.
         labels : array-like of shape (2,), default=None
             The two classes, the positive one last; None: ``estimator.classes_``.
         **options
-            Of `from_predictions`.
+            Arguments of `from_predictions`.
 
         Returns
         -------

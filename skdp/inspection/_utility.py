@@ -50,10 +50,10 @@ def at_most(chance: float) -> str:
 
 
 class PrivacyUtilityDisplay:
-    """Expected error against epsilon, a curve for each number of rows.
+    """Expected error against epsilon, with a curve for each number of rows.
 
-    Above each epsilon stands how often the best attacker guesses right whether a row is in the
-    table, with even chances beforehand.
+    Above each epsilon, the plot shows how often the best attacker guesses correctly whether a row
+    is in the table, if both cases were equally likely beforehand.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ class PrivacyUtilityDisplay:
     n_samples : array-like of shape (n_curves,)
         Numbers of rows.
     errors : array-like of shape (n_curves, n_epsilons)
-        Expected errors; NaN where noise leaves no answer.
+        Expected errors; NaN if noise leaves no answer.
     name : str, default=""
-        Of what the errors are.
+        Name of the quantity that has these errors.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class PrivacyUtilityDisplay:
 
     See Also
     --------
-    skdp.choose_epsilon : The epsilon that buys an error.
+    skdp.choose_epsilon : The epsilon that gives a stated error.
 
     Examples
     --------
@@ -111,13 +111,14 @@ class PrivacyUtilityDisplay:
         ax: Axes | None = None,
         **options: Any,
     ) -> PrivacyUtilityDisplay:
-        """Ask an estimator for its expected errors, and plot them; nothing is charged.
+        """Compute the expected errors of an estimator, and plot them; nothing is charged.
 
         Parameters
         ----------
         estimator : estimator or str
-            One with ``expected_error``, or the name of a function of `skdp.statistics`. Where fits
-            are rehearsed to tell the error, a curve of a few epsilons takes as many of them.
+            An estimator with ``expected_error``, or the name of a function of `skdp.statistics`. If
+            fits are rehearsed to estimate the error, this is repeated for each epsilon of each
+            curve.
         n_samples : int or sequence of int
             A number of rows for each curve.
         epsilons : array-like, default=None
@@ -125,8 +126,8 @@ class PrivacyUtilityDisplay:
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
         **options
-            Those of ``expected_error``: ``n_features``, ``like``, ...; of several errors the
-            largest is drawn.
+            Arguments of ``expected_error``: ``n_features``, ``like``, ... If there are several
+            errors, the largest is drawn.
 
         Returns
         -------
@@ -138,7 +139,7 @@ class PrivacyUtilityDisplay:
         TypeError
             If the estimator has no ``expected_error``.
         ValueError
-            If no epsilon has an answer: what ``expected_error`` says at the largest.
+            If no epsilon has an answer; the message is that of ``expected_error`` at the largest.
         """
         if not isinstance(estimator, str) and not hasattr(estimator, "expected_error"):
             raise TypeError(f"{type(estimator).__name__} has no expected_error to draw")
@@ -192,16 +193,16 @@ class PrivacyUtilityDisplay:
 
 
 class IntervalDisplay:
-    """How often intervals hold the truth, against how often they say they do.
+    """How often intervals contain the truth, against their nominal level.
 
-    For repeated releases on rows that are nobody's, of which the truth is known.
+    For repeated releases on rows that belong to nobody, so that the truth is known.
 
     Parameters
     ----------
     levels : array-like of shape (n_levels,)
-        Of the intervals.
+        Level of the intervals.
     shares : array-like of shape (n_levels,)
-        Of intervals that hold the truth.
+        Shares of the intervals that contain the truth.
     n_runs : int
         Number of releases.
 
@@ -241,14 +242,14 @@ class IntervalDisplay:
         levels: ArrayLike | None = None,
         ax: Axes | None = None,
     ) -> IntervalDisplay:
-        """Count which intervals hold the truth, and plot the shares.
+        """Count which intervals contain the truth, and plot the shares.
 
         Parameters
         ----------
         releases : sequence of skdp.statistics.Released or skdp.metrics.Estimate
-            Of the same rows, released again and again; of arrays every entry counts.
+            Repeated releases on the same rows; for arrays, every entry counts.
         truth : float or array-like
-            What they are of, without noise: of rows that are public or made up.
+            The exact value without noise, for rows that are public or made up.
         levels : array-like, default=None
             None: 0.5 to 0.99.
         ax : matplotlib Axes, default=None
@@ -270,7 +271,7 @@ class IntervalDisplay:
         return cls(grid, [share(float(level)) for level in grid], len(releases)).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> IntervalDisplay:
-        """Draw the shares; those of a right interval are in the band 19 times in 20, or above it.
+        """Draw the shares; those of correct intervals are in the band or above it, 19 times in 20.
 
         Parameters
         ----------
@@ -301,11 +302,11 @@ class ComponentsDisplay:
     Parameters
     ----------
     variances : array-like of shape (n_components,)
-        Released, descending; what noise adds is taken off.
+        Released variances, in decreasing order, corrected for noise.
     n_resolved : int
-        So many of them, the first ones, are clear of the noise.
+        Number of components (the first ones) that are clear of the noise.
     noise_level : float, default=nan
-        The largest variance that noise alone would show before it is taken off.
+        The largest variance that noise alone would show, before the correction.
 
     Attributes
     ----------

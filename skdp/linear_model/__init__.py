@@ -1,8 +1,8 @@
 """Private linear models: least squares, ridge and logistic regression.
 
-Released: noisy second moments of clipped rows with their targets, or noisy gradients of a loss;
-coefficients, errors and predictions are computed from these. What each fit asks for, and at which
-share of its allowance, follows from public numbers and earlier releases.
+A fit releases noisy second moments of the clipped rows with their targets, or noisy gradients of a
+loss. Coefficients, errors and predictions are computed from these. Public numbers and earlier
+releases decide what a fit asks for, and which share of its allowance each release takes.
 """
 
 from skdp.linear_model._logistic import DPLogisticRegression

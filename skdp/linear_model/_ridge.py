@@ -1,9 +1,10 @@
 """Private least squares: `DPRidge` and `DPLinearRegression`.
 
-Released, under the (epsilon, delta) of one fit: bounds, unless stated; the number of rows where it
-is private; the mean and mean square of every column and of the target, where they say something;
-and one noisy matrix, the second moment of rows with their targets that are standardised and clipped
-to a norm. Coefficients, standard errors and predictions are computed from these.
+A fit releases, under one (epsilon, delta): bounds, unless they are stated; the number of rows,
+where it is private; the mean and mean square of every column and of the target, unless noise would
+hide them; and one noisy matrix. The matrix is the second moment of the rows with their targets,
+after they are standardised and clipped to a norm. Coefficients, standard errors and predictions are
+computed from these releases.
 """
 
 from __future__ import annotations
@@ -144,16 +145,17 @@ class _LeastSquares(TargetRegressor):
         Parameters
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            Private rows, finite numbers. Sparse ones are read in dense chunks; how long that takes
-            depends on how many cells they store. May be in parts (`skdp.engines`).
+            Private rows of finite numbers. Sparse rows are read in dense chunks; the time this
+            takes depends on how many cells they store. May be in parts (`skdp.engines`).
         y : array-like of shape (n_samples,)
             Private targets, finite numbers.
         sample_weight : array-like of shape (n_samples,), default=None
-            Private weights of the squared errors of rows, finite numbers, clipped to
-            [0, `weight_bound`], which must be stated. A row and its weight are protected together.
+            Private weights of the squared errors of the rows: finite numbers, clipped to [0,
+            `weight_bound`]. `weight_bound` must be stated. A row and its weight are protected
+            together.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -253,7 +255,7 @@ class _LeastSquares(TargetRegressor):
         Parameters
         ----------
         X : array-like, sparse matrix or table of shape (n_samples, n_features)
-            Not clipped.
+            These rows are not clipped.
 
         Returns
         -------
@@ -275,27 +277,29 @@ class DPRidge(_LeastSquares):
     Parameters
     ----------
     alpha : float, default=1.0
-        Weight of the penalty, ``alpha * ||coef||**2`` beside the sum of squared errors, as in
-        ``Ridge``; at least 0. Where noise hides a direction of the rows, coefficients are shrunk
-        there further (see Notes).
+        Weight of the penalty ``alpha * ||coef||**2``, which is added to the sum of squared errors,
+        as in ``Ridge``; at least 0. In directions that noise hides, coefficients are shrunk further
+        (see Notes).
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them from the rows.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them from the rows.
     target_bounds : "private" or tuple (low, high), default="private"
-        The same for the target. Unless both are stated, learning counts every column.
+        Range of the target, stated in the same way. If either this or `bounds` is not stated, the
+        cost of learning is that of all columns and the target.
     weight_bound : float or None, default=None
-        The largest weight, from public knowledge: above 0. A fit with `sample_weight` needs it.
+        The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise, which
         is much smaller where there are several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -305,39 +309,41 @@ class DPRidge(_LeastSquares):
         Coefficients, in the units of X and y.
     intercept_ : float
     coef_std_error_ : ndarray of shape (n_features,)
-        Standard error of `coef_` that noise and, with learned bounds, the rows beyond them cause:
-        about the coefficients of all rows, clipped to stated bounds alone. NaN where noise hides a
-        direction, so that `coef_` is shrunk; where rows are shortened (see Notes); and where
-        learned bounds cannot be trusted.
+        Standard error of `coef_` due to noise and, with learned bounds, due to the rows that lie
+        beyond them. It is relative to the coefficients of all rows, clipped to stated bounds only.
+        NaN if noise hides a direction, so that `coef_` is shrunk; if rows are shortened (see
+        Notes); or if learned bounds cannot be trusted.
     intercept_std_error_ : float
-        The same of `intercept_`.
+        Standard error of `intercept_`, in the same sense.
     coef_population_std_error_ : ndarray of shape (n_features,)
-        Standard error about the coefficients of the population that the rows are drawn from: of
-        noise and sampling. It takes errors to have the same variance at all rows. NaN as above,
-        with a penalty above 0, and where several rows are of one unit (`groups`).
+        Standard error due to noise and sampling, relative to the coefficients of the population
+        that the rows are drawn from. It assumes that the errors of all rows have the same variance.
+        NaN as above, with a penalty above 0, and if a unit may have several rows (`groups`).
     n_samples_ : float
-        Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy.
+        Number of rows: exact under ``"replace_one"``, where it is public; otherwise noisy.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
     target_bounds_ : tuple of two floats
     center_, scale_ : ndarray of shape (n_features + 1,)
-        Columns, and the target last, are centred and scaled by these before rows are clipped.
+        Before rows are clipped, the columns are centred and scaled by these values. The last entry
+        is for the target.
     radius_ : float
-        What the norm of a centred and scaled row, target included, is clipped to.
+        The norm to which a centred and scaled row, including its target, is clipped.
     noise_level_ : float
-        Eigenvalues of the covariance of scaled columns that lie below it are hidden by noise.
+        Noise hides the eigenvalues of the covariance of the scaled columns that are below this
+        level.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a table of finite
-        numbers, y not one finite number a row.
+        In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
+        finite numbers, or if y is not one finite number for each row.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -348,31 +354,36 @@ class DPRidge(_LeastSquares):
     Notes
     -----
     **Privacy.** A row and its target are protected together. *Released*: bounds, if not stated; the
-    number of rows, where it is private (2% of the allowance); sums and sums of squares of all
-    columns and the target (10%; not where their noise would hide them); then
-    the second moment of z = (clipped row, clipped target, constant), as one symmetric matrix.
-    *Sensitivity* of the matrix, with gamma the largest norm of z: gamma**2 in the Frobenius and in
-    the nuclear norm if a row is added or removed; sqrt(2) gamma**2 and 2 gamma**2 if one is
-    replaced. *Mechanism*: Gaussian noise (``delta > 0``), or the symmetrised Wishart mechanism.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    number of rows, where it is private (2% of the allowance); the sums and sums of squares of all
+    columns and the target (10%; skipped if their noise would hide them); then the second moment of
+    z = (clipped row, clipped target, constant), as one symmetric matrix. *Sensitivity* of the
+    matrix, where gamma is the largest norm of z: if a row is added or removed, gamma**2 in the
+    Frobenius norm and in the nuclear norm; if a row is replaced, sqrt(2) gamma**2 in the Frobenius
+    norm and 2 gamma**2 in the nuclear norm. *Mechanism*: Gaussian noise (``delta > 0``), or the
+    symmetrised Wishart mechanism. *Charged*: (epsilon, delta), once, before any noise, to
+    ``budget``.
 
-    **Clipping.** Values are clipped to their bounds; then rows, centred, scaled and with their
-    targets, are clipped to `radius_` in norm: what no row within the bounds exceeds, where the
-    noise that this asks for is small; lower where it dominates. Shortening a row with its target
-    leaves a linear relation through the center as it is: it weighs the row less. Coefficients are
-    then those of weighted rows, and how far these are from those of all rows nobody can tell
-    without the noise that shortening saves: their errors are NaN. More rows, a larger epsilon or
-    narrower bounds give errors.
+    **Clipping.** Values are clipped to their bounds. Then rows are centred and scaled, together
+    with their targets, and clipped to the norm `radius_`. If the noise is small enough, `radius_`
+    is so large that no row within the bounds exceeds it. If noise dominates, it is lower, and long
+    rows are shortened. Shortening a row together with its target keeps a linear relation through
+    the center; it only gives the row less weight. The coefficients are then those of weighted rows.
+    How far they are from the coefficients of all rows could only be found out with the noise that
+    shortening avoids, so their errors are NaN. With more rows, a larger epsilon or narrower bounds
+    there are errors.
 
-    **Weights.** The matrix is then that of sqrt(v / b) z, with v the clipped weight of a row and b
-    `weight_bound`: rows of the same ball, so the sensitivity is the same. The matrix is that of
-    fewer rows, sum(v) / b of them: a bound far above most weights leaves few. `coef_` is that of
-    scikit-learn's ``fit(X, y, sample_weight=v)``. Errors are about the coefficients of all rows
-    with their clipped weights; NaN with learned bounds, and of a population.
+    **Weights.** With `sample_weight` the matrix is the second moment of sqrt(v / b) z, where v is
+    the clipped weight of a row and b is `weight_bound`. These vectors lie in the same ball, so the
+    sensitivity is the same. Noise then matters as much as for a table of sum(v) / b rows, so a
+    bound far above most weights costs accuracy. `coef_` estimates the coefficients of
+    scikit-learn's ``fit(X, y, sample_weight=v)``. Standard errors are relative to the coefficients
+    of all rows with their clipped weights. They are NaN with learned bounds;
+    `coef_population_std_error_` is always NaN.
 
-    **Shrinkage.** In the eigenbasis of the noisy covariance, a direction of eigenvalue w well above
-    the noise's edge e is divided by w, as in least squares; others are multiplied by w / (w**2 +
-    e**2), or by 0. AdaSSP (Wang 2018) adds a multiple of e to all of them instead.
+    **Shrinkage.** Let e be the edge of the noise: the largest eigenvalue that noise alone would
+    show. In the eigenbasis of the noisy covariance, a direction whose eigenvalue w is well above e
+    is divided by w, as in least squares. The other directions are multiplied by w / (w**2 + e**2),
+    or by 0 where w is negative. AdaSSP (Wang 2018) adds a multiple of e to all eigenvalues instead.
 
     References
     ----------
@@ -430,26 +441,27 @@ class DPLinearRegression(_LeastSquares):
     """Ordinary least squares, from one private second moment: `DPRidge` without a penalty.
 
     The private counterpart of scikit-learn's ``LinearRegression``, for one target. Parameters,
-    attributes, privacy and errors are those of `DPRidge`, but for `alpha`, which is 0.
+    attributes, privacy and errors are those of `DPRidge` with `alpha` = 0.
 
     Parameters
     ----------
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); see `DPRidge`.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); see `DPRidge`.
     target_bounds : "private" or tuple (low, high), default="private"
-        The same for the target.
+        Range of the target, stated in the same way.
     weight_bound : float or None, default=None
-        The largest weight, from public knowledge: above 0. A fit with `sample_weight` needs it.
+        The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by symmetrised Wishart noise. Above: Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -459,14 +471,15 @@ class DPLinearRegression(_LeastSquares):
         Coefficients, in the units of X and y.
     intercept_ : float
     coef_std_error_, coef_population_std_error_ : ndarray of shape (n_features,)
-        Standard errors about the coefficients of the clipped rows and about those of the
-        population; NaN where they cannot be told. See `DPRidge` for these and all others.
+        Standard errors relative to the coefficients of the clipped rows, and to those of the
+        population; NaN where they cannot be known. See `DPRidge` for these and all other
+        attributes.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a table of finite
-        numbers, y not one finite number a row.
+        In `fit`, before anything is charged: if a parameter is out of range, if X is not a table of
+        finite numbers, or if y is not one finite number for each row.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -476,7 +489,7 @@ class DPLinearRegression(_LeastSquares):
 
     Notes
     -----
-    **Privacy.** *Released*, *Sensitivity*, *Mechanism* and *Charged*: as `DPRidge`.
+    **Privacy.** *Released*, *Sensitivity*, *Mechanism* and *Charged*: as for `DPRidge`.
 
     References
     ----------

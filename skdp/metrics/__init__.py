@@ -1,10 +1,10 @@
 """Private evaluation: scikit-learn's metrics of a public model on held-out private rows.
 
-Each function charges (epsilon, delta) once, under its own name, and returns an `Estimate`: a
-number, or an array, with the interval of its noise and that for the population the rows were drawn
-from. `confusion_matrix`, `score_histogram` and `regression_errors` return what several metrics
-follow from at no further cost. Not released: anything else about the rows. The number of rows is
-taken as private, so that they may be a selection.
+Each function charges (epsilon, delta) once, under its own name, and returns an `Estimate`: a number
+or an array, with an interval for its noise, and an interval for the population that the rows were
+drawn from. `confusion_matrix`, `score_histogram` and `regression_errors` return objects from which
+several metrics can be computed at no further cost. Nothing else about the rows is released. The
+number of rows counts as private, so the rows may be a selection.
 """
 
 from skdp.metrics._classification import (

@@ -97,19 +97,19 @@ def _mean_limits(
 
 @dataclass(frozen=True, eq=False)
 class ConfusionMatrix:
-    """Noisy counts of true and predicted classes, and what follows from them at no further cost.
+    """Noisy counts of true and predicted classes, and metrics computed from them for free.
 
     Attributes
     ----------
     counts : skdp.statistics.Released
-        Of shape (n_classes, n_classes): rows are true classes, columns predicted ones. Not rounded
-        up to 0 where noise makes it negative.
+        Of shape (n_classes, n_classes): rows are true classes, columns are predicted classes.
+        Negative counts, which noise may cause, are kept.
     labels : ndarray of shape (n_classes,)
-        In the order that was given.
+        The classes, in the given order.
     privacy : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
     noise : object
-        Of one count.
+        Noise of one count.
     """
 
     counts: Released
@@ -118,10 +118,10 @@ class ConfusionMatrix:
     noise: Noise
 
     def accuracy(self) -> Estimate:
-        """Return the share of rows that are predicted rightly.
+        """Return the share of rows that are predicted correctly.
 
-        Among rows whose labels, true and predicted, are among the classes. `accuracy_score`
-        alone has less noise.
+        Only rows whose true and predicted labels are among the classes count. `accuracy_score` has
+        less noise.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class ConfusionMatrix:
         Returns
         -------
         balanced_accuracy : Estimate
-            NaN where noise hides a class.
+            NaN if noise hides a class.
         """
         counts = self.counts.value
         right = counts.diagonal()
@@ -147,12 +147,12 @@ class ConfusionMatrix:
         return mean_share(right, other, *cells, self.noise, self.privacy)
 
     def recall(self) -> Estimate:
-        """Return, for each class, the share of its rows that are predicted as it.
+        """Return, for each class, the share of its rows that are predicted correctly.
 
         Returns
         -------
         recall : Estimate
-            Of shape (n_classes,); each interval by itself.
+            Of shape (n_classes,). The intervals hold individually, not jointly.
         """
         counts = self.counts.value
         right = counts.diagonal()
@@ -160,12 +160,12 @@ class ConfusionMatrix:
         return share(right, counts.sum(axis=1) - right, *cells, self.noise, self.privacy)
 
     def precision(self) -> Estimate:
-        """Return, for each class, the share of the rows predicted as it that are of it.
+        """Return, for each class, the share of the predictions of this class that are correct.
 
         Returns
         -------
         precision : Estimate
-            Of shape (n_classes,); each interval by itself.
+            Of shape (n_classes,). The intervals hold individually, not jointly.
         """
         counts = self.counts.value
         right = counts.diagonal()
@@ -185,39 +185,40 @@ def confusion_matrix(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> ConfusionMatrix:
-    """Return how many held-out private rows have each true and each predicted class.
+    """Return how many held-out private rows have each pair of true and predicted class.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         Private labels of held-out rows.
     y_pred : array-like of shape (n_samples,)
-        What the model predicts for each of them, from that row alone.
+        The prediction of the model for each row, from that row alone.
     labels : array-like of shape (n_classes,)
         All classes, from public knowledge: ``model.classes_`` of a private classifier.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     matrix : ConfusionMatrix
-        Rows with a label that is none of the classes are left out of it.
+        Rows with a label that is not among the classes are left out.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
@@ -226,7 +227,7 @@ def confusion_matrix(
     **Privacy.** *Released*: a count for each pair of classes. *Sensitivity*: 1 if a row is added
     or removed, 2 (L1) if one is replaced. *Mechanism*: discrete Laplace, or rounded Gaussian if
     delta > 0. *Charged*: (epsilon, delta), once, as "confusion_matrix". The model must be public,
-    or private itself, and a prediction must depend on its own row alone.
+    or trained privately, and each prediction must depend on its own row alone.
 
     Examples
     --------
@@ -269,50 +270,51 @@ def accuracy_score(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> Estimate:
-    """Return the share of held-out private rows that are predicted rightly.
+    """Return the share of held-out private rows that are predicted correctly.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         Private labels of held-out rows.
     y_pred : array-like of shape (n_samples,)
-        What the model predicts for each of them, from that row alone.
+        The prediction of the model for each row, from that row alone.
     labels : array-like of shape (n_classes,)
         All classes, from public knowledge: ``model.classes_`` of a private classifier.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     accuracy : Estimate
-        A row whose label is none of the classes counts as predicted wrongly. NaN where noise hides
+        A row whose label is not among the classes counts as predicted wrongly. NaN if noise hides
         all rows.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*: how many rows are predicted rightly, and how many wrongly.
+    **Privacy.** *Released*: how many rows are predicted correctly, and how many wrongly.
     *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced. *Mechanism*: discrete
     Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as
-    "accuracy_score". The model must be public, or private itself, and a prediction must depend on
-    its own row alone.
+    "accuracy_score". The model must be public, or trained privately, and each prediction must
+    depend on its own row alone.
 
     Examples
     --------
@@ -350,49 +352,50 @@ def balanced_accuracy_score(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> Estimate:
-    """Return the mean, over classes, of the share of private rows that are predicted rightly.
+    """Return the mean, over classes, of the share of private rows that are predicted correctly.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         Private labels of held-out rows.
     y_pred : array-like of shape (n_samples,)
-        What the model predicts for each of them, from that row alone.
+        The prediction of the model for each row, from that row alone.
     labels : array-like of shape (n_classes,)
         All classes, from public knowledge: ``model.classes_`` of a private classifier.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     balanced_accuracy : Estimate
-        Rows whose true label is none of the classes are left out. NaN where noise hides a class;
-        the interval allows anything of a class without rows.
+        Rows whose true label is not among the classes are left out. NaN if noise hides a class. For
+        a class without rows, the interval allows any share.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*: for each class, how many of its rows are predicted rightly, and how
+    **Privacy.** *Released*: for each class, how many of its rows are predicted correctly, and how
     many wrongly. *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced.
     *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
-    once, as "balanced_accuracy_score". The model must be public, or private itself, and a
+    once, as "balanced_accuracy_score". The model must be public, or trained privately, and each
     prediction must depend on its own row alone.
 
     Examples

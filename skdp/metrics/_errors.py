@@ -143,18 +143,18 @@ def _r2_limits(sums: Sums, level: float, sampled: bool) -> Pair:
 
 @dataclass(frozen=True, eq=False)
 class RegressionErrors:
-    """Noisy sums of errors and targets, and what follows from them at no further cost.
+    """Noisy sums of errors and targets, and metrics computed from them at no further cost.
 
     Attributes
     ----------
     max_error : float
-        What absolute errors were clipped to, stated or learned.
+        The bound to which absolute errors were clipped, stated or learned.
     target_bounds : tuple of float or None
-        What targets were clipped to; None where there are none.
+        The bounds to which targets were clipped; None without targets.
     privacy : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
     sums : object
-        What was released.
+        The released sums.
     """
 
     max_error: float
@@ -186,12 +186,12 @@ class RegressionErrors:
         Returns
         -------
         error : Estimate
-            In squares of the units of the targets.
+            In squared units of the targets.
         """
         return self._estimate(self._mean_square(), _squared_limits)
 
     def rmse(self) -> Estimate:
-        """Return the root of the mean squared error.
+        """Return the root mean squared error.
 
         Returns
         -------
@@ -209,8 +209,8 @@ class RegressionErrors:
         Returns
         -------
         r2 : Estimate
-            At most 1; NaN, and an interval from minus infinity, where noise hides the variance of
-            the targets.
+            At most 1. If noise hides the variance of the targets, it is NaN, and its interval
+            starts at minus infinity.
 
         Raises
         ------

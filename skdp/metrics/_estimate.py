@@ -20,30 +20,32 @@ from skdp.metrics._intervals import Floats, Pair, check_level
 __all__ = ["Estimate"]
 
 _UNITS = (
-    "no interval for a population: rows of one unit hang together, and how much is not released"
+    "no interval for a population: rows of one unit depend on each other, and how much is not "
+    "released"
 )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
-    """A metric of held-out private rows, with the interval of its noise and that of a population.
+    """A metric of held-out private rows, with intervals for its noise and for the population.
 
-    NumPy functions take it as the array of its values, ``float`` as its one value.
+    NumPy functions use the array of its values; ``float`` returns a single value.
 
     Attributes
     ----------
     value : ndarray
-        What was released; of no dimensions for a number. NaN where noise hides all rows.
+        The released values; an array without dimensions for a number. NaN if noise hides all rows.
     privacy : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
     note : str
-        What the value and the intervals are about beyond what their names say; else empty.
+        What else to know about the value and the intervals; otherwise empty.
     limits : callable
-        From a level, and whether rows are drawn from a population, to the ends of intervals.
+        A function that returns the ends of the intervals, given a level and whether the interval is
+        for the population.
 
     Notes
     -----
-    **Privacy.** Everything is a function of what was released.
+    **Privacy.** Everything is computed from what was released.
     """
 
     value: Floats
@@ -78,10 +80,10 @@ class Estimate:
         return f"Estimate({self.value:.4g}, noise at 95%: {low:.4g} to {high:.4g})"
 
     def interval(self, level: float = 0.95) -> Pair:
-        """Return where the metric of the held-out rows lies, with at least this probability.
+        """Return an interval for the metric of the held-out rows, with at least this probability.
 
-        What noise leaves open about these rows, and nothing of a population. Entries of an array
-        each by itself.
+        It covers the noise only, not the sampling of the rows from a population. For an array, each
+        interval holds individually.
 
         Parameters
         ----------
@@ -91,7 +93,7 @@ class Estimate:
         Returns
         -------
         low, high : ndarray
-            Of the shape of ``value``; all that is possible where noise hides the rows.
+            Of the shape of ``value``; the whole possible range if noise hides the rows.
 
         Raises
         ------
@@ -101,11 +103,11 @@ class Estimate:
         return self._ends(check_level(level), False)
 
     def population_interval(self, level: float = 0.95) -> Pair:
-        """Return where the metric of the population lies that the rows were drawn from.
+        """Return an interval for the metric of the population that the rows were drawn from.
 
-        Noise and sampling together, for rows that were drawn independently of each other and of
-        the model's training. At least this probability, and more where the variance of a row's part
-        is not released but bounded.
+        It covers noise and sampling, if rows were drawn independently of each other and of the
+        training of the model. It holds with at least this probability; with more if the variance of
+        the contributions of rows is only bounded, not released.
 
         Parameters
         ----------
@@ -115,7 +117,7 @@ class Estimate:
         Returns
         -------
         low, high : ndarray
-            Of the shape of ``value``; NaN where a unit has many rows, which hang together.
+            Of the shape of ``value``; NaN if units have many rows, because these are dependent.
 
         Raises
         ------
@@ -133,12 +135,12 @@ class Estimate:
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """Return a pandas DataFrame, a row for each entry.
+        """Return a pandas DataFrame with a row for each entry.
 
         Parameters
         ----------
         level : float, default=0.95
-            Of the intervals.
+            Level of the intervals.
 
         Returns
         -------

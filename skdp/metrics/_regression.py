@@ -177,23 +177,25 @@ def regression_errors(
     y_true : array-like of shape (n_samples,)
         Private numbers of held-out rows.
     y_pred : array-like of shape (n_samples,)
-        What the model predicts for each of them, from that row alone.
+        The prediction of the model for each row, from that row alone.
     target_bounds : "private" or tuple (low, high), default="private"
-        Of `y_true`, from public knowledge; numbers beyond count as the nearest. ``"private"``
-        learns them.
+        Range of `y_true`, from public knowledge; numbers beyond it count as the nearest bound.
+        ``"private"`` learns it.
     max_error : "private" or float, default="private"
-        What absolute errors are clipped to, from public knowledge. ``"private"`` learns it. Both
-        are learned, for 4 to 70% of the allowance, where one is not stated.
+        The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
+        it. If either this or `target_bounds` is not stated, both are learned, for 4 to 70% of the
+        allowance.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -204,18 +206,18 @@ def regression_errors(
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated, then sums and sums of squares of errors and
-    targets in half widths of their bounds, with the number of rows. *Sensitivity*: that of
-    `skdp.core.Moments` of two columns. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0.
-    *Charged*: (epsilon, delta), once, as "regression_errors". The model must be public, or private
-    itself, and a prediction must depend on its own row alone.
+    targets, in units of half the width of their bounds, with the number of rows. *Sensitivity*:
+    that of `skdp.core.Moments` of two columns. *Mechanism*: K-norm noise, or rounded Gaussian if
+    delta > 0. *Charged*: (epsilon, delta), once, as "regression_errors". The model must be public,
+    or trained privately, and each prediction must depend on its own row alone.
 
     Examples
     --------
@@ -263,43 +265,45 @@ def r2_score(
     y_true : array-like of shape (n_samples,)
         Private numbers of held-out rows.
     y_pred : array-like of shape (n_samples,)
-        What the model predicts for each of them, from that row alone.
+        The prediction of the model for each row, from that row alone.
     target_bounds : "private" or tuple (low, high), default="private"
-        Of `y_true`, from public knowledge; numbers beyond count as the nearest. ``"private"``
-        learns them.
+        Range of `y_true`, from public knowledge; numbers beyond it count as the nearest bound.
+        ``"private"`` learns it.
     max_error : "private" or float, default="private"
-        What absolute errors are clipped to, from public knowledge. ``"private"`` learns it. Both
-        are learned, for 4 to 70% of the allowance, where one is not stated.
+        The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
+        it. If either this or `target_bounds` is not stated, both are learned, for 4 to 70% of the
+        allowance.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     r2 : Estimate
-        At most 1; NaN where noise hides the variance of the targets.
+        At most 1; NaN if noise hides the variance of the targets.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*, *sensitivity*, *mechanism*: as `regression_errors`, which gives the
-    mean errors at the same cost. *Charged*: (epsilon, delta), once, as "r2_score".
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `regression_errors`, which also
+    gives the mean errors at the same cost. *Charged*: (epsilon, delta), once, as "r2_score".
 
     Examples
     --------
@@ -346,43 +350,44 @@ def mean_squared_error(
     y_true : array-like of shape (n_samples,)
         Private numbers of held-out rows.
     y_pred : array-like of shape (n_samples,)
-        What the model predicts for each of them, from that row alone.
+        The prediction of the model for each row, from that row alone.
     max_error : "private" or float, default="private"
-        What absolute errors are clipped to, from public knowledge. ``"private"`` learns it, for 4
-        to 70% of the allowance.
+        The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
+        it, for 4 to 70% of the allowance.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     error : Estimate
-        In squares of the units of the targets.
+        In squared units of the targets.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*: a bound, if not stated, then the sums of errors and of their squares in
-    half widths of it, with the number of rows. *Sensitivity*: that of `skdp.core.Moments` of one
-    column. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon,
-    delta), once, as "mean_squared_error". The model must be public, or private itself, and a
-    prediction must depend on its own row alone.
+    **Privacy.** *Released*: a bound, if not stated, then the sums of errors and of their squares,
+    in units of half the width of this bound, with the number of rows. *Sensitivity*: that of
+    `skdp.core.Moments` of one column. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0.
+    *Charged*: (epsilon, delta), once, as "mean_squared_error". The model must be public, or trained
+    privately, and each prediction must depend on its own row alone.
 
     Examples
     --------
@@ -426,20 +431,21 @@ def mean_absolute_error(
     y_true : array-like of shape (n_samples,)
         Private numbers of held-out rows.
     y_pred : array-like of shape (n_samples,)
-        What the model predicts for each of them, from that row alone.
+        The prediction of the model for each row, from that row alone.
     max_error : "private" or float, default="private"
-        What absolute errors are clipped to, from public knowledge. ``"private"`` learns it, for 4
-        to 70% of the allowance.
+        The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
+        it, for 4 to 70% of the allowance.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -451,14 +457,14 @@ def mean_absolute_error(
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*, *sensitivity*, *mechanism*: as `mean_squared_error`. *Charged*:
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `mean_squared_error`. *Charged*:
     (epsilon, delta), once, as "mean_absolute_error".
 
     Examples

@@ -63,21 +63,21 @@ def _auc_limits(
 
 @dataclass(frozen=True, eq=False)
 class ScoreHistogram:
-    """Noisy counts of scores of two classes, and what follows from them at no further cost.
+    """Noisy counts of scores of two classes, and metrics computed from them at no further cost.
 
     Attributes
     ----------
     counts : skdp.statistics.Released
-        Of shape (2, n_bins): rows of the negative class, then of the positive one. Not rounded up
-        to 0 where noise makes it negative.
+        Of shape (2, n_bins): first the rows of the negative class, then those of the positive
+        class. Negative counts, which noise may cause, are kept.
     edges : ndarray of shape (n_bins + 1,)
-        A cell holds its lower edge; scores beyond count in the nearest cell.
+        A cell includes its lower edge. Scores outside the edges count in the nearest cell.
     labels : ndarray of shape (2,)
-        The positive class is the last.
+        The two classes, the positive one last.
     privacy : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
     noise : object
-        Of one count.
+        Noise of one count.
     """
 
     counts: Released
@@ -97,8 +97,8 @@ class ScoreHistogram:
         Returns
         -------
         auc : Estimate
-            The value counts pairs of rows within a cell as ties; the interval is that of the scores
-            as they are, so it is no shorter than the share of such pairs.
+            The value counts pairs of rows in the same cell as ties. The interval is for the exact
+            scores, so it is at least as long as the share of such pairs.
         """
         negative, positive = self._sides
         value = _auc_equation(positive, negative, self.noise.std, 0.5, sampled=False).root
@@ -109,15 +109,16 @@ class ScoreHistogram:
         return estimate(np.clip(value, 0.0, 1.0), limits, self.privacy, note)
 
     def roc_curve(self) -> tuple[Estimate, Estimate, Floats]:
-        """Return the ROC curve at the edges.
+        """Return the ROC curve at the edges of the cells.
 
         Returns
         -------
         fpr, tpr : Estimate
             Of shape (n_bins + 1,), rising from 0 to 1: shares of rows with a score of at least the
-            threshold. Each interval by itself.
+            threshold. The intervals hold individually, not jointly.
         thresholds : ndarray of shape (n_bins + 1,)
-            The edges, falling; infinity stands for the last one, above which there is no score.
+            The edges, in decreasing order. The first is infinity instead of the last edge, because
+            no score is above it.
         """
         rates = [self._rate(counts) for counts in self._sides]
         thresholds = self.edges[::-1].copy()
@@ -144,23 +145,23 @@ class ScoreHistogram:
         Parameters
         ----------
         n_bins : int, default=None
-            Join neighbouring cells to so many, of which the number of cells is a multiple; None:
-            the cells as they are.
+            Join neighbouring cells into this number of bins, which must divide the number of cells.
+            None: keep the cells.
 
         Returns
         -------
         prob_true : Estimate
-            Of shape (n_bins,); NaN, and an interval of all, where noise hides the rows of a cell.
-            Each interval by itself.
+            Of shape (n_bins,). If noise hides the rows of a cell, it is NaN, with the whole range
+            as interval. The intervals hold individually, not jointly.
         prob_pred : ndarray of shape (n_bins,)
-            The middle of each cell; the mean score of its rows is somewhere in it.
+            The middle of each cell. The mean score of its rows is somewhere in the cell.
         edges : ndarray of shape (n_bins + 1,)
-            Of the cells. Scores are calibrated where the share is between the edges of its cell.
+            Edges of the cells. Scores are calibrated in a cell if the share is between its edges.
 
         Raises
         ------
         ValueError
-            If cells cannot be joined to so many.
+            If cells cannot be joined into this number.
         """
         size = len(self.edges) - 1
         wanted = size if n_bins is None else n_bins
@@ -174,7 +175,7 @@ class ScoreHistogram:
         return found, (edges[:-1] + edges[1:]) / 2, edges
 
     def accuracy(self, threshold: float = 0.5) -> Estimate:
-        """Return the accuracy of the rule that a score of at least a threshold is positive.
+        """Return the accuracy of predicting "positive" for scores of at least a threshold.
 
         Parameters
         ----------
@@ -184,12 +185,12 @@ class ScoreHistogram:
         Returns
         -------
         accuracy : Estimate
-            `accuracy_score` alone has less noise.
+            `accuracy_score` has less noise.
 
         Raises
         ------
         ValueError
-            If the threshold is no edge.
+            If the threshold is not an edge.
         """
         k, size = self._place(threshold), len(self.edges) - 1
         negative, positive = self._sides
@@ -198,7 +199,7 @@ class ScoreHistogram:
         return share(right, wrong, size, size, self.noise, self.privacy)
 
     def balanced_accuracy(self, threshold: float = 0.5) -> Estimate:
-        """Return the mean recall of the rule that a score of at least a threshold is positive.
+        """Return the balanced accuracy of predicting "positive" for scores of at least a threshold.
 
         Parameters
         ----------
@@ -212,7 +213,7 @@ class ScoreHistogram:
         Raises
         ------
         ValueError
-            If the threshold is no edge.
+            If the threshold is not an edge.
         """
         k, size = self._place(threshold), len(self.edges) - 1
         negative, positive = self._sides

@@ -61,31 +61,32 @@ def score_histogram(
 ) -> ScoreHistogram:
     """Return how many held-out private rows of each class have a score in each cell.
 
-    From it follow the ROC curve, its area, calibration and accuracies: one charge for all of them.
+    The ROC curve, its area, calibration and accuracies can be computed from it, all for one charge.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         Private labels of held-out rows.
     y_score : array-like of shape (n_samples,)
-        What the model says of the second class for each of them, from that row alone:
+        The score of the second class for each row, from that row alone:
         ``model.predict_proba(X)[:, 1]``, or a decision function with edges as `bins`.
     labels : array-like of shape (2,)
-        The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows of
+        The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows with
         other labels are left out.
     bins : int or array-like of float, default=20
-        Cells from 0 to 1, finer towards the ends; or public edges that increase. A score beyond
-        them counts in the nearest cell.
+        The number of cells from 0 to 1, finer towards the ends; or public edges in increasing
+        order. A score outside the edges counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -96,8 +97,8 @@ def score_histogram(
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
@@ -106,7 +107,7 @@ def score_histogram(
     **Privacy.** *Released*: a count for each class and cell. *Sensitivity*: 1 if a row is added or
     removed, 2 (L1) if one is replaced. *Mechanism*: discrete Laplace, or rounded Gaussian if
     delta > 0. *Charged*: (epsilon, delta), once, as "score_histogram". The model must be public, or
-    private itself, and a score must depend on its own row alone.
+    trained privately, and each score must depend on its own row alone.
 
     Examples
     --------
@@ -174,45 +175,47 @@ def roc_auc_score(
     y_true : array-like of shape (n_samples,)
         Private labels of held-out rows.
     y_score : array-like of shape (n_samples,)
-        What the model says of the second class for each of them, from that row alone:
+        The score of the second class for each row, from that row alone:
         ``model.predict_proba(X)[:, 1]``, or a decision function with edges as `bins`.
     labels : array-like of shape (2,)
-        The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows of
+        The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows with
         other labels are left out.
     bins : int or array-like of float, default=20
-        Cells from 0 to 1, finer towards the ends; or public edges that increase. A score beyond
-        them counts in the nearest cell.
+        The number of cells from 0 to 1, finer towards the ends; or public edges in increasing
+        order. A score outside the edges counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     auc : Estimate
-        The value counts pairs of rows within a cell as ties, the interval allows for them. NaN
-        where noise hides a class.
+        The value counts pairs of rows in the same cell as ties; the interval allows for them. NaN
+        if noise hides a class.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*, *sensitivity*, *mechanism*: as `score_histogram`, which gives the curve
-    and calibration at the same cost. *Charged*: (epsilon, delta), once, as "roc_auc_score".
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
+    the curve and calibration at the same cost. *Charged*: (epsilon, delta), once, as
+    "roc_auc_score".
 
     Examples
     --------
@@ -259,24 +262,25 @@ def roc_curve(
     y_true : array-like of shape (n_samples,)
         Private labels of held-out rows.
     y_score : array-like of shape (n_samples,)
-        What the model says of the second class for each of them, from that row alone:
+        The score of the second class for each row, from that row alone:
         ``model.predict_proba(X)[:, 1]``, or a decision function with edges as `bins`.
     labels : array-like of shape (2,)
-        The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows of
+        The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows with
         other labels are left out.
     bins : int or array-like of float, default=20
-        Cells from 0 to 1, finer towards the ends; or public edges that increase. A score beyond
-        them counts in the nearest cell.
+        The number of cells from 0 to 1, finer towards the ends; or public edges in increasing
+        order. A score outside the edges counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -285,20 +289,20 @@ def roc_curve(
     fpr, tpr : Estimate
         Of shape (n_bins + 1,), rising from 0 to 1.
     thresholds : ndarray of shape (n_bins + 1,)
-        Falling, the first infinite.
+        In decreasing order; the first is infinite.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*, *sensitivity*, *mechanism*: as `score_histogram`, which gives the area
-    and calibration at the same cost. *Charged*: (epsilon, delta), once, as "roc_curve".
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
+    the area and calibration at the same cost. *Charged*: (epsilon, delta), once, as "roc_curve".
 
     Examples
     --------
@@ -338,55 +342,57 @@ def calibration_curve(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> tuple[Estimate, Floats, Floats]:
-    """Return the share of positive rows among held-out private rows of about one score.
+    """Return the share of positive rows among held-out private rows with similar scores.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         Private labels of held-out rows.
     y_score : array-like of shape (n_samples,)
-        What the model says of the second class for each of them, from that row alone:
+        The score of the second class for each row, from that row alone:
         ``model.predict_proba(X)[:, 1]``, or a decision function with edges as `bins`.
     labels : array-like of shape (2,)
-        The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows of
+        The two classes, from public knowledge, the positive one last: ``model.classes_``. Rows with
         other labels are left out.
     bins : int or array-like of float, default=10
-        Cells of equal width from 0 to 1, or public edges that increase. A score beyond them counts
-        in the nearest cell.
+        The number of cells of equal width from 0 to 1, or public edges in increasing order. A score
+        outside the edges counts in the nearest cell.
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     prob_true : Estimate
-        Of shape (n_bins,); NaN, and an interval of all, where noise hides the rows of a cell.
+        Of shape (n_bins,). If noise hides the rows of a cell, it is NaN, with the whole range as
+        interval.
     prob_pred : ndarray of shape (n_bins,)
-        The middle of each cell; the mean score of its rows is somewhere in it.
+        The middle of each cell. The mean score of its rows is somewhere in the cell.
     edges : ndarray of shape (n_bins + 1,)
-        Of the cells. Scores are calibrated where the share is between the edges of its cell.
+        Edges of the cells. Scores are calibrated in a cell if the share is between its edges.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, lengths differ, or a cell is missing; nothing is charged
-        then.
+        If an argument is out of range, if lengths differ, or if a cell is missing. Nothing is then
+        charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*, *sensitivity*, *mechanism*: as `score_histogram`, which gives the ROC
-    curve at the same cost. *Charged*: (epsilon, delta), once, as "calibration_curve".
+    **Privacy.** *Released*, *sensitivity*, *mechanism*: as for `score_histogram`, which also gives
+    the ROC curve at the same cost. *Charged*: (epsilon, delta), once, as "calibration_curve".
 
     Examples
     --------

@@ -46,8 +46,8 @@ from skdp.model_selection._splits import (
     splitter_of,
 )
 
-_UNKNOWN = "fits what is inside it as often, and on such rows, as it alone knows"
-_PRICE_IT = "a privacy_cost method for it that counts them"
+_UNKNOWN = "fits the estimators inside it an unknown number of times, on unknown rows"
+_PRICE_IT = "a privacy_cost method for it that counts these fits"
 
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 
@@ -83,21 +83,20 @@ _INSTEAD = {
 
 
 def check_pipeline(estimator: Any) -> PipelineCheck:
-    """Look for what the ledger of a pipeline or a search cannot see, before anything is fitted.
+    """Report what the ledger of a pipeline or search cannot see, before anything is fitted.
 
-    It walks through `Pipeline`, `FeatureUnion`, `ColumnTransformer`, `TransformedTargetRegressor`,
-    voting and other meta-estimators, and searches with their candidates, in any depth, and names
+    It looks inside `Pipeline`, `FeatureUnion`, `ColumnTransformer`, `TransformedTargetRegressor`,
+    voting and other meta-estimators, and searches with their candidates, at any depth. It reports
 
     - steps that are fitted on private rows and are not private;
-    - splitters whose folds of neighbouring tables are not neighbouring, and searches that tell
-      the number of rows where it is private;
+    - splitters that turn neighbouring tables into folds that are not neighbouring, and searches
+      that reveal the number of rows where it is private;
     - scorers that read private folds;
-    - resampling (SMOTE, bootstrap), by which one row counts several times;
-    - steps without the budget beside steps with it, with different budgets, or without any, where
-      they release something; and prices beyond what the budget has left, of one step, of all
-      together or of a whole search;
-    - parameters that no fit accepts, as far as the step can tell without rows, by step, and
-      parameters that mean something else than in scikit-learn;
+    - resampling (SMOTE, bootstrap), which makes one row count several times;
+    - steps that release something without a budget, or with different budgets; prices (of one step,
+      of all steps or of a whole search) that exceed what the budget has left;
+    - parameters that every fit would refuse, as far as a step can tell without rows, and parameters
+      with another meaning than in scikit-learn;
     - seeds, memory caches, and meta-estimators whose fits no cost can know.
 
     Parameters
@@ -112,15 +111,15 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
 
     Notes
     -----
-    **Privacy.** Nothing is released: parameters are read, rows are not. *No finding is no proof*:
-    what happens outside of the estimator (how rows were chosen, filtered and sorted before, what is
-    done with scores and predictions afterwards), inside functions, and in classes that behave
-    otherwise than their parameters say, is not seen.
+    **Privacy.** Nothing is released: parameters are read, rows are not. *No finding is not a
+    proof.* The check does not see what happens outside the estimator (how rows were chosen,
+    filtered and sorted, or how scores and predictions are used), inside functions, or in classes
+    that behave differently from what their parameters say.
 
-    Parameters that only the rows can make wrong are not seen either: more components than columns,
-    bounds of other columns than X has. Of density ratios, density estimators and
-    `skdp.synthetic` only some parameters are looked at; of estimators that others write, what
-    their `privacy_cost` refuses.
+    It does not see parameters that are wrong only for certain rows, such as more components than
+    columns, or bounds for columns that X does not have. For density ratios, density estimators and
+    `skdp.synthetic` it checks only some parameters; for third-party estimators, only what their
+    `privacy_cost` refuses.
 
     Examples
     --------
@@ -302,8 +301,8 @@ class _Walk:
             self.add(
                 MEDIUM,
                 where,
-                "classes_ are those that occur in y, without noise",
-                "nothing, where the set of classes is public and each occurs",
+                "classes_ are the labels that occur in y, without noise",
+                "nothing, if the set of classes is public and each class occurs",
             )
 
     def other(self, estimator: Any, path: str, where: str) -> None:

@@ -26,14 +26,14 @@ from skdp.model_selection._searches import has_price, is_search
 
 
 class SearchCost(Cost):
-    """The cost of a search: a `Cost` that also says what it is made of.
+    """The cost of a search: a `Cost` that also shows what it consists of.
 
     Parameters
     ----------
     cost : Cost
         The whole cost.
     n_fits : int, default=0
-        Number of fits of whole candidates, the refit included.
+        Number of fits of whole candidates, including the refit.
     n_scores : int, default=0
         Number of calls of private scorers.
     note : str, default=""
@@ -93,43 +93,44 @@ def _cost_of(bill: Bill, of: Any, pricer: Pricer) -> SearchCost:
 def search_cost(
     search: Any, n_samples: int | None = None, *, groups: Any = None, budget: Any = None
 ) -> SearchCost:
-    """Price a search before it runs: every fit of every candidate, the scores, the refit.
+    """Return the price of a search before it runs: all fits, private scores and the refit.
 
-    Each candidate is made as the search makes it (``clone`` and ``set_params``), so that
-    ``epsilon`` itself may be searched over. The private estimators are found in the search's
-    estimator and in `Pipeline`, `FeatureUnion`, `ColumnTransformer`,
-    `TransformedTargetRegressor`, voting estimators and nested searches.
+    Each candidate is made as in the search (``clone`` and ``set_params``), so ``epsilon`` itself
+    may be searched over. The private estimators are found in the search's estimator and in
+    `Pipeline`, `FeatureUnion`, `ColumnTransformer`, `TransformedTargetRegressor`, voting estimators
+    and nested searches.
 
-    **What the cost covers.** The fits and the private scores. Of C candidates on K folds a record
-    is in K - 1 training folds and one test fold each, and in the refit: it loses at most
-    C ((K - 1) epsilon_fit + epsilon_score) + epsilon_refit by sequential composition. The ledger
-    adds all C K + 1 fits and C K scores, a little more, because it does not know which rows a
-    fit read. It does not cover the *choice*: ``best_params_`` and
-    ``cv_results_`` come from scores on private folds. They are private only with a
-    `private_scorer`; the `note` says so otherwise, and says where the folds of neighbouring
-    tables are not neighbouring tables. A private scorer inside a function or lambda is not seen:
-    it is not in the cost, and the note calls it not private; pass the scorer itself.
+    **What the cost covers.** The fits and the private scores. With C candidates and K folds, each
+    candidate has a record in K - 1 training folds and in one test fold; the refit has it once more.
+    By sequential composition its privacy loss is at most C ((K - 1)
+    epsilon_fit + epsilon_score) + epsilon_refit. The ledger adds all C K + 1 fits and C K scores,
+    which is a little more, because it does not know which rows a fit read. The cost does not cover
+    the *choice*: ``best_params_`` and ``cv_results_`` come from scores on private folds, and are
+    private only with a `private_scorer`. The `note` says so if the scorer is not private, and if
+    folds of neighbouring tables are not neighbouring. A private scorer inside a function or lambda
+    is not seen: it is missing from the cost, and the note calls it not private. Pass the scorer
+    itself.
 
     Parameters
     ----------
     search : GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV or HalvingRandomSearchCV
-        Unfitted. A random one with ``random_state=None`` is priced at as many times the dearest
-        candidate that its lists make as it draws, and must have no distributions; a halving
-        search is priced at an upper bound.
+        An unfitted search. A random search with ``random_state=None`` must have no distributions;
+        its price is that of the most expensive candidate, times the number of candidates. The price
+        of a halving search is an upper bound.
     n_samples : int, default=None
-        Number of rows that the search will be fitted on. Only needed by splitters, estimators
-        and ``HalvingRandomSearchCV(n_candidates="exhaust")``, where the number of splits, the
-        price or the number of candidates depends on it.
+        Number of rows that the search will be fitted on. Only needed if the number of splits, the
+        price of an estimator or the number of candidates
+        (``HalvingRandomSearchCV(n_candidates="exhaust")``) depends on it.
     groups : array-like of shape (n_samples,), default=None
-        Passed to ``get_n_splits`` of a splitter that counts groups.
+        Passed to ``get_n_splits`` of splitters that need the groups.
     budget : PrivacyBudget, default=None
-        Count only what is charged to this budget. None counts everything, that of estimators
-        with a budget of their own or none included.
+        Count only what is charged to this budget. None counts everything, including estimators with
+        a budget of their own or without one.
 
     Returns
     -------
     cost : SearchCost
-        To be set aside by ``budget.reserve(cost, note=cost.note)``. Its `findings` are those of
+        Set it aside with ``budget.reserve(cost, note=cost.note)``. Its `findings` are those of
         `check_pipeline`.
 
     Raises
@@ -182,23 +183,23 @@ def cross_val_cost(
     groups: Any = None,
     budget: Any = None,
 ) -> SearchCost:
-    """Price `cross_val_score` or `cross_validate` before it runs: one fit and score a split.
+    """Return the price of `cross_val_score` or `cross_validate`: a fit and a score per split.
 
     Parameters
     ----------
     estimator : estimator
-        As given to ``cross_val_score``; a pipeline or a search as well (nested search).
+        As given to ``cross_val_score``. It may be a pipeline or a search (nested search).
     cv : int, splitter or list of splits, default=None
         As given to ``cross_val_score``; None is 5 folds.
     n_samples : int, default=None
-        Number of rows, where the number of splits depends on it.
+        Number of rows; only needed if the number of splits depends on it.
     scoring : callable, str, list, dict or None, default=None
-        As given to ``cross_val_score``; private scorers in it are counted, but not inside a
+        As given to ``cross_val_score``. Private scorers are counted, unless they are inside a
         function or lambda. None takes the scorer of a search.
     return_train_score : bool, default=False
-        Whether the training folds are scored too, which private scorers charge as well.
+        Whether the training folds are scored too; private scorers charge for these calls as well.
     groups : array-like of shape (n_samples,), default=None
-        Passed to ``get_n_splits`` of a splitter that counts groups.
+        Passed to ``get_n_splits`` of splitters that need the groups.
     budget : PrivacyBudget, default=None
         Count only what is charged to this budget; None counts everything.
 

@@ -18,10 +18,10 @@ class Finding:
     Parameters
     ----------
     severity : {"high", "medium", "low"}
-        As in the guide's sharp edges: the guarantee is gone silently; something else leaks, or
-        utility does; a surprise.
+        As in the guide's "sharp edges". "high": the guarantee is lost without notice. "medium":
+        something else leaks, or utility is lost. "low": a surprise.
     where : str
-        The step, by the name that ``set_params`` takes, its class, and columns where there are any.
+        The step (by the name that ``set_params`` takes), its class, and its columns, if any.
     what : str
         What is wrong.
     way_out : str
@@ -45,7 +45,7 @@ class Finding:
 
 
 class PipelineCheck(Sequence[Finding]):
-    """The findings of `check_pipeline`, worst first; empty, so false, if there are none.
+    """The findings of `check_pipeline`, worst first; empty (and so false) if there are none.
 
     Parameters
     ----------

@@ -251,38 +251,37 @@ def _record_words(X: Any, y: Any, key: bytes) -> Words:
 
 
 class PerRecordKFold(BaseCrossValidator):
-    """K folds by content: a record's fold is a keyed hash of the record itself.
+    """K folds by content: the fold of a record is a keyed hash of the record itself.
 
-    The splitter for adjacency="add_or_remove_one". The fold of a record does not depend on any
-    other record, on its position or on the number of rows, so the folds of two tables that
-    differ in one record differ in that record only, and the sum of the charges of a search
-    is a guarantee for the whole of it.
+    This is the splitter for adjacency="add_or_remove_one". The fold of a record does not depend on
+    other records, on its position or on the number of rows. So if two tables differ in one record,
+    their folds differ in that record only. The sum of the charges of a search is then a guarantee
+    for the whole search.
 
     Records with the same content (a row of X with its entry of y) are always in the same fold.
-    A record is hashed as it stands: the same table under another dtype, container or order
-    gives the same folds, a rescaled one others.
+    The values of a record are hashed: the same table with another dtype, container or order gives
+    the same folds; a rescaled table gives others.
 
     Parameters
     ----------
     n_splits : int, default=5
         Number of folds, at least 2.
     random_state : int or None, default=None
-        The key of the hash. None draws one from the operating system when the splitter is
-        made; every candidate of a search, and every copy of the splitter, uses the same. The key
-        needs no secrecy, but must not be chosen after a look at the data.
+        The key of the hash. None draws a key from the operating system when the splitter is made;
+        all candidates of a search, and all copies of the splitter, use the same key. The key need
+        not be secret, but must not be chosen after looking at the data.
 
     Notes
     -----
-    **Privacy.** Nothing is released. Fold sizes vary like coin throws and are private; a fold can
-    be empty, in a small table or one with few different records, and so can a training part.
-    Nothing is raised for it: under "add_or_remove_one" an empty training part is fitted on
-    nothing and charged like any other, and an empty fold is scored by a `private_scorer` like any
-    other. Under "replace_one", where the number of rows of every fold would have to be public,
-    use `KFold`.
+    **Privacy.** Nothing is released. Fold sizes are random, and private. In a table that is small
+    or has few different records, a fold or a training part may be empty. This raises no error:
+    under "add_or_remove_one" an empty training part is fitted and charged like any other, and a
+    `private_scorer` scores an empty fold like any other. Under "replace_one" the number of rows of
+    every fold would have to be public: use `KFold` instead.
 
-    With `groups`, the fold of a user is a keyed hash of the id alone: all rows of one user are in
-    one fold, and folds of two tables that differ in one user differ in that user only. It is the
-    splitter for a budget with a `unit`, under both relations.
+    With `groups`, the fold of a user is a keyed hash of the id alone. All rows of one user are in
+    one fold, and if two tables differ in one user, their folds differ in that user only. So this is
+    also the splitter for a budget with a `unit`, under both relations.
 
     References
     ----------
@@ -348,16 +347,16 @@ class PerRecordKFold(BaseCrossValidator):
     def split(
         self, X: Any, y: Any = None, groups: Any = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Generate the positions of the training and test records of every fold.
+        """Yield the positions of the training and test records of every fold.
 
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            The records; numbers, text, times, missing values, and rows of different lengths.
+            The records: numbers, text, times or missing values; rows may differ in length.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Their targets, which belong to the record.
+            The targets, which count as part of the record.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is, as ``fit`` takes them; X and y decide nothing then.
+            Id of the unit that each row belongs to, as for ``fit``. X and y then do not matter.
 
         Yields
         ------
@@ -367,9 +366,9 @@ class PerRecordKFold(BaseCrossValidator):
         Raises
         ------
         ValueError
-            If X and y have different numbers of rows or are complex, or an id is missing.
+            If X and y have different numbers of rows, if they are complex, or if an id is missing.
         TypeError
-            If a cell is an object without a text of its own.
+            If a cell is an object without a text representation of its own.
         """
         words = record_words(X, y, self._key) if groups is None else self._user_words(X, groups)
         # The upper half of the hash times n_splits: each fold has probability 1/n_splits to 2**-32.

@@ -26,31 +26,31 @@ def fit_parts(
     Parameters
     ----------
     estimator : estimator
-        Of skdp, with a `budget` parameter, which each clone gets from `parts`.
+        An estimator of skdp with a `budget` parameter; each clone gets its budget from `parts`.
     X : array-like or table of shape (n_samples, n_features)
     y : array-like of shape (n_samples,), default=None
     by : array-like of shape (n_samples,)
-        The key of each row, such as a column. A row is in the part whose name is the text of its
-        key ("1" for 1 and 1.0, "2026-01-31" for that day); a row with another key, or none, is in
-        no part.
+        The key of each row, for example a column. A row belongs to the part whose name is the text
+        of its key ("1" for 1 and 1.0, "2026-01-31" for that day). Rows without a key, or with
+        another key, are in no part.
     parts : dict of str to PrivacyBudget
         As :meth:`skdp.PrivacyBudget.parallel` returned it.
 
     Returns
     -------
     fitted : dict of str to estimator
-        By the names of the parts; also where no row has that key.
+        One for each name of a part, even if no row has that key.
 
     Raises
     ------
     TypeError, ValueError
-        If `parts` holds anything but different budgets with the relation "add_or_remove_one" and
-        rows as their unit, or `by` has another length than X; nothing is fitted then.
+        If `parts` does not hold different budgets, each with the relation "add_or_remove_one" and
+        without a unit, or if `by` and X differ in length. Nothing is then fitted.
 
     Notes
     -----
-    **Privacy.** Released: what each fit releases of its part, charged to the budget of that part.
-    Which part a row is in is decided by that row's key, so a row is in at most one.
+    **Privacy.** Released: what each fit releases about its part; it is charged to the budget of
+    that part. The key of a row alone decides its part, so each row is in at most one part.
     """
     _check_parts(parts)
     split = split_by_key(X, y, by, list(parts))

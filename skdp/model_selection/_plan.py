@@ -28,23 +28,24 @@ __all__ = ["ChargePlan", "PlannedCharge", "plan"]
 
 @dataclass(frozen=True)
 class PlannedCharge:
-    """One line of a plan: a charge, as often as it will be made.
+    """One line of a plan: a charge, and how often it will be made.
 
     Attributes
     ----------
     step : str
-        Where it is: the name of a step, with those above it; "" for the estimator itself.
+        The name of the step, preceded by the names of the steps that contain it; "" for the
+        estimator itself.
     estimator : str
-        Whose charge it is.
+        The class that is charged.
     times : int
-        How often.
+        How often the charge is made.
     cost : skdp.budget.Cost or None
-        Of one time; None where nothing is released.
+        The cost of one charge; None if nothing is released.
     error : float
-        What `expected_error` of the step says at `n_samples` rows, the largest where it says
-        several; NaN where it has no answer. Its unit is in the Notes of the class.
+        The `expected_error` of the step at `n_samples` rows (the largest, if it returns several);
+        NaN if it has no answer. The docstring of the class gives the unit.
     note : str
-        Why there is no error; of a search, what the charges are for.
+        Why there is no error; for a search, what the charges are for.
     """
 
     step: str
@@ -70,15 +71,15 @@ _HEAD = ("step", "estimator", "times", "epsilon", "delta", "expected error", "no
 
 
 class ChargePlan(Sequence[PlannedCharge]):
-    """The charges to come, in the order of the steps, and their sum.
+    """The future charges, in the order of the steps, and their sum.
 
     Parameters
     ----------
     charges : iterable of PlannedCharge
     total : skdp.budget.Cost or None
-        Of all of them; None where nothing is charged.
+        Sum of all charges; None if nothing is charged.
     note : str
-        What the sum does not cover, and whether `check_pipeline` finds more.
+        What the sum does not cover, and how many findings `check_pipeline` has.
     """
 
     def __init__(
@@ -228,13 +229,13 @@ def plan(
     Parameters
     ----------
     estimator : estimator
-        Private, a pipeline (`ColumnTransformer`, `FeatureUnion`, ...) with private steps, or one
-        of scikit-learn's searches over either. Unfitted or fitted.
+        A private estimator, a pipeline (`ColumnTransformer`, `FeatureUnion`, ...) with private
+        steps, or a scikit-learn search over either; fitted or not.
     n_samples : int, default=None
-        Number of rows, as far as it is public. Without it no error can be told.
+        Number of rows, as far as it is public. Without it no error is shown.
     n_features : int, default=None
-        Number of columns of X. Behind a step that makes other columns it is followed as far as
-        parameters tell.
+        Number of columns of X. After a step that changes the columns, their number is used as far
+        as parameters determine it.
     groups : array-like of shape (n_samples,), default=None
         Passed to ``get_n_splits`` of a splitter that counts groups.
     budget : PrivacyBudget, default=None
@@ -249,18 +250,17 @@ def plan(
     Raises
     ------
     TypeError
-        If a meta-estimator fits a private estimator an unknown number of times, or `n_samples` is
-        no integer.
+        If a meta-estimator fits a private estimator an unknown number of times, or if `n_samples`
+        is not an integer.
     ValueError
         If a parameter of a step is wrong; the message names the step.
 
     Notes
     -----
-    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no row is read.
+    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, because no row is read.
     *Charged*: nothing.
 
-    The fits of a search are on fewer rows than `n_samples` each, so that their errors are larger;
-    they are not shown.
+    Each fit of a search uses fewer than `n_samples` rows, so its error is larger. It is not shown.
 
     Examples
     --------

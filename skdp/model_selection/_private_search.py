@@ -22,61 +22,64 @@ __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
 
 
 class DPGridSearchCV(PrivateSearch):
-    """Search a grid over a private estimator, for one cost whatever its size.
+    """Search a grid of parameters of a private estimator, at one cost for a grid of any size.
 
     The private counterpart of scikit-learn's ``GridSearchCV``. There, a grid of 20 candidates in 5
-    folds is 100 fits, and their sum is the cost. Here a secret number of runs is made: each draws a
-    candidate at random, fits it on a random part of the rows and scores it, with noise, on the
-    others. Only the best run comes out. The whole costs what three runs do (less with delta > 0),
-    so a run has a third of epsilon, and not a hundredth.
+    folds needs 100 fits, and their costs add up. This search makes a secret number of runs instead.
+    Each run draws a candidate at random, fits it on a random part of the rows, and scores it with
+    noise on the other rows. Only the best run is released. The whole search costs as much as three
+    runs (less with delta > 0), so each run gets a third of epsilon, not a hundredth.
 
     Parameters
     ----------
     estimator : estimator
         A private estimator of skdp, or a pipeline whose steps are private or learn nothing from
-        rows. Its own ``epsilon``, ``delta`` and ``budget`` are not used, but for this: private
-        steps share a run's allowance in proportion to their ``epsilon``.
+        rows. Its ``epsilon``, ``delta`` and ``budget`` are not used, except that private steps
+        share the allowance of a run in proportion to their ``epsilon``.
     param_grid : dict or list of dict
-        As for ``GridSearchCV``; public. With ``epsilon`` of steps in it, the search tries ways of
-        sharing.
+        As for ``GridSearchCV``; public. If it contains the ``epsilon`` of steps, the search tries
+        different ways of sharing the allowance.
     scoring : {"accuracy"} or PrivateScorer, default=None
-        What a run is scored by: a mean of bounded scores of rows, see `private_scorer`, whose
-        epsilon and budget are not used. None: accuracy, for classifiers.
+        The score of a run: a mean of bounded scores of rows, see `private_scorer` (its epsilon and
+        budget are not used). None: accuracy, for classifiers.
     n_runs : "auto" or int, default="auto"
-        Expected number of runs, at least 2, public. ``"auto"``: two a candidate, from 10 to 100.
-        More find better candidates and take longer; pure, they cost nothing, else little.
+        Expected number of runs, at least 2; public. ``"auto"``: two for each candidate, but from 10
+        to 100. More runs find better candidates and take longer. They cost nothing with pure noise,
+        and little otherwise.
     runs : {"geometric", "logarithmic"}, default="geometric"
-        Distribution of the number of runs. ``"logarithmic"`` costs two pure runs instead of three,
-        but often makes very few.
+        Distribution of the number of runs. ``"logarithmic"`` costs as much as two pure runs instead
+        of three, but often makes very few runs.
     test_size : float, default=0.25
-        Part of the rows that a run is scored on; each row, or unit, is in it with this probability.
+        Part of the rows on which a run is scored. Each row (or unit) is in it with this
+        probability.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0. Here of the whole search.
+        Privacy loss of a fit; finite, above 0. Here a fit is the whole search.
     delta : float, default=0.0
-        In [0, 1). Of the whole search. Zero: pure noise in every run. Above: Gaussian noise.
+        In [0, 1). For the whole search. Zero: pure noise in every run. Above: Gaussian noise.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count in each fit and in each score, where steps
-        and scorer state none of their own; ``"private"``: each of these chooses it, for 10% of
-        its allowance.
+        With `groups`: how many rows of each unit are used at most, in each fit and each score,
+        unless a step or the scorer states its own number. ``"private"``: each of them chooses the
+        number, for 10% of its allowance.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. What a
-        search draws is secret, and follows it only there, too.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. The
+        random draws of a search are secret; they are seeded only there, too.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The fitted model of the best run, fitted on a part of the rows. There is no refit.
+        The model of the best run, fitted on a part of the rows. There is no refit.
     best_params_ : dict
-        Its parameters in the grid.
+        Parameters of the best run.
     best_score_ : float
-        The noisy score of the best run: the highest of many, so too high as a rule. For an
-        estimate, score `best_estimator_` with a `private_scorer` on rows that were kept back.
+        The noisy score of the best run. It is the highest of many, so it is usually too high. For
+        an estimate, score `best_estimator_` with a `private_scorer` on held-out rows.
     scorer_ : str
         The metric.
     classes_ : ndarray
-        Of a classifier.
+        Only for a classifier: its classes.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     privacy_ : skdp.core.PrivacyCertificate
@@ -85,13 +88,13 @@ class DPGridSearchCV(PrivateSearch):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: any candidate with a parameter out of its range, a
-        step that is not private, rows that are no finite numbers; with `groups`, another unit than
-        the budget's, and a step that takes no groups.
+        In `fit`, before anything is charged: if any candidate has a parameter out of range, if a
+        step is not private, or if rows are not finite numbers; with `groups`, if their unit is not
+        the budget's, or if a step takes no groups.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
     RuntimeError
-        In `fit`, charged: every run failed.
+        In `fit`, after the charge: if every run failed.
 
     See Also
     --------
@@ -101,22 +104,21 @@ class DPGridSearchCV(PrivateSearch):
     Notes
     -----
     **Privacy.** *Released*: which candidate was best, its fitted model and its noisy score.
-    *Sensitivity*: of a run, its fit and its score see disjoint rows, so a row changes one of the
-    two; each loses at most what `run_cost` says. With `groups`, all rows of a unit are in one of
-    the two, and each protects the unit. *Mechanism*: the best of K independent runs,
-    K truncated geometric (or logarithmic) and secret. Pure runs of epsilon_b: 3 epsilon_b (2
-    epsilon_b). Gaussian runs: the bound by privacy profiles. *Charged*: (epsilon, delta), once,
-    before any row is read, to ``budget``; runs have no line of their own. Proof:
-    ``skdp/queries/best_of_runs.md``.
+    *Sensitivity*: the fit and the score of a run use disjoint rows, so a row affects only one of
+    them; the privacy loss of each is at most `run_cost`. With `groups`, all rows of a unit are in
+    one of the two, and each protects the unit. *Mechanism*: the best of K independent runs; K is
+    secret, with a truncated geometric (or logarithmic) distribution. With pure runs of epsilon_b
+    each, the search costs 3 epsilon_b (or 2 epsilon_b). With Gaussian runs, the bound by privacy
+    profiles holds. *Charged*: (epsilon, delta), once, before any row is read, to ``budget``. Runs
+    have no line of their own in the ledger. Proof: ``skdp/queries/best_of_runs.md``.
 
-    **Not protected: time.** A search takes as long as its K runs, and who knows K knows more than
-    the cost covers. Do not publish how long it took.
-    **Nor what your own code keeps.** A function in a step that counts or logs its calls knows K,
-    too.
+    **Not protected: time.** The duration of a search reveals K, and the cost does not cover that.
+    Do not publish how long it took. **Nor what your own code keeps.** A function in a step that
+    counts or logs its calls knows K, too.
 
-    There is no ``cv_results_``: it would be the release of every run. ``cv`` and ``refit`` are
-    missing for the same reason: folds are fitted K - 1 times each, and a refit is a further fit.
-    To refit, fit ``clone(search.best_estimator_)`` with a budget of its own.
+    There is no ``cv_results_``, because it would release every run. ``cv`` and ``refit`` are
+    missing for a similar reason: with folds, each row would be in several fits, and a refit is a
+    further fit. To refit, fit ``clone(search.best_estimator_)`` with a budget of its own.
 
     References
     ----------
@@ -181,10 +183,10 @@ class DPGridSearchCV(PrivateSearch):
 
 
 class DPRandomizedSearchCV(PrivateSearch):
-    """Search candidates drawn from distributions, for one cost whatever their number.
+    """Search candidates drawn from distributions, at one cost for any number of them.
 
-    As `DPGridSearchCV`, which says what a run is and what it costs. The list of candidates is drawn
-    before any row is read, from the operating system's entropy.
+    Works like `DPGridSearchCV`; see there what a run is and what it costs. The list of candidates
+    is drawn before any row is read, with the operating system's randomness.
 
     Parameters
     ----------
@@ -193,41 +195,42 @@ class DPRandomizedSearchCV(PrivateSearch):
     param_distributions : dict or list of dict
         As for ``RandomizedSearchCV``: lists, or distributions with ``rvs``; public.
     n_iter : int, default=20
-        Number of candidates that are drawn.
+        Number of candidates to draw.
     scoring : {"accuracy"} or PrivateScorer, default=None
         As in `DPGridSearchCV`.
     n_runs : "auto" or int, default="auto"
-        Expected number of runs; ``"auto"``: two a candidate, from 10 to 100.
+        Expected number of runs. ``"auto"``: two for each candidate, but from 10 to 100.
     runs : {"geometric", "logarithmic"}, default="geometric"
         Distribution of the number of runs.
     test_size : float, default=0.25
-        Part of the rows that a run is scored on.
+        Part of the rows on which a run is scored.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0. Here of the whole search.
+        Privacy loss of a fit; finite, above 0. Here a fit is the whole search.
     delta : float, default=0.0
-        In [0, 1). Of the whole search.
+        In [0, 1). For the whole search.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count in each fit and in each score, where steps
-        and scorer state none of their own; ``"private"``: each of these chooses it, for 10% of
-        its allowance.
+        With `groups`: how many rows of each unit are used at most, in each fit and each score,
+        unless a step or the scorer states its own number. ``"private"``: each of them chooses the
+        number, for 10% of its allowance.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
-        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. What a
-        search draws is secret, and follows it only there, too.
+        Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``. The
+        random draws of a search are secret; they are seeded only there, too.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The fitted model of the best run, fitted on a part of the rows. There is no refit.
+        The model of the best run, fitted on a part of the rows. There is no refit.
     best_params_ : dict
-        What was drawn for it.
+        Parameters of the best run, as drawn.
     best_score_ : float
-        The noisy score of the best run: the highest of many, so too high as a rule.
+        The noisy score of the best run. It is the highest of many, so it is usually too high.
     scorer_ : str
         The metric.
     classes_ : ndarray
-        Of a classifier.
+        Only for a classifier: its classes.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     privacy_ : skdp.core.PrivacyCertificate
@@ -236,11 +239,11 @@ class DPRandomizedSearchCV(PrivateSearch):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged, as `DPGridSearchCV`.
+        In `fit`, before anything is charged, as for `DPGridSearchCV`.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
     RuntimeError
-        In `fit`, charged: every run failed.
+        In `fit`, after the charge: if every run failed.
 
     See Also
     --------
@@ -249,7 +252,7 @@ class DPRandomizedSearchCV(PrivateSearch):
     Notes
     -----
     **Privacy.** *Released*: parameters, model and noisy score of the best run. *Sensitivity* and
-    *mechanism*: those of `DPGridSearchCV`; candidates are drawn without a look at rows. *Charged*:
+    *mechanism*: those of `DPGridSearchCV`; candidates are drawn without reading rows. *Charged*:
     (epsilon, delta), once, before any row is read. Time is not protected. Proof:
     ``skdp/queries/best_of_runs.md``.
 

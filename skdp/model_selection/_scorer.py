@@ -208,21 +208,22 @@ def score_in(
 class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
     """A scorer that releases a noisy mean of clipped per-row scores; see `private_scorer`.
 
-    It can be cloned, copied and pickled, and charges the same ledger from every process.
+    It can be cloned, copied and pickled. It charges the same ledger from every process.
 
     Parameters
     ----------
     metric : str
-        The score of a row.
+        Name of the score of a row.
     epsilon : float
         The cost of one call.
     bounds : float, (float, float) or None
         Of a row's score.
     max_rows_per_unit : int or "private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -256,7 +257,7 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            The cost does not depend on them.
+            Not used: the cost does not depend on them.
 
         Returns
         -------
@@ -277,7 +278,7 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         )
 
     def check_parameters(self) -> tuple[str, tuple[float, float]]:
-        """Check the parameters; nothing is charged for a wrong one.
+        """Check the parameters, and raise if one is wrong; nothing is charged.
 
         Returns
         -------
@@ -299,7 +300,8 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         Parameters
         ----------
         groups : bool, str or None, default=None
-            True: pass them on; a str: those of this name; None or False: no groups.
+            True: pass groups on. A str: pass on the groups with this name. None or False: no
+            groups.
 
         Returns
         -------
@@ -322,8 +324,8 @@ class PrivateScorer(AmbientBudgetMixin, BaseEstimator):
         y : array-like of shape (n_samples,), default=None
             Their targets; of X in parts, the name of a column or another table in parts.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -351,55 +353,58 @@ def private_scorer(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> PrivateScorer:
-    """Make a scorer for ``scoring=`` whose every call is epsilon-DP and charged.
+    """Make a scorer for ``scoring=``; each of its calls is epsilon-DP, and charged.
 
     Parameters
     ----------
     metric : {"accuracy", "neg_inertia", "neg_mean_absolute_error", "neg_mean_squared_error"}
-        The score of a row, of which the mean is released. "neg_inertia" is minus the squared
-        distance to the nearest centre (of a pipeline: in the space behind its transformers, so
-        do not compare candidates that scale differently), *per row*, where `KMeans.score` sums.
+        The score of a row; its mean over rows is released. "neg_inertia" is minus the squared
+        distance to the nearest centre, *per row* (`KMeans.score` returns the sum). In a pipeline,
+        the distance is measured after its transformers, so do not compare candidates that scale
+        differently.
     epsilon : float
-        The cost of one call. A search calls it once a candidate and fold (twice with
-        ``return_train_score=True``); `search_cost` counts that.
+        The cost of one call. A search calls it once for each candidate and fold (twice with
+        ``return_train_score=True``); `search_cost` counts the calls.
     bounds : float or (float, float), default=None
-        A row's score is clipped to (low, high), and a number b means (-b, 0). From public
-        knowledge: for "neg_inertia" on rows in the unit box of d features, d is never exceeded.
-        A tighter bound means less noise and more clipping. None for "accuracy".
+        Range (low, high) to which the score of a row is clipped, from public knowledge; a number b
+        means (-b, 0). For "neg_inertia" on rows in the unit box of d features, b = d is never
+        exceeded. A tighter range means less noise and more clipping. None for "accuracy".
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     scorer : PrivateScorer
-        ``scorer(estimator, X, y=None) -> float``; picklable, and charging the same ledger from
-        every worker.
+        ``scorer(estimator, X, y=None) -> float``. It can be pickled, and charges the same ledger
+        from every worker.
 
     Raises
     ------
     ValueError, TypeError
-        For a wrong parameter, at once.
+        If a parameter is wrong; raised immediately.
 
     Notes
     -----
     **Privacy.** *Released*: the mean of the clipped scores of the rows it is called on.
-    *Sensitivity*, with w = high - low: under "replace_one" the sum of scores moves by at most w
-    and the number of rows n is public, so the mean by w/n; under "add_or_remove_one" the sum of
-    scores about the middle of the bounds moves by at most w/2 and the number of rows by one,
-    and both are released together. *Mechanism*: K-norm noise on integers (in one dimension
-    Laplace noise), pure epsilon-DP. *Charged*: `epsilon`, to `budget`, by every call, before
-    the noise is drawn. Rows are scored one by one and clipped; where scoring a row fails, its
-    score is ``low``. The estimator must be private by itself, and score each row by that row alone:
-    one that remembers rows (a cache, a state that `predict` changes) is not covered.
+    *Sensitivity*, with w = high - low: under "replace_one" the sum of scores moves by at most w and
+    the number of rows n is public, so the mean moves by at most w/n. Under "add_or_remove_one" the
+    sum of scores relative to the middle of the bounds moves by at most w/2 and the number of rows
+    by one; both are released together. *Mechanism*: K-norm noise on integers (in one dimension
+    Laplace noise), pure epsilon-DP. *Charged*: `epsilon`, to `budget`, by every call, before the
+    noise is drawn. Rows are scored one by one, and scores are clipped; if scoring a row fails, its
+    score is ``low``. The estimator itself must be private, and must score each row from that row
+    alone. An estimator that remembers rows (in a cache, or in a state that `predict` changes) is
+    not covered.
 
-    **Time.** Scoring one row at a time costs about 0.2-0.5 ms a row for every metric but
-    "neg_inertia", and for "neg_inertia" behind a `DPPCA` or a transformer that is not of skdp.
-    "neg_inertia" alone or behind `DPMinMaxScaler` and `DPStandardScaler` is scored in blocks.
+    **Time.** Scoring rows one by one takes about 0.2-0.5 ms for each row. "neg_inertia" alone, or
+    after `DPMinMaxScaler` and `DPStandardScaler`, is scored in blocks; after a `DPPCA` or a
+    transformer that is not from skdp it is scored row by row.
 
     Examples
     --------

@@ -93,24 +93,24 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost does not depend on them.
+            Not used: the cost does not depend on them.
 
         Returns
         -------
         cost : skdp.budget.Cost
-            (epsilon, delta), whatever is searched over.
+            (epsilon, delta), for any set of candidates.
         """
         self._context()
         epsilon, delta = float(self.epsilon), float(self.delta)
         return Cost(epsilon=epsilon, delta=delta, separate_delta=delta)
 
     def run_cost(self) -> Cost:
-        """Return what a fit may lose in one run; its score may lose as much of other rows.
+        """Return the allowance of the fit in one run; the score has the same, for other rows.
 
         Returns
         -------
         cost : skdp.budget.Cost
-            Of all private steps together: they share it in proportion to their own ``epsilon``.
+            For all private steps together; they share it in proportion to their ``epsilon``.
         """
         self._check_parameters()
         return self._cost_of(self._base())
@@ -199,10 +199,11 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         X : array-like or table of shape (n_samples, n_features)
             Private rows. Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,), default=None
-            Their private targets, where estimator or metric has them.
+            Private targets, if the estimator or the metric needs them.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together, and dealt out
-            together. A budget with a `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together, and are in the same part. A budget with a `unit` needs groups; any other
+            budget refuses them.
 
         Returns
         -------
@@ -334,12 +335,12 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     @available_if(_best_has("predict"))
     def predict(self, X: ArrayLike) -> NDArray:
-        """Predict by the best model.
+        """Predict with the best model.
 
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            The caller's own rows.
+            Rows of the caller.
 
         Returns
         -------
@@ -349,7 +350,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     @available_if(_best_has("predict_proba"))
     def predict_proba(self, X: ArrayLike) -> NDArray:
-        """Return the probabilities of the classes by the best model.
+        """Return the probabilities of the classes from the best model.
 
         Parameters
         ----------
@@ -377,7 +378,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     @available_if(_best_has("transform"))
     def transform(self, X: ArrayLike) -> Any:
-        """Transform rows by the best model.
+        """Transform rows with the best model.
 
         Parameters
         ----------
@@ -393,7 +394,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
     def fit_transform(
         self, X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None
     ) -> Any:
-        """Search, and transform the rows by the best model; see `fit` and `transform`.
+        """Search, and transform the rows with the best model; see `fit` and `transform`.
 
         Parameters
         ----------
@@ -411,7 +412,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     @available_if(_best_has("score"))
     def score(self, X: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Return the best model's own score on rows of the caller's own, without noise.
+        """Return the score of the best model on rows of the caller, without noise.
 
         Parameters
         ----------
@@ -421,7 +422,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         Returns
         -------
         score : float
-            Exact: as private as the rows are.
+            Exact, so as private as the rows are.
         """
         check_is_fitted(self, "best_estimator_")
         return float(self.best_estimator_.score(X, y))

@@ -1,7 +1,8 @@
 """Private densities and centroids: `DPKernelDensity`, `DPHistogramDensity`, `DPNearestCentroid`.
 
-All release something finite once (a mean of kernel features, a histogram, a mean of each class) and
-answer any number of later questions from it: densities at any points, samples, labels.
+Each of them releases something once: a mean of kernel features, a histogram, or a mean of each
+class. All later answers (densities at any points, samples, labels) are computed from this release,
+as many as you like.
 """
 
 from skdp.neighbors._centroid import DPNearestCentroid

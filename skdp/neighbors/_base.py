@@ -143,7 +143,7 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            Minus infinity outside of ``bounds_``, finite within.
+            Minus infinity outside ``bounds_``, finite inside.
         """
         values = self._public_array(X)
         inside = self._inside(values)
@@ -152,7 +152,7 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
         return result
 
     def pdf(self, X: ArrayLike, return_std: bool = False) -> Any:
-        """Return the density at the caller's rows, and how much of it is noise.
+        """Return the density at the caller's rows, and if asked how noisy it is.
 
         Parameters
         ----------
@@ -162,10 +162,11 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
         Returns
         -------
         density : ndarray of shape (n_samples,)
-            Zero outside of ``bounds_``.
+            Zero outside ``bounds_``.
         std : ndarray of shape (n_samples,)
-            With ``return_std=True``: the standard deviation that noise gives the density before it
-            is cut off at 0. The errors of sampling and of smoothing are not in it.
+            Only with ``return_std=True``: the standard deviation of the density due to noise,
+            before the density is cut off at 0. It does not include the errors of sampling and
+            smoothing.
         """
         values = self._public_array(X)
         inside = self._inside(values)
@@ -181,7 +182,7 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the log-likelihood of the caller's rows: the sum of `score_samples`.
 
-        Of private rows it is exact, and so as private as they are.
+        The score is exact. So on private rows, it is as private as the rows are.
 
         Parameters
         ----------
@@ -191,18 +192,19 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
         Returns
         -------
         log_likelihood : float
-            Minus infinity if a row lies outside of ``bounds_``.
+            Minus infinity if a row lies outside ``bounds_``.
         """
         return float(self.score_samples(X).sum())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
-        """Draw rows from the density: they have nothing of the private rows but the release.
+        """Draw rows from the released density. This uses nothing else of the private rows.
 
         Parameters
         ----------
         n_samples : int, default=1
         random_state : int, RandomState or None, default=None
-            Not that of the noise: samples may be repeated.
+            Separate from the randomness of the noise, so samples may be repeated with the same
+            seed.
 
         Returns
         -------

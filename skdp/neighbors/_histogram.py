@@ -54,58 +54,60 @@ def auto_bins(n: float, n_features: int, std: float) -> int:
 
 
 class DPHistogramDensity(BoxDensity):
-    """Differentially private density from a histogram: the plain baseline.
+    """Differentially private density from a histogram: a simple baseline.
 
-    Counts below 0 are cut off and the rest is scaled to an integral of 1. `DPKernelDensity` is
-    smooth, and has less error for most densities of one to three features.
+    Negative counts are set to 0, and the density is scaled to an integral of 1. `DPKernelDensity`
+    is smooth, and has less error for most densities of one to three features.
 
     Parameters
     ----------
     bins : "auto", int or list, default="auto"
-        Cells of equal width between the bounds, the same number for each feature; or a list with
-        one entry a feature, each a number or public edges that increase; or the edges, of a
-        single feature. At most 2**20 cells altogether. ``"auto"`` follows a rule from the number
-        of rows (noisy where it is private), epsilon and delta.
+        An int: the number of cells of equal width between the bounds, the same for each feature. A
+        list with one entry for each feature: each entry is such a number, or public edges in
+        increasing order. For a single feature, the edges themselves. At most 2**20 cells
+        altogether. ``"auto"`` computes the number from the number of rows (noisy where it is
+        private), epsilon and delta.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); rows outside are in no cell. ``"private"`` learns it for at most a
-        fifth of the allowance, which needs n epsilon of about 1,500 for each column (without
-        delta); with fewer rows it may be far off. Not used for edges.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); rows outside are in no cell. ``"private"`` learns the box for at
+        most a fifth of the allowance. Without delta, this needs n * epsilon of about 1,500 for each
+        column; with fewer rows the box may be far off. Not used for columns with stated edges.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian: larger than Laplace noise here, unless bounds are
-        learned of many features.
+        In [0, 1). Above zero, noise is Gaussian: here larger than Laplace noise, unless the bounds
+        of many features are learned.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     edges_ : tuple of ndarrays
-        Edges of the cells, one array a feature.
+        Edges of the cells, one array for each feature.
     probabilities_ : ndarray, one dimension a feature
-        Of the cells; of sum 1.
+        Probabilities of the cells, with sum 1.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The box, stated or learned.
     noise_std_ : float
-        Standard deviation that noise gives the probability of a cell before it is cut off at 0.
+        Standard deviation of the probability of a cell due to noise, before it is cut off at 0.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers, more cells than 2**20.
+        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
+        table of finite numbers, or if there would be more than 2**20 cells.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -116,21 +118,22 @@ class DPHistogramDensity(BoxDensity):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (at most 20%), under
-    ``"add_or_remove_one"`` with ``bins="auto"`` the number of rows (2%), and the number of rows in
-    each cell. *Sensitivity* of the counts: 1 if a row is added or removed; if one is replaced, 2
-    in L1 and sqrt(2) in L2. *Mechanism*: discrete Laplace noise, or rounded Gaussian if delta > 0.
+    **Privacy.** *Released*: bounds, if not stated (at most 20% of the allowance); under
+    ``"add_or_remove_one"`` with ``bins="auto"``, the number of rows (2%); and the number of rows in
+    each cell. *Sensitivity* of the counts: 1 if a row is added or removed; if one is replaced, 2 in
+    L1 and sqrt(2) in L2. *Mechanism*: discrete Laplace noise, or rounded Gaussian if delta > 0.
     *Charged*: (epsilon, delta), once, before any noise, to `budget`. Densities and samples are
-    computed from what was released, however many are asked for.
+    computed from what was released, so any number of them costs nothing more.
 
-    One row more than there are is spread evenly over the box, so that the logarithm of the density
-    is finite in it.
+    One additional row is spread evenly over the box, so that the logarithm of the density is finite
+    everywhere in the box.
 
-    **Expected error.** How far noise will move the density, in total variation, at most 1: the mean
-    over fits of half the integral of the absolute difference from the histogram of the same cells
-    without noise, of the rows within ``bounds_``. It needs `like`, public rows or an earlier fit,
-    which is sampled: noise is cut off where the density is 0, so a density of few peaks has less of
-    it than an even one.
+    **Expected error.** How far noise will move the density, in total variation distance (at most
+    1). This is half the integral of the absolute difference from the histogram without noise, of
+    the same cells and of the rows within ``bounds_``, averaged over fits. It needs `like`: public
+    rows, or an earlier fit, from which rows are drawn. The rows matter because negative noise is
+    cut off where the density is 0: a density with few peaks therefore has less noise than an even
+    one.
 
     References
     ----------
@@ -197,7 +200,7 @@ class DPHistogramDensity(BoxDensity):
         return each
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget, release the histogram, and make a density of it.
+        """Charge the budget, release the histogram, and compute the density.
 
         Parameters
         ----------
@@ -205,8 +208,8 @@ class DPHistogramDensity(BoxDensity):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Private medians and quantiles, and the transformers that are made of them.
+"""Private medians and quantiles, and the transformers that are built on them.
 
 `DPMedian` and `DPQuantile` release order statistics of every column; `DPRobustScaler` and
 `DPQuantileTransformer` are post-processing of such quantiles.

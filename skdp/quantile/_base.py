@@ -224,12 +224,13 @@ class QuantileFit(Scaler):
         return float(np.median(found) if self._way == "smooth" else np.mean(found))
 
     def error_bound(self, n_samples: int, n_features: int | None = None) -> float:
-        """Return which part of the rows lies at most between a quantile and its release.
+        """Return a bound on the part of the rows that lies between a quantile and its release.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough for any rows. It
-        holds for them as clipped to the stated bounds and rounded to the nearest candidate, which
-        95% of releases of a column and level keep; most are far closer. There is none for
-        learned bounds, which may be far off: with few rows, or more than 2**89 from 0.
+        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough, whatever
+        the rows are. For each column and level, 95% of releases keep this bound; most are far
+        closer. It holds for the rows after clipping to the stated bounds and rounding to the
+        nearest candidate. It is not available for learned bounds, which may be far off (with few
+        rows, or with values more than 2**89 from 0).
 
         Parameters
         ----------
@@ -241,15 +242,15 @@ class QuantileFit(Scaler):
         Returns
         -------
         error : float
-            Unit: a difference of levels, the part of the rows between the two: with 0.01, a
-            released median may have 49% of the rows below it. At most 1, which says that epsilon is
-            not enough for any guarantee. Zero if nothing is released.
+            A difference of levels, which is a part of the rows: with 0.01, a released median may
+            have 49% of the rows below it. At most 1, which means that epsilon is too small for any
+            guarantee. Zero if nothing is released.
 
         Raises
         ------
         ValueError
-            If the mechanism is not ``"exponential"``, or bounds are not stated: nothing holds for
-            all rows then.
+            If the mechanism is not ``"exponential"``, or if bounds are not stated: there is no
+            bound for all rows then.
         """
         n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
         if self._way != "exponential":

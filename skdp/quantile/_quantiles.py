@@ -54,13 +54,13 @@ class _SmoothFit(QuantileFit):
                     )
         if found == "smooth" and noise == "laplace" and self.delta == 0:
             raise ValueError(
-                "noise='laplace' scaled to smooth sensitivity is private with delta > 0 only; "
-                "'cauchy' and 'student' do without"
+                "noise='laplace' scaled to smooth sensitivity is private only with delta > 0; "
+                "'cauchy' and 'student' do not need it"
             )
         if found == "smooth" and noise == "laplace" and len(self._levels()) > 1:
             raise ValueError(
-                "noise='laplace' scaled to smooth sensitivity serves one level: delta pays for it "
-                "once; 'cauchy' and 'student' serve several"
+                "noise='laplace' scaled to smooth sensitivity allows one level only, because it "
+                "spends all of delta; 'cauchy' and 'student' allow several"
             )
 
     def _one_place(self) -> str:
@@ -78,7 +78,7 @@ class _SmoothFit(QuantileFit):
         Parameters
         ----------
         n_samples, n_features : int, default=None
-            Accepted for symmetry; the cost does not depend on them.
+            Not used: the cost does not depend on them.
 
         Returns
         -------
@@ -122,60 +122,61 @@ class DPMedian(_SmoothFit):
     Parameters
     ----------
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound, which moves no median
-        that lies within. ``"private"`` learns them, for at most a fifth of the allowance. State
-        them for few rows.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound; this does not
+        move a median that lies within them. ``"private"`` learns them, for at most a fifth of the
+        allowance. State them if there are few rows.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
-        ``"exponential"`` chooses among public candidates by their distance in ranks.
-        ``"smooth"`` adds `noise` scaled to the smooth sensitivity. ``"global"`` adds Laplace noise
-        (Gaussian with ``delta``) for the whole width of the bounds, however many rows there are: it
-        is here for comparison.
+        ``"exponential"`` chooses among public candidates: the closer in rank to the median, the
+        likelier. ``"smooth"`` adds `noise` scaled to the smooth sensitivity. ``"global"`` adds
+        Laplace noise (Gaussian with ``delta``) scaled to the whole width of the bounds, however
+        many rows there are. It is here only for comparison.
     step : float or None, default=None
-        For the exponential mechanism: the candidates are the multiples of it within the bounds, as
-        1.0 for integers. None: about 2**18 to 2**19 points at equal distances. State it wherever
-        values repeat: the median of integers is then found exactly, with enough rows. Stated
-        bounds must hold a multiple of it.
+        For the exponential mechanism: the candidates are the multiples of `step` within the bounds,
+        for example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points. State it
+        whenever values repeat: with enough rows, the median of integers is then found exactly.
+        Stated bounds must contain a multiple of it.
     prior : {"uniform", "log"}, default="uniform"
-        For the exponential mechanism without a step: candidates at equal distances, or at
-        distances that grow with the distance from 0, over ten powers of two. Public knowledge that
-        values near 0 are likelier than values near the bounds: noise on few rows then goes less
-        far.
+        For the exponential mechanism without a step: ``"uniform"`` candidates are equally spaced;
+        the spacing of ``"log"`` candidates grows with the distance from 0, over ten powers of two.
+        Use ``"log"`` if public knowledge says that values near 0 are likelier than values near the
+        bounds: with few rows, the noise then goes less far.
     noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        For the smooth mechanism, and to be left alone for others: heavy tails for pure epsilon,
-        Laplace noise where ``delta > 0``.
+        Only for the smooth mechanism; leave the default for others. Noise with heavy tails gives
+        pure epsilon-DP; Laplace noise needs ``delta > 0``.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, the losses of the columns add up less quickly, and the exponential
-        mechanism's count half; ``noise="laplace"`` spends all of it.
+        In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and those of
+        the exponential mechanism count half. ``noise="laplace"`` spends all of delta.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     median_ : ndarray of shape (n_features,)
-        Released medians, within `bounds_`; but for a `step` of which no multiple lies within
-        learned bounds: then the multiple nearest to their middle.
+        Released medians, within `bounds_`. Exception: if no multiple of `step` lies within learned
+        bounds, the multiple nearest to their middle.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
+        In `fit`, before anything is charged: if a parameter is out of range, or if X is not a dense
+        table of finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -186,26 +187,25 @@ class DPMedian(_SmoothFit):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (a median and counts of distances of each
-    column), and one value a column. *Sensitivity* of a candidate's score, its distance in
-    ranks from the median: 1/2 if a row is added or removed, 1 if one is replaced. *Mechanism*:
-    the exponential mechanism over all candidates, each column taking an equal part; for
-    ``"global"`` discrete Laplace or rounded Gaussian noise at the width of the bounds, for
-    ``"smooth"`` admissible noise at the smooth sensitivity. *Charged*: (epsilon, delta), once,
-    before any noise, to ``budget``.
+    **Privacy.** *Released*: bounds, if not stated (from a median of each column, and counts of
+    distances from it), and one value for each column. *Sensitivity* of a candidate's score, which
+    is its distance in ranks from the median: 1/2 if a row is added or removed, 1 if one is
+    replaced. *Mechanism*: the exponential mechanism over all candidates, with an equal part of the
+    allowance for each column. For ``"global"``: discrete Laplace or rounded Gaussian noise scaled
+    to the width of the bounds. For ``"smooth"``: admissible noise scaled to the smooth sensitivity.
+    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
-    Nothing raises because of what the rows hold. Without rows, every candidate is as likely as
-    any other.
+    No error depends on the values in the rows. Without rows, all candidates are equally likely.
 
-    ``transform`` subtracts the medians. Its output is as private as the rows it is given.
+    ``transform`` subtracts the medians. Its output is as private as the rows that it is given.
 
-    **Expected error.** In ranks: the mean, over releases, levels and columns, of the number of rows
-    between the released value and the level (of rows rounded to multiples of `step`, if it is
-    stated); for ``mechanism="smooth"``, whose noise has heavy tails, the median. It needs `like`,
-    public rows or an earlier fit of `DPMedian`, `DPQuantile` or `DPQuantileTransformer`: where
-    values repeat, a quantile may be found exactly, and where they fill a small part of the bounds,
-    few rows are not enough. `error_bound` holds for any rows, as a part of the rows, and is far
-    larger.
+    **Expected error.** In ranks: the number of rows between the released value and the exact
+    quantile, averaged over releases, levels and columns (for ``mechanism="smooth"``, whose noise
+    has heavy tails, the median instead). If `step` is stated, rows count as rounded to its
+    multiples. It needs `like`: public rows, or an earlier fit of `DPMedian`, `DPQuantile` or
+    `DPQuantileTransformer`. The rows matter: if values repeat, a quantile may be found exactly; if
+    they fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows.
+    It is a part of the rows instead of a number of ranks, and far larger.
 
     References
     ----------
@@ -266,8 +266,8 @@ class DPMedian(_SmoothFit):
             mechanism="smooth".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -307,45 +307,48 @@ class DPQuantile(_SmoothFit):
         Levels in [0, 1], strictly increasing. Their number m costs no more than a factor
         floor(log2 m) + 1 of epsilon.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance. State them for few rows.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, for at most a fifth of the allowance. State them if there are few rows.
     mechanism : {"exponential", "smooth", "global"}, default="exponential"
-        ``"exponential"`` chooses among public candidates by their distance in ranks. ``"smooth"``
-        adds `noise` scaled to the smooth sensitivity, each level with an equal part of the
-        allowance: m levels cost a factor m. ``"global"`` adds Laplace noise (Gaussian with
-        ``delta``) for the whole width of the bounds, however many rows there are: it is here for
-        comparison, and its quantiles may cross.
+        ``"exponential"`` chooses among public candidates: the closer in rank to the quantile, the
+        likelier. ``"smooth"`` adds `noise` scaled to the smooth sensitivity. Each level gets an
+        equal part of the allowance, so m levels cost a factor m. ``"global"`` adds Laplace noise
+        (Gaussian with ``delta``) scaled to the whole width of the bounds, however many rows there
+        are. It is here only for comparison, and its quantiles may cross.
     step : float or None, default=None
-        For the exponential mechanism: the candidates are the multiples of it within the bounds, as
-        1.0 for integers. None: about 2**18 to 2**19 points at equal distances. State it wherever
-        values repeat. Stated bounds must hold a multiple of it.
+        For the exponential mechanism: the candidates are the multiples of `step` within the bounds,
+        for example 1.0 for integers. None: about 2**18 to 2**19 equally spaced points. State it
+        whenever values repeat. Stated bounds must contain a multiple of it.
     prior : {"uniform", "log"}, default="uniform"
-        For the exponential mechanism without a step: candidates at equal distances, or at
-        distances that grow with the distance from 0, over ten powers of two. Public knowledge that
-        values near 0 are likelier than values near the bounds.
+        For the exponential mechanism without a step: ``"uniform"`` candidates are equally spaced;
+        the spacing of ``"log"`` candidates grows with the distance from 0, over ten powers of two.
+        Use ``"log"`` if public knowledge says that values near 0 are likelier than values near the
+        bounds.
     noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        For the smooth mechanism, and to be left alone for others: heavy tails for pure epsilon;
-        Laplace noise where ``delta > 0``, for one level.
+        Only for the smooth mechanism; leave the default for others. Noise with heavy tails gives
+        pure epsilon-DP; Laplace noise needs ``delta > 0`` and a single level.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, the losses of columns and rounds add up less quickly, and the
-        exponential mechanism's count half.
+        In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly, and
+        those of the exponential mechanism count half.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     quantiles_ : ndarray of shape (n_quantiles, n_features)
-        Released quantiles, one row a level as ``numpy.quantile`` with ``axis=0`` has them; within
-        `bounds_`, and not decreasing (but for ``"global"``). Not within them if no multiple of a
-        `step` lies within learned bounds: then the multiple nearest to their middle.
+        Released quantiles, one row for each level, as ``numpy.quantile`` returns them with
+        ``axis=0``. They do not decrease (except with ``"global"``), and they are within `bounds_`.
+        Exception: if no multiple of `step` lies within learned bounds, they are the multiple
+        nearest to their middle.
     q_ : ndarray of shape (n_quantiles,)
         The levels.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -353,15 +356,15 @@ class DPQuantile(_SmoothFit):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
+        In `fit`, before anything is charged: if a parameter is out of range, or if X is not a dense
+        table of finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -372,28 +375,29 @@ class DPQuantile(_SmoothFit):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (a median and counts of distances of each
-    column), and the quantiles. *Mechanism*: the exponential mechanism over all candidates. The
-    middle level is chosen first, then the middle ones of the levels on either side, among the rows
-    on that side, and so on: floor(log2 m) + 1 rounds with an equal part of the allowance each.
-    *Sensitivity* of a candidate's score, its distance in ranks from the quantile: max(q, 1 - q),
-    q relative to the part, if a row is added or removed, which one part of a round sees; 1 if one
-    is replaced, which two parts may see. *Charged*: (epsilon, delta), once, before any noise, to
-    ``budget``.
+    **Privacy.** *Released*: bounds, if not stated (from a median of each column, and counts of
+    distances from it), and the quantiles. *Mechanism*: the exponential mechanism over all
+    candidates. The quantile of the middle level is chosen first. It divides the rows into two
+    parts; in each part, the middle one of the remaining levels is chosen, and so on. There are
+    floor(log2 m) + 1 rounds for m levels, each with an equal part of the allowance. *Sensitivity*
+    of a candidate's score, which is its distance in ranks from the quantile: max(q, 1 - q) if a row
+    is added or removed, where q is the level relative to the part (one part of each round sees the
+    row); 1 if a row is replaced (two parts of a round may see it). *Charged*: (epsilon, delta),
+    once, before any noise, to ``budget``.
 
-    A level of 0 or 1 is poorly defined under noise: any candidate beyond all rows is as good as
-    the least or the greatest value. Nothing raises because of what the rows hold.
+    Levels 0 and 1 are poorly defined under noise: any candidate beyond all rows is as good as the
+    smallest or the largest value. No error depends on the values in the rows.
 
-    ``transform`` subtracts the quantiles of the middle level (the lower one of two). Its output is
-    as private as the rows it is given.
+    ``transform`` subtracts the quantiles of the middle level (the lower of the two middle levels,
+    if their number is even). Its output is as private as the rows that it is given.
 
-    **Expected error.** In ranks: the mean, over releases, levels and columns, of the number of rows
-    between the released value and the level (of rows rounded to multiples of `step`, if it is
-    stated); for ``mechanism="smooth"``, whose noise has heavy tails, the median. It needs `like`,
-    public rows or an earlier fit of `DPMedian`, `DPQuantile` or `DPQuantileTransformer`: where
-    values repeat, a quantile may be found exactly, and where they fill a small part of the bounds,
-    few rows are not enough. `error_bound` holds for any rows, as a part of the rows, and is far
-    larger.
+    **Expected error.** In ranks: the number of rows between the released value and the exact
+    quantile, averaged over releases, levels and columns (for ``mechanism="smooth"``, whose noise
+    has heavy tails, the median instead). If `step` is stated, rows count as rounded to its
+    multiples. It needs `like`: public rows, or an earlier fit of `DPMedian`, `DPQuantile` or
+    `DPQuantileTransformer`. The rows matter: if values repeat, a quantile may be found exactly; if
+    they fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows.
+    It is a part of the rows instead of a number of ranks, and far larger.
 
     References
     ----------
@@ -464,8 +468,8 @@ class DPQuantile(_SmoothFit):
             mechanism="smooth".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -39,7 +39,7 @@ def _range(quantile_range: Any, name: str = "quantile_range") -> tuple[float, fl
 
 
 class DPRobustScaler(QuantileFit):
-    """Centre columns by private medians and scale them by private interquartile ranges.
+    """Centre columns by private medians, and scale them by private interquartile ranges.
 
     The private counterpart of scikit-learn's ``RobustScaler``, without ``copy`` (the input is never
     changed).
@@ -51,34 +51,35 @@ class DPRobustScaler(QuantileFit):
     with_scaling : bool, default=True
         Divide by the range between two quantiles.
     quantile_range : tuple (low, high), default=(25.0, 75.0)
-        Levels of the two quantiles, in percent as in scikit-learn: (0.25, 0.75) are less than one
-        percent.
+        Levels of the two quantiles, in percent as in scikit-learn. Note that (0.25, 0.75) would
+        mean levels below one percent.
     unit_variance : bool, default=False
-        Scale so that normal columns have variance 1.
+        Scale so that normally distributed columns have variance 1.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance. State them for few rows.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, for at most a fifth of the allowance. State them if there are few rows.
     step : float or None, default=None
-        Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
-        None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple
-        of it.
+        The candidates for a quantile are the multiples of `step` within the bounds, for example 1.0
+        for integers. None: about 2**18 to 2**19 equally spaced points. Stated bounds must contain a
+        multiple of it.
     prior : {"uniform", "log"}, default="uniform"
-        Without a step: candidates at equal distances, or at distances that grow with the distance
-        from 0, over ten powers of two.
+        Without a step: ``"uniform"`` candidates are equally spaced; the spacing of ``"log"``
+        candidates grows with the distance from 0, over ten powers of two.
     nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: the quantiles of a column are of the cells that it has (NaN, None and NA are
-        missing), each column for an equal part of the allowance, and `transform` keeps what is
-        missing.
+        ``"omit"``: the quantiles of a column are of the cells that are not missing (NaN, None and
+        NA are missing). Each column gets an equal part of the allowance, and `transform` keeps
+        missing cells.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
+        In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -87,47 +88,47 @@ class DPRobustScaler(QuantileFit):
     center_ : ndarray of shape (n_features,) or None
         Private medians; None if ``with_centering=False``.
     scale_ : ndarray of shape (n_features,) or None
-        Private ranges between the two quantiles; 1.0 where that is below 2**-16 of the width of
-        the bounds, as of constant columns. None if ``with_scaling=False``.
+        Private ranges between the two quantiles. 1.0 if the range is below 2**-16 of the width of
+        the bounds, as for constant columns. None if ``with_scaling=False``.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned. None if nothing was released and no bounds are stated.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
+        In `fit`, before anything is charged: if a parameter is out of range, or if X is not a dense
+        table of finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    skdp.preprocessing.DPStandardScaler : By mean and standard deviation.
+    skdp.preprocessing.DPStandardScaler : Uses the mean and standard deviation.
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (at most 20%), and up to three quantiles
-    a column, as by `DPQuantile`: same *sensitivity*, same *mechanism*. *Charged*: (epsilon,
-    delta), once, before any noise, to ``budget``. With ``with_centering=False,
-    with_scaling=False`` nothing is released or charged. With ``nan_policy="omit"`` the same of each
-    column, of the rows that have a value in it, which one that is replaced may join or leave: ranks
-    then move as by two steps. Without stated bounds their number (5% of a column's part) and bounds
-    (at most half) come first. Proof: ``skdp/queries/columns.md``.
+    **Privacy.** *Released*: bounds, if not stated (at most 20%), and up to three quantiles of each
+    column, with the *sensitivity* and *mechanism* of `DPQuantile`. *Charged*: (epsilon, delta),
+    once, before any noise, to ``budget``. With ``with_centering=False, with_scaling=False`` nothing
+    is released or charged. With ``nan_policy="omit"`` the same is released for each column, over
+    the rows that have a value in it. A replaced row may join or leave these rows, so ranks may move
+    by two steps. Without stated bounds, the number of these rows (5% of the column's part) and the
+    bounds (at most half) are released first. Proof: ``skdp/queries/columns.md``.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** In ranks: the mean, over releases, levels and columns, of the number of rows
-    between the released value and the level (of rows rounded to multiples of `step`, if it is
-    stated). It needs `like`, public rows or an earlier fit of `DPMedian`, `DPQuantile` or
-    `DPQuantileTransformer`: where values repeat, a quantile may be found exactly, and where they
-    fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows, as a
-    part of the rows, and is far larger.
+    **Expected error.** In ranks: the number of rows between the released value and the exact
+    quantile, averaged over releases, levels and columns. If `step` is stated, rows count as rounded
+    to its multiples. It needs `like`: public rows, or an earlier fit of `DPMedian`, `DPQuantile` or
+    `DPQuantileTransformer`. The rows matter: if values repeat, a quantile may be found exactly; if
+    they fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows.
+    It is a part of the rows instead of a number of ranks, and far larger.
 
     References
     ----------
@@ -198,12 +199,12 @@ class DPRobustScaler(QuantileFit):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
-            May be in parts (`skdp.engines`) unless nan_policy="omit".
+            Private rows of finite numbers; with ``nan_policy="omit"``, cells may be missing. May be
+            in parts (`skdp.engines`) unless nan_policy="omit".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -261,44 +262,46 @@ class DPQuantileTransformer(QuantileFit):
     Parameters
     ----------
     n_quantiles : int, default=33
-        Landmarks, at equal distances of level from 0 to 1. The first and the last are the bounds,
-        which cost nothing; the others are released, in floor(log2(n_quantiles - 2)) + 1 rounds,
-        so 2**k + 1 landmarks are the most for k rounds. At least 3. More of them resolve more, and
-        each is less exact.
+        Number of landmarks, at equally spaced levels from 0 to 1; at least 3. The first and the
+        last landmark are the bounds, which cost nothing. The others are released, in
+        floor(log2(n_quantiles - 2)) + 1 rounds, so k rounds allow at most 2**k + 1 landmarks. More
+        landmarks give a finer resolution, but each is less exact.
     output_distribution : {"uniform", "normal"}, default="uniform"
-        What columns are mapped to: [0, 1], or normal deviates, at most 5.2 from 0.
+        Columns are mapped to [0, 1], or to normal deviates, at most 5.2 from 0.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance. State them for few rows.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, for at most a fifth of the allowance. State them if there are few rows.
     step : float or None, default=None
-        Candidates for a quantile are the multiples of it within the bounds, as 1.0 for integers.
-        None: about 2**18 to 2**19 points at equal distances. Stated bounds must hold a multiple
-        of it.
+        The candidates for a quantile are the multiples of `step` within the bounds, for example 1.0
+        for integers. None: about 2**18 to 2**19 equally spaced points. Stated bounds must contain a
+        multiple of it.
     prior : {"uniform", "log"}, default="uniform"
-        Without a step: candidates at equal distances, or at distances that grow with the distance
-        from 0, over ten powers of two.
+        Without a step: ``"uniform"`` candidates are equally spaced; the spacing of ``"log"``
+        candidates grows with the distance from 0, over ten powers of two.
     nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: the quantiles of a column are of the cells that it has (NaN, None and NA are
-        missing), each column for an equal part of the allowance, and `transform` keeps what is
-        missing.
+        ``"omit"``: the quantiles of a column are of the cells that are not missing (NaN, None and
+        NA are missing). Each column gets an equal part of the allowance, and `transform` keeps
+        missing cells.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, the losses of columns and rounds add up less quickly.
+        In [0, 1). Above zero, the privacy losses of columns and rounds add up more slowly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     quantiles_ : ndarray of shape (n_quantiles, n_features)
-        Values at the levels `references_`, not decreasing; the first and last are the bounds,
-        widened to the outermost released value where a `step` has no multiple within learned ones.
+        Values at the levels `references_`, not decreasing. The first and last are the bounds. If no
+        multiple of `step` lies within learned bounds, they are widened to the outermost released
+        value.
     references_ : ndarray of shape (n_quantiles,)
         Levels from 0 to 1.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -306,15 +309,15 @@ class DPQuantileTransformer(QuantileFit):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers.
+        In `fit`, before anything is charged: if a parameter is out of range, or if X is not a dense
+        table of finite numbers.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -324,24 +327,24 @@ class DPQuantileTransformer(QuantileFit):
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (at most 20%), and the inner landmarks
-    of every column, as by `DPQuantile`: same *sensitivity*, same *mechanism*. *Charged*: (epsilon,
-    delta), once, before any noise, to ``budget``. With ``nan_policy="omit"`` the same of each
-    column, of the rows that have a value in it, which one that is replaced may join or leave: ranks
-    then move as by two steps. Without stated bounds their number (5% of a column's part) and bounds
-    (at most half) come first. Proof: ``skdp/queries/columns.md``.
+    **Privacy.** *Released*: bounds, if not stated (at most 20%), and the inner landmarks of every
+    column, with the *sensitivity* and *mechanism* of `DPQuantile`. *Charged*: (epsilon, delta),
+    once, before any noise, to ``budget``. With ``nan_policy="omit"`` the same is released for each
+    column, over the rows that have a value in it. A replaced row may join or leave these rows, so
+    ranks may move by two steps. Without stated bounds, the number of these rows (5% of the column's
+    part) and the bounds (at most half) are released first. Proof: ``skdp/queries/columns.md``.
 
-    Between two landmarks both transforms are linear; where landmarks coincide, a value has the
-    middle of their levels, as in scikit-learn. Both transforms are monotone.
+    `transform` and `inverse_transform` are linear between two landmarks, and monotone. If landmarks
+    coincide, their value is mapped to the middle of their levels, as in scikit-learn.
 
-    The output of ``transform`` on private rows is as private as these rows are.
+    ``transform`` adds no noise: its output on private rows is as private as the rows.
 
-    **Expected error.** In ranks: the mean, over releases, levels and columns, of the number of rows
-    between the released value and the level (of rows rounded to multiples of `step`, if it is
-    stated). It needs `like`, public rows or an earlier fit of `DPMedian`, `DPQuantile` or
-    `DPQuantileTransformer`: where values repeat, a quantile may be found exactly, and where they
-    fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows, as a
-    part of the rows, and is far larger.
+    **Expected error.** In ranks: the number of rows between the released value and the exact
+    quantile, averaged over releases, levels and columns. If `step` is stated, rows count as rounded
+    to its multiples. It needs `like`: public rows, or an earlier fit of `DPMedian`, `DPQuantile` or
+    `DPQuantileTransformer`. The rows matter: if values repeat, a quantile may be found exactly; if
+    they fill a small part of the bounds, few rows are not enough. `error_bound` holds for any rows.
+    It is a part of the rows instead of a number of ranks, and far larger.
 
     References
     ----------
@@ -406,12 +409,12 @@ class DPQuantileTransformer(QuantileFit):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
-            May be in parts (`skdp.engines`) unless nan_policy="omit".
+            Private rows of finite numbers; with ``nan_policy="omit"``, cells may be missing. May be
+            in parts (`skdp.engines`) unless nan_policy="omit".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -28,17 +28,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m skdp.sql", description="Private SQL.")
     parser.add_argument("file", help="a Parquet file, or a DuckDB file with --table")
     parser.add_argument("query")
-    parser.add_argument("--table", help="of a DuckDB file; or another name of a Parquet file")
+    parser.add_argument(
+        "--table", help="the table of a DuckDB file; or another name for a Parquet file"
+    )
     parser.add_argument("--unit", required=True, help="column of ids")
-    parser.add_argument("--ledger", required=True, help="file that counts what is spent")
+    parser.add_argument("--ledger", required=True, help="ledger file that counts what is spent")
     parser.add_argument("--total", nargs=2, type=float, metavar=("EPSILON", "DELTA"), required=True)
     parser.add_argument("--epsilon", type=float)
     parser.add_argument("--delta", type=float)
     parser.add_argument("--bounds", nargs=3, action="append", default=[],
                         metavar=("COLUMN", "LOW", "HIGH"))  # fmt: skip
-    parser.add_argument("--explain", action="store_true", help="say what it costs; spend nothing")
-    parser.add_argument("--progress", action="store_true", help="say how far the query is")
-    parser.add_argument("--certificate", help="where what was released is written down")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="show the cost of the query, without spending anything",
+    )
+    parser.add_argument("--progress", action="store_true", help="show the progress of the query")
+    parser.add_argument(
+        "--certificate", help="file to which the certificate of the release is written"
+    )
     return parser
 
 

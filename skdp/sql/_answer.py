@@ -14,33 +14,34 @@ __all__ = ["Answer"]
 
 @dataclass(eq=False, repr=False)
 class Answer:
-    """What a query released, as a table of DuckDB; nothing private is in it.
+    """The released answer of a query, as a DuckDB table; it contains nothing private.
 
     Attributes
     ----------
     relation : duckdb.DuckDBPyRelation
-        In a database of its own. Beside a number ``x`` stand ``x_low`` and ``x_high``: its
-        interval, which holds in 95% of releases (measured: 94.3 to 100, by aggregate) the number
-        for the rows as bounded and clipped, and in at least 95% where it is computed from several;
-        NULL where that cannot be had. Beside a mean ``x_population_low`` and
-        ``x_population_high``.
+        A relation in a database of its own. Every number ``x`` has an interval, ``x_low`` to
+        ``x_high``. In 95% of releases (measured: 94.3 to 100%, depending on the aggregate) it
+        contains the number for the bounded and clipped rows without noise; in at least 95% if ``x``
+        is computed from several aggregates. NULL if there is no interval. A mean also has
+        ``x_population_low`` and ``x_population_high``.
     privacy_ : PrivacyCertificate or None
-        Of the last release; None where only public tables, or released subqueries, were read.
+        Certificate of the last release; None if only public tables or released subqueries were
+        read.
     sql : str
         The query as it was asked.
     rewritten : str
-        The rows that were aggregated, as SQL of DuckDB.
+        DuckDB's SQL for the rows that were aggregated.
     notes : list of str
-        What the answer has otherwise than the query says.
+        How the answer differs from what the query says.
     max_keys_per_unit_, max_rows_per_unit_ : int or None
-        What a unit counted for.
+        The bounds on the contribution of a unit.
     bounds_ : dict
-        Of each expression that was clipped, to what.
+        For each clipped expression, its bounds.
     left_out_ : dict
-        How much of the rows bounding left out, with intervals.
+        How many rows were left out by bounding contributions, with intervals.
     subqueries : list of Answer
-        What subqueries that aggregate over units released, before the rest, each with its part of
-        the price.
+        Answers of subqueries that aggregate over units. They were released before the rest, each
+        for its part of the price.
     """
 
     relation: Any
@@ -60,7 +61,7 @@ class Answer:
         return list(self.relation.columns)
 
     def to_pandas(self) -> Any:
-        """Return the answer as a data frame of pandas.
+        """Return the answer as a pandas data frame.
 
         Returns
         -------
@@ -69,7 +70,7 @@ class Answer:
         return self.relation.df()
 
     def to_polars(self) -> Any:
-        """Return the answer as a data frame of polars.
+        """Return the answer as a polars data frame.
 
         Returns
         -------
@@ -78,7 +79,7 @@ class Answer:
         return self.relation.pl()
 
     def to_arrow(self) -> Any:
-        """Return the answer as a table of pyarrow.
+        """Return the answer as a pyarrow table.
 
         Returns
         -------
@@ -107,7 +108,7 @@ class Answer:
         return {name: [row[i] for row in rows] for i, name in enumerate(self.columns)}
 
     def certificate(self) -> dict[str, Any]:
-        """Return what was released: query, rows that were aggregated, bounding, releases.
+        """Return a description of the release: query, aggregated rows, bounding, releases.
 
         Returns
         -------

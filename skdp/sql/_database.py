@@ -33,41 +33,41 @@ PRIVATE = "private"
 
 
 class PrivateDatabase:
-    """Tables that are asked in SQL, with answers that are private for every unit.
+    """Private tables that are queried in SQL; each privacy unit is protected as a whole.
 
-    A unit (a user) has rows in several tables. A query on any of them is one release of
-    `skdp.aggregation.DPGroupBy`, charged once for everything that a unit has there.
+    A unit (a user) may have rows in several tables. A query on any of these tables is one release
+    of `skdp.aggregation.DPGroupBy`. One charge covers all rows of a unit in it.
 
     Parameters
     ----------
     database : DuckDB connection, path of a DuckDB file, or dict
         A dict from names to tables of pandas, polars or pyarrow, or to paths of Parquet files.
     tables : dict
-        The tables that may be asked; others are refused. ``"public"``, or a dict: ``"unit"``, the
-        column of ids, or ``"owner"``, a column, the table that it points to and that table's key;
-        ``"columns"``, the bounds of columns of numbers, public knowledge; ``"keys"``, all that
-        a column to group by may hold, public knowledge too.
+        The tables that may be queried; all others are refused. For each table ``"public"``, or a
+        dict with either ``"unit"`` (the column of ids) or ``"owner"`` (a column, the table that it
+        refers to, and the key of that table). From public knowledge, it may also have ``"columns"``
+        (the bounds of numeric columns) and ``"keys"`` (all values of a column to group by).
     budget : PrivacyBudget
-        Ledger to charge, with a unit and ``adjacency="add_or_remove_one"``: a WHERE makes the
-        number of units private.
+        Budget to charge. It must have a unit and ``adjacency="add_or_remove_one"``, because a WHERE
+        clause makes the number of units private.
     engine : {"duckdb", "polars"}, default="duckdb"
-        What computes the rows of a query. ``"polars"`` takes a dict of tables, lazy frames among
-        them, and answers what is proved to be equal in both, to the last bit; it refuses the rest.
+        The engine that computes the rows of a query. ``"polars"`` takes a dict of tables, which may
+        be lazy frames. It answers the queries whose results are proved to be equal in both engines,
+        to the last bit, and refuses all others.
 
     See Also
     --------
-    skdp.aggregation.DPGroupBy : what runs every query.
+    skdp.aggregation.DPGroupBy : Runs every query.
 
     Notes
     -----
-    **Privacy.** Released: keys, and aggregates by key of rows as bounded; sensitivities, mechanisms
-    and proofs are those of `DPGroupBy`. Every row of a query belongs to one unit and depends on
-    rows of this unit and on public tables alone; bounding takes care of how many there are.
-    Charged: (epsilon, delta) a query, after the rows were computed and before any noise; where
-    subqueries are released first, all of it is set aside before, and each part is charged an equal
-    part of it. Messages
-    depend on the query and on declarations. Whoever holds the connection can read the tables:
-    answers are protected.
+    **Privacy.** Released: keys, and aggregates by key of the bounded rows. Sensitivities,
+    mechanisms and proofs are those of `DPGroupBy`. Every row of a query belongs to one unit, and
+    depends only on rows of this unit and on public tables. How many rows there are is bounded.
+    Charged: (epsilon, delta) for each query, after the rows were computed and before any noise. If
+    subqueries are released first, the whole price is set aside before, and each part is charged an
+    equal share. Messages depend only on the query and the declarations. Only the answers are
+    protected: whoever holds the connection can read the tables.
 
     References
     ----------
@@ -133,22 +133,22 @@ class PrivateDatabase:
         ----------
         query : str
         epsilon, delta : float or None, default=None
-            What the query may lose, all that it releases together; None: what its OPTIONS say, or
-            1 and 1e-6. Without GROUP BY, and where keys are declared, delta may be 0.
+            Privacy loss of the query, including everything that it releases. None: as stated in its
+            OPTIONS, otherwise 1 and 1e-6. Without GROUP BY, or with declared keys, delta may be 0.
         max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
-            In how many keys a unit counts, and for how many rows in each; ``"private"``: chosen
-            from noisy histograms of units.
+            In how many keys a unit counts at most, and for how many rows in each. ``"private"``:
+            chosen from noisy histograms of units.
         bounds : dict, default=None
-            Of what is aggregated, by its text: ``{"minutes * 2": (0, 480)}``; they go before those
-            that are declared.
+            Bounds of the aggregated expressions, by their text: ``{"minutes * 2": (0, 480)}``. They
+            take precedence over declared bounds.
         key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
             How keys are found: see `skdp.aggregation.DPGroupBy`.
         random_state : int or None, default=None
             Seeds noise only inside ``skdp.config_context(noise="seeded")``: for tests.
         progress : callable or None, default=None
-            Called before each step, and at the end, with how many steps are done, how many there
-            are, and what comes. What it raises is not heard: an answer that is paid for would be
-            lost.
+            Called before each step and at the end, with the number of finished steps, the number of
+            all steps, and the next step. Its exceptions are ignored, because otherwise a paid
+            answer would be lost.
 
         Returns
         -------
@@ -157,12 +157,13 @@ class PrivateDatabase:
         Raises
         ------
         QueryRefusedError
-            Why, where, and what would work; nothing was charged.
+            If the query cannot be answered privately. The message says why, where, and what would
+            work. Nothing was charged.
         BudgetExceededError
             Nothing was charged.
         RuntimeError
-            If DuckDB cannot compute the rows (memory, disk, a connection that is closed). If some
-            parts of the query were released until then, it has them as ``subqueries``.
+            If DuckDB cannot compute the rows (memory, disk, a closed connection). If parts of the
+            query had been released by then, the error has them as ``subqueries``.
         """
         if not (progress is None or callable(progress)):
             raise TypeError(f"progress must be a function or None, got {type(progress).__name__}")
@@ -196,7 +197,7 @@ class PrivateDatabase:
         key_method: str = "auto",
         rows_per_key: float | None = None,
     ) -> str:
-        """Say what a query would cost, bound and release; no private row is read, nothing spent.
+        """Describe what a query would cost, bound and release; nothing private is read or charged.
 
         Parameters
         ----------
@@ -206,7 +207,7 @@ class PrivateDatabase:
         bounds : dict, default=None
         key_method : str, default="auto"
         rows_per_key : float, default=None
-            About how many rows a key has, for errors of means and quantiles.
+            Approximate number of rows of a key, for the errors of means and quantiles.
 
         Returns
         -------
@@ -215,7 +216,7 @@ class PrivateDatabase:
         Raises
         ------
         QueryRefusedError
-            As `sql` does.
+            As in `sql`.
         """
         with self._catalog.one_state() as catalog:
             made = self._made(

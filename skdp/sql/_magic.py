@@ -65,7 +65,7 @@ def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Add the magic to a notebook: ``%load_ext skdp.sql``.
+    """Add the SQL magic to a notebook, on ``%load_ext skdp.sql``.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Private statistics: the functions of everyday use, each one charge, each with its error.
+"""Private statistics for everyday use: each call is one charge and returns its standard error.
 
-A function checks its arguments and the rows, charges (epsilon, delta) to its budget under its own
-name, and returns what it released as `Released`: values, their standard errors, and a certificate.
-Rows are the units that are protected, so statistics are of columns; ``axis=None`` adds up the
-cells of a row as well.
+Each function checks its arguments and the rows, charges (epsilon, delta) to its budget under its
+own name, and returns a `Released`: values, their standard errors, and a certificate. A row is the
+privacy unit (without `groups`), so statistics are over rows, for each column. With ``axis=None``
+the cells of each row are added up as well.
 """
 
 from skdp.statistics._call import Released

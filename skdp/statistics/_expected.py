@@ -54,43 +54,42 @@ def expected_error(
     like: Any = None,
     **parameters: Any,
 ) -> NDArray[np.float64]:
-    """Return the standard error that a function of this module would state, before it is called.
+    """Return the standard error that a function of this module would have, before it is called.
 
     Parameters
     ----------
     function : str
-        Name of the function, as it is charged: ``"mean"``, ``"var"``, ...
+        Name of the function: ``"mean"``, ``"var"``, ...
     n_samples : int
         Number of rows, as far as it is public.
     n_features : int, default=None
-        Number of columns; None for one flat column, or as many as `like` has.
+        Number of columns. None: one flat column, or as many columns as `like` has.
     like : array-like of shape (n,) or (n, n_features), or Released, default=None
         Public rows that resemble the private ones, **never the private rows themselves**: the
-        answer is not private. For ``"mean"`` also an earlier release of it. Needed where the error
-        depends on the rows: for variances and what is made of them, for a mean whose number of
-        rows is private, and for histograms of learned bounds.
+        answer is not private. For ``"mean"`` also an earlier release of the mean. Needed if the
+        error depends on the rows: for variances and statistics based on them, for a mean if the
+        number of rows is private, and for histograms with learned bounds.
     **parameters
-        Those of the function: ``bounds``, which must be stated, ``epsilon``, ``delta``,
-        ``n_rows``, ``budget`` (only its
-        relation is used), ...
+        Parameters of the function: ``bounds``, which must be stated, ``epsilon``, ``delta``,
+        ``n_rows``, ``budget`` (only its relation is used), ...
 
     Returns
     -------
     error : ndarray
-        Unit: that of the answer (of X for sums, means and standard deviations, squared for
-        variances and covariances, rows for counts, none for correlations). Of its shape: one
-        number for a flat column.
+        In the unit of the answer (that of X for sums, means and standard deviations; its square for
+        variances and covariances; rows for counts; none for correlations). In the shape of the
+        answer: one number for a flat column.
 
     Raises
     ------
     ValueError
-        If the function has no such error, if it depends on the rows and `like` is not given, or
-        if bounds would be learned, but for histograms.
+        If the function has no such error; if the error depends on the rows and `like` is not given;
+        or if bounds would be learned, except for histograms.
 
     Notes
     -----
-    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no private row is read.
-    *Charged*: nothing.
+    **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, because no private row is
+    read. *Charged*: nothing.
 
     Examples
     --------
@@ -171,9 +170,9 @@ def _check_bounds(function: str, options: dict[str, Any]) -> None:
     """Refuse learned bounds where the error is as wide as they are."""
     if _learns(options) and "bins" not in options:
         raise ValueError(
-            f"bounds must be stated for the expected error of {function!r}: it is as large as "
-            "learned bounds are wide, which follows the farthest of the private rows. The answer "
-            "itself states its error"
+            f"bounds must be stated for the expected error of {function!r}: it grows with the "
+            "width of learned bounds, which depends on the private rows. The answer itself "
+            "states its error"
         )
 
 

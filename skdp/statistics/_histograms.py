@@ -118,53 +118,55 @@ def histogram(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> tuple[Released, Floats]:
-    """Return the histogram of one column, of numbers or of categories.
+    """Return the histogram of one column of numbers or categories.
 
     Parameters
     ----------
     X : array-like of shape (n_samples,) or (n_samples, 1)
-        Private rows, finite numbers; with `categories` labels of any type, flat.
+        Private rows: finite numbers, or with `categories` a flat column of labels of any type.
     bins : int or array-like of float, default=10
-        Number of bins of equal width between the bounds, or public edges that increase.
+        Number of bins of equal width between the bounds, or public edges in increasing order.
     categories : sequence, default=None
-        Public labels, which stand for bins. A row of another label counts nowhere.
+        Public labels, used instead of bins. Rows with other labels are not counted.
     density : bool, default=False
-        Return counts over their sum and the width of their bins, as numpy does; of categories,
-        over their sum.
+        Divide counts by their sum and by the width of their bins, as numpy does; with categories,
+        by their sum.
     range : tuple (low, high), default=None
-        numpy's name for `bounds`, which must not be stated too.
+        numpy's name for `bounds`. State only one of them.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance, and they are
-        seldom round numbers: state them (or edges) where values are whole numbers. Not used with
-        edges.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
+        Learned bounds are seldom round numbers, so state them (or edges) if values are whole
+        numbers. Not used with edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released, value of shape (n_bins,)
-        Not rounded up to 0 where noise makes it negative: so it has no bias. Of a density the
-        standard error is to first order; it is NaN where the sum of the counts is below ten of
-        its own standard errors.
+        Negative counts, which noise may cause, are kept, so counts have no bias. The standard error
+        of a density is to first order. It is NaN if the sum of the counts is below ten of its own
+        standard errors.
     edges : ndarray of shape (n_bins + 1,)
-        A bin holds its lower edge, the last one both. Values beyond the edges are in no bin.
-        With `categories`, these.
+        A bin includes its lower edge; the last bin includes both edges. Values outside the edges
+        are in no bin. With `categories`, these are returned instead.
 
     Raises
     ------
@@ -175,11 +177,11 @@ def histogram(
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if they are learned, and one count a bin, empty or not.
-    *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced. *Mechanism*:
-    discrete Laplace, or rounded Gaussian if delta > 0; with `categories` that of `subset_sums` for
-    a number of 1 in each row, so that counts are no whole numbers. *Charged*: (epsilon, delta),
-    once, as "histogram".
+    **Privacy.** *Released*: bounds, if they are learned, and one count for each bin, including
+    empty ones. *Sensitivity*: 1 if a row is added or removed, 2 (L1) if one is replaced.
+    *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0; with `categories`, the
+    mechanism of `subset_sums` for the number 1 in each row, so that counts are not whole numbers.
+    *Charged*: (epsilon, delta), once, as "histogram".
 
     Examples
     --------
@@ -261,35 +263,37 @@ def histogram2d(
     X : array-like or table of shape (n_samples, 2)
         Private rows, finite numbers.
     bins : int or list of two, default=10
-        For each column a number of bins between its bounds, or public edges that increase.
+        For each column, the number of bins between its bounds, or public edges in increasing order.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance. Not used for
-        edges.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance. Not
+        used for edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released, value of shape (n_bins_0, n_bins_1)
-        Not rounded up to 0 where noise makes it negative.
+        Negative counts, which noise may cause, are kept.
     edges_0, edges_1 : ndarray
-        Rows beyond the edges are in no cell.
+        Rows outside the edges are in no cell.
 
     Raises
     ------
@@ -300,7 +304,7 @@ def histogram2d(
 
     Notes
     -----
-    **Privacy.** As `histogram`, for the cells of both columns together. *Released*,
+    **Privacy.** As for `histogram`, with the joint cells of both columns. *Released*,
     *sensitivity*, *mechanism*: as there. *Charged*: (epsilon, delta), once, as "histogram2d".
 
     Examples
@@ -355,36 +359,38 @@ def histogramdd(
     X : array-like or table of shape (n_samples, n_features)
         Private rows, finite numbers.
     bins : int or list, default=10
-        For each column a number of bins between its bounds, or public edges that increase. At
-        most 2**20 cells altogether.
+        For each column, the number of bins between its bounds, or public edges in increasing order.
+        At most 2**20 cells altogether.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance. Not used for
-        edges.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance. Not
+        used for edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released, one dimension a column
-        Not rounded up to 0 where noise makes it negative.
+        Negative counts, which noise may cause, are kept.
     edges : list of ndarray
-        Rows beyond the edges are in no cell.
+        Rows outside the edges are in no cell.
 
     Raises
     ------
@@ -395,7 +401,7 @@ def histogramdd(
 
     Notes
     -----
-    **Privacy.** As `histogram`, for the cells of all columns together. *Released*, *sensitivity*,
+    **Privacy.** As for `histogram`, with the joint cells of all columns. *Released*, *sensitivity*,
     *mechanism*: as there. *Charged*: (epsilon, delta), once, as "histogramdd".
 
     Examples
@@ -438,35 +444,37 @@ def subset_sums(
 ) -> Released:
     """Return the sum of the clipped rows of each class.
 
-    Each row has a label, which is as private as its cells.
+    Each row has a label, which is protected together with its cells.
 
     Parameters
     ----------
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers.
     labels : array-like of shape (n_samples,)
-        Private label of each row. A row of a label that is no class is in no sum.
+        Private label of each row. Rows whose label is not among `classes` are in no sum.
     classes : sequence
-        Public labels, all text or all numbers, for example.
+        Public labels of one type, for example all text or all numbers.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
-        `Released`).
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells, and rows whose label is missing.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -485,11 +493,11 @@ def subset_sums(
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated, and a sum for each class and column.
-    *Sensitivity*, with r the norm of the bounds' furthest corner from 0 (L2): r if a row is added
-    or removed; if one is replaced, at most 2 r, and less where no bound is below 0, as a row that
-    leaves one class for another changes two sums by r each. A factor of 4, which is found in
-    texts, is not needed. *Mechanism*: discrete Laplace or K-norm noise, whichever is less, or
-    rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "subset_sums".
+    *Sensitivity* (L2), where r is the distance from 0 to the furthest corner of the bounds: r if a
+    row is added or removed; at most 2 r if one is replaced, and less if no bound is below 0,
+    because a row that moves from one class to another changes two sums by r each. The factor of 4
+    found in some texts is not needed. *Mechanism*: discrete Laplace or K-norm noise, whichever is
+    smaller, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "subset_sums".
 
     Examples
     --------

@@ -84,24 +84,26 @@ def var(
     ddof : int, default=0
         The divisor is the number of rows minus this.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
-        `Released`).
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -120,10 +122,10 @@ def var(
     Notes
     -----
     **Privacy.** *Released*: bounds, if not stated, then the mean and the mean square of each
-    column as one vector, with the number of rows where it is private. *Sensitivity*, of sums in
-    units of the half width (L2): 2 sqrt(d) if a row is replaced, sqrt(5 d / 4 + 1) if one is
-    added or removed. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*:
-    (epsilon, delta), once, as "var".
+    column as one vector, with the number of rows where it is private. *Sensitivity* (L2) of the
+    sums, for d columns, in units of half the width of the bounds: 2 sqrt(d) if a row is replaced,
+    sqrt(5 d / 4 + 1) if one is added or removed. *Mechanism*: K-norm noise, or rounded Gaussian if
+    delta > 0. *Charged*: (epsilon, delta), once, as "var".
 
     Examples
     --------
@@ -180,24 +182,26 @@ def std(
     ddof : int, default=0
         The divisor is the number of rows minus this.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
-        `Released`).
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -215,7 +219,7 @@ def std(
 
     Notes
     -----
-    **Privacy.** As `var`, of which this is the square root. *Released*, *sensitivity*,
+    **Privacy.** As for `var`: this is the square root of its answer. *Released*, *sensitivity*,
     *mechanism*: as there. *Charged*: (epsilon, delta), once, as "std".
 
     Examples
@@ -372,37 +376,39 @@ def covariance(
     Parameters
     ----------
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers; columns are variables.
+        Private rows of finite numbers; the columns are the variables.
     ddof : int, default=1
         The divisor is the number of rows minus this.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
-        `Released`).
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released, value of shape (n_features, n_features)
-        Positive semidefinite: negative eigenvalues, which noise makes, are set to 0. The standard
-        error includes what that moves, and where a private number of rows is not clear of its
-        noise, a third of all that the bounds allow.
+        Positive semidefinite: negative eigenvalues, which noise may cause, are set to 0. The
+        standard error includes the change that this makes. If noise hides a private number of rows,
+        it also includes a third of the largest value that the bounds allow.
 
     Raises
     ------
@@ -413,11 +419,11 @@ def covariance(
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated, then the second moment of the columns in units
-    of their half widths, with their sums and the number of rows, as one matrix. *Sensitivity*:
-    that of a ball of radius sqrt(d), see ``skdp/queries/second_moments.md``. *Mechanism*:
-    symmetrised Wishart noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
-    once, as "covariance".
+    **Privacy.** *Released*: bounds, if not stated, then one matrix: the second moment of the
+    columns, in units of half the widths of their bounds, with their sums and the number of rows.
+    *Sensitivity*: that of rows in a ball of radius sqrt(d), see ``skdp/queries/second_moments.md``.
+    *Mechanism*: symmetrised Wishart noise, or rounded Gaussian if delta > 0. *Charged*:
+    (epsilon, delta), once, as "covariance".
 
     Examples
     --------
@@ -490,35 +496,37 @@ def correlation(
     Parameters
     ----------
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
-        Private rows, finite numbers; columns are variables.
+        Private rows of finite numbers; the columns are the variables.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
-        `Released`).
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released, value of shape (n_features, n_features)
-        In [-1, 1], ones on the diagonal; 0 beside a column whose released variance is 0. The
-        standard error is at most 1, too large where noise reaches the ends, and NaN where a
-        variance is not clear of its noise: the coefficient says nothing then.
+        In [-1, 1], with ones on the diagonal. 0 for the coefficients of a column whose released
+        variance is 0. The standard error is at most 1. It is too large if noise reaches the ends of
+        the range, and NaN if noise hides a variance: the coefficient is then meaningless.
 
     Raises
     ------
@@ -529,7 +537,7 @@ def correlation(
 
     Notes
     -----
-    **Privacy.** A function of what `covariance` releases. *Released*, *sensitivity*, *mechanism*:
+    **Privacy.** Computed from what `covariance` releases. *Released*, *sensitivity*, *mechanism*:
     as there. *Charged*: (epsilon, delta), once, as "correlation".
 
     Examples

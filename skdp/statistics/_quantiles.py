@@ -72,35 +72,37 @@ def quantile(
     keepdims : bool, default=False
         Keep the axis of the rows, with length 1.
     step : float, default=None
-        Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
+        Answers are multiples of `step`: for integers, use 1. None: a fine grid between the bounds.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released
-        The standard error is NaN: it depends on the rows around the quantile, and is private.
-        `skdp.quantile.DPQuantile.expected_error` says how many ranks quantiles are off on average,
-        on public rows that resemble the private ones; its `error_bound` bounds the error for any
-        rows, as a part of the rows.
+        The standard error is NaN: it depends on the rows near the quantile, so it is private.
+        `skdp.quantile.DPQuantile.expected_error` returns by how many ranks quantiles are off on
+        average, for public rows that resemble the private ones. Its `error_bound` bounds the error
+        for any rows, as a part of the rows.
 
     Raises
     ------
@@ -111,9 +113,9 @@ def quantile(
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated, and one candidate a column and level.
-    *Sensitivity*: ranks, at most 1. *Mechanism*: the exponential mechanism, recursively for many
-    levels. *Charged*: (epsilon, delta), once, as "quantile".
+    **Privacy.** *Released*: bounds, if not stated, and one candidate for each column and level.
+    *Sensitivity* of the score, a difference of ranks: at most 1. *Mechanism*: the exponential
+    mechanism, recursively for several levels. *Charged*: (epsilon, delta), once, as "quantile".
 
     Examples
     --------
@@ -149,12 +151,12 @@ def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Rele
     q : float or sequence of float
         In percent, from 0 to 100, strictly increasing.
     **options
-        As of `quantile`.
+        As for `quantile`.
 
     Returns
     -------
     released : Released
-        As of `quantile`.
+        As for `quantile`.
 
     Raises
     ------
@@ -165,8 +167,8 @@ def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Rele
 
     Notes
     -----
-    **Privacy.** *Released*, *sensitivity*, *mechanism* and *charged*: as of `quantile`, under that
-    name.
+    **Privacy.** *Released*, *sensitivity*, *mechanism* and *charged*: as for `quantile`, and
+    charged under that name.
 
     Examples
     --------
@@ -215,32 +217,34 @@ def median(
     keepdims : bool, default=False
         Keep the axis of the rows, with length 1.
     step : float, default=None
-        Answers are multiples of it: 1 for integers. None for a fine grid between the bounds.
+        Answers are multiples of `step`: for integers, use 1. None: a fine grid between the bounds.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); ``"private"`` learns them, for 4 to 70% of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released
-        The standard error is NaN: it depends on the rows around the median, and is private.
+        The standard error is NaN: it depends on the rows near the median, so it is private.
 
     Raises
     ------
@@ -251,7 +255,7 @@ def median(
 
     Notes
     -----
-    **Privacy.** As `quantile` at level 1/2. *Released*, *sensitivity*, *mechanism*: as there.
+    **Privacy.** As for `quantile` at level 1/2. *Released*, *sensitivity*, *mechanism*: as there.
     *Charged*: (epsilon, delta), once, as "median".
 
     Examples

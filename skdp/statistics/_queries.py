@@ -35,14 +35,14 @@ SMALLEST_LEVEL = 1e-9  # of one query: below, its noise would outgrow what the s
 
 
 class QuerySession:
-    """An allowance of statistical queries on one private table; open it with `query_session`.
+    """An allowance for statistical queries on one private table; open it with `query_session`.
 
-    A context manager. It keeps the rows until it is closed.
+    It is a context manager, and keeps the rows until it is closed.
 
     Parameters
     ----------
     session : skdp.core.Session
-        Open, and charged.
+        An open session, already charged.
     n_queries : int
         Number of equal parts of the allowance.
     """
@@ -58,28 +58,28 @@ class QuerySession:
 
     @property
     def remaining(self) -> float:
-        """Part of the allowance that is left, in [0, 1]; 0 after closing."""
+        """The part of the allowance that is left, in [0, 1]; 0 after closing."""
         return 0.0 if self._session is None else float(self._session.remaining)
 
     @property
     def privacy_(self) -> PrivacyCertificate:
-        """Certificate of all answers so far, which hold (epsilon, delta) together."""
+        """Certificate of all answers so far, which together satisfy (epsilon, delta)-DP."""
         return self._privacy if self._session is None else self._session.certificate()
 
     def ask(self, query: Callable[[Floats], Any], *, share: float | None = None) -> Released:
-        """Return the mean of g(row) over the rows, under noise.
+        """Return the noisy mean of g(row) over the rows.
 
         Parameters
         ----------
         query : callable
-            ``g(row)`` gets one row, an array of shape (n_features,), and returns a number in
-            [0, 1]. Others are clipped; an exception or anything but a finite number counts as 0.
-            It must not pass anything from one row to another, nor to the outside (print, write,
-            charge a budget); it finds numpy's and Python's global
-            random generators in the same state for every row.
+            ``g(row)`` gets one row, an array of shape (n_features,), and returns a number in [0,
+            1]. Other numbers are clipped to [0, 1]; an exception, or anything but a finite number,
+            counts as 0. It must not pass information from one row to another, or to the outside (by
+            printing, writing or charging a budget). For every row, numpy's and Python's global
+            random generators are in the same state.
         share : float, default=None
-            Part of the allowance, in (0, 1]: of epsilon, or of mu squared if delta > 0. None for
-            one of the equal parts.
+            Part of the allowance, in (0, 1]: of epsilon, or of mu squared if delta > 0. None: one
+            of the equal parts.
 
         Returns
         -------
@@ -89,8 +89,8 @@ class QuerySession:
         Raises
         ------
         BudgetExceededError
-            If less than this share is left, or the session is closed. The query has not been
-            called then, and the session goes on.
+            If less than this share is left, or if the session is closed. The query is then not
+            called, and an open session stays open.
         TypeError, ValueError
             If an argument is out of range.
         """
@@ -118,14 +118,14 @@ class QuerySession:
             return result(release.value, release.std, session.certificate(), flat=False)
 
     def close(self) -> None:
-        """End the session and let go of the rows; what is left of the allowance is lost.
+        """End the session and release the memory of the rows; the rest of the allowance is lost.
 
-        Waits for an answer that another thread has asked for.
+        Waits for an answer that another thread is computing.
 
         Raises
         ------
         PrivacyLeakError
-            If a query asks for it, which counts as a failure on its row.
+            If a query itself calls this; it counts as a failure on its row.
         """
         with self._asking:
             if self._session is not None:
@@ -165,22 +165,24 @@ def query_session(
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers.
     n_queries : int, default=10
-        Number of queries that share the allowance equally; `QuerySession.ask` takes other shares.
+        Number of queries that share the allowance equally; `QuerySession.ask` accepts other shares.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose: all queries together.
+        Privacy loss of the call: of all queries together.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -197,11 +199,11 @@ def query_session(
 
     Notes
     -----
-    **Privacy.** *Released*: one mean a query, chosen with the earlier answers in view.
-    *Sensitivity*: 1 over the number of rows if that is public; else that of the sum with the
-    number of rows as one vector. *Mechanism*: Laplace noise, or rounded Gaussian if
-    delta > 0. *Charged*: (epsilon, delta), once, on opening, as "query_session"; nothing is given
-    back for queries that are not asked.
+    **Privacy.** *Released*: one mean for each query; a query may depend on earlier answers.
+    *Sensitivity*: 1 over the number of rows if that is public; otherwise that of the sum together
+    with the number of rows, as one vector. *Mechanism*: Laplace noise, or rounded Gaussian if
+    delta > 0. *Charged*: (epsilon, delta), once, on opening, as "query_session". Queries that are
+    not asked are not refunded.
 
     References
     ----------
@@ -257,36 +259,37 @@ def mst_cost(
 ) -> Released:
     """Return the cost of a minimum spanning tree of a public graph with private edge weights.
 
-    It protects the weight of one edge. It does not protect points: where a weight is the distance
-    of two points, one point decides the weights of all its edges, and of that nothing is said.
+    It protects the weight of one edge. It does not protect points: if weights are distances between
+    points, each point determines the weights of all its edges, and the guarantee does not cover
+    that.
 
     Parameters
     ----------
     n_vertices : int
         Public.
     edges : array-like of int of shape (n_edges, 2)
-        Public, joining vertices 0 .. n_vertices - 1 to a connected graph.
+        Public edges that join the vertices 0 .. n_vertices - 1 to a connected graph.
     weights : array-like of shape (n_edges,)
-        Private, one an edge; clipped to [0, upper].
+        Private weights, one for each edge; clipped to [0, upper].
     upper : float
         Public upper bound of a weight, above 0.
     noise : {"cauchy", "student", "laplace"}, default="cauchy"
-        ``"laplace"`` needs delta > 0, all of which it takes.
+        ``"laplace"`` needs delta > 0, and spends all of it.
     nu : int, default=3
         Degrees of freedom of Student's noise.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger. Its
-        relation must be "replace_one".
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one. Its relation must be "replace_one".
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released
-        Between 0 and (n_vertices - 1) upper. The standard error is NaN: how much noise there is
-        depends on the weights, and is private.
+        Between 0 and (n_vertices - 1) upper. The standard error is NaN: the amount of noise depends
+        on the weights, so it is private.
 
     Raises
     ------
@@ -297,9 +300,9 @@ def mst_cost(
 
     Notes
     -----
-    **Privacy.** *Released*: one number. *Sensitivity*: smooth, of the cost when the weight of one
-    edge is replaced. *Mechanism*: Cauchy's or Student's noise, which are pure, or Laplace's, which
-    is not. *Charged*: (epsilon, delta), once, as "mst_cost".
+    **Privacy.** *Released*: one number. *Sensitivity*: the smooth sensitivity of the cost when the
+    weight of one edge is replaced. *Mechanism*: Cauchy or Student noise, which is pure epsilon-DP,
+    or Laplace noise, which is not. *Charged*: (epsilon, delta), once, as "mst_cost".
 
     References
     ----------

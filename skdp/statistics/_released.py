@@ -52,35 +52,36 @@ def _frozen(values: Any) -> Floats:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Released:
-    """A released number or array with the standard error of its noise.
+    """A released number or array, with its standard error.
 
-    NumPy functions take it as the array of its values, ``float`` as its one value. It is indexed
-    and iterated over as that array. Sums, differences, and products and quotients with public
-    numbers keep an error where that is right: noises of two answers are independent of each other,
-    and add up as squares. Of everything else (products of two answers, sums of entries of one
-    answer, whose noises may hang together, answers of seeded noise) the error is NaN.
+    NumPy functions, indexing and iteration use the array of its values; ``float`` returns a single
+    value. Standard errors are carried over where this is valid: through sums and differences of two
+    answers, whose noises are independent (so that squared errors add up), and through products and
+    quotients with public numbers. For everything else the error is NaN: products of two answers,
+    sums of entries of one answer (whose noises may be dependent), answers with seeded noise.
 
     Attributes
     ----------
     value : ndarray
-        What was released; of no dimensions for a number.
+        The released values; an array without dimensions for a number.
     std : ndarray
-        Standard error of the answer for the rows as clipped to ``bounds``, entry by entry, of the
-        shape of ``value``; to first order where the value is a quotient or a product. With learned
-        bounds it includes what clipping does to ordinary columns, so that it holds for the rows
-        as they are, too; rows far beyond the others, fewer than can be seen, may make that false.
-        With stated bounds it says nothing of clipping, and it never says anything of sampling.
-        NaN where it cannot be had: bounds that could not be learned well enough (few rows, or
-        more rows beyond them than their noise and tails explain; state ``bounds`` then, and the
-        repr says so), or a size that depends on private rows.
+        Standard error of each entry, in the shape of ``value``. It is relative to the exact answer
+        for the rows clipped to ``bounds``; to first order if the value is a quotient or product.
+        With learned bounds it includes the effect of clipping on ordinary columns, so it also holds
+        for the unclipped rows. This may fail if there are rows far from the others, too few to be
+        seen. With stated bounds it does not include clipping. It never includes sampling. NaN if it
+        cannot be known: because its size depends on private rows, or because bounds could not be
+        learned well enough (few rows, or more rows beyond them than their noise and tails explain).
+        In the latter case the repr asks you to state ``bounds``.
     privacy : skdp.core.PrivacyCertificate or tuple of them
-        What was released, by which mechanism, at which cost; of everything that an answer was
+        What was released, by which mechanism, at which cost: for every release that the answer was
         computed from.
     bounds : tuple of two ndarrays, or None
-        To which cells were clipped, stated or learned, (low, high); None where there are none.
+        The bounds (low, high) to which cells were clipped, stated or learned; None if there are
+        none.
     note : str
-        Why an error is NaN, where learned bounds or the mechanism are the reason, or which rows may
-        be in no cell; else empty.
+        Why an error is NaN, if learned bounds or the mechanism are the reason; or which rows may be
+        in no cell; otherwise empty.
     """
 
     value: Floats
@@ -133,11 +134,11 @@ class Released:
     # -- its error ----------------------------------------------------------------------------
 
     def interval(self, level: float = 0.95) -> Pair:
-        """Return where the answer without noise lies, with at least this probability.
+        """Return an interval for the answer without noise, with at least this probability.
 
-        It is about the answer for the rows as clipped to ``bounds``, each entry by itself; it says
-        nothing of a population that the rows were drawn from. Its width is that of Laplace noise
-        or of Gaussian noise of this standard error, whichever is wider.
+        It is for the rows as clipped to ``bounds``, and for each entry by itself. It does not cover
+        a population that the rows were drawn from. Its width is that for Laplace noise or for
+        Gaussian noise of this standard error, whichever is wider.
 
         Parameters
         ----------
@@ -162,7 +163,7 @@ class Released:
         return self.value - half, self.value + half
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """Return a pandas DataFrame: value, std, low and high, a row for each entry.
+        """Return a pandas DataFrame with value, std, low and high: a row for each entry.
 
         Parameters
         ----------

@@ -29,42 +29,43 @@ def rows_left_out(
     budget: PrivacyBudget | None = None,
     random_state: Any = None,
 ) -> Released:
-    """Return how many rows a fit leaves out in which so many rows of a unit count.
+    """Return how many rows a fit leaves out because of its `max_rows_per_unit`.
 
     Parameters
     ----------
     groups : array-like of shape (n_samples,)
-        Ids of whose each row is, as the fit has them.
+        Id of the unit that each row belongs to, as in the fit.
     max_rows_per_unit : int
-        Of the fit: what it was told, or its ``max_rows_per_unit_``.
+        That of the fit: its parameter, or its ``max_rows_per_unit_``.
     at_most : int, default=None
-        Of one unit no more than so many are counted: noise grows with it. None:
+        The largest number of left-out rows that is counted for one unit; noise grows with it. None:
         `max_rows_per_unit`.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released
-        Not rounded, and below 0 where noise wants it. Where units have more than `at_most` rows
-        beyond the bound, more rows are left out than this says.
+        Neither rounded nor cut off at 0. If a unit has more than `at_most` rows beyond the bound,
+        more rows are left out than this number says.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is out of range, an id is missing, or the budget's unit is another one;
-        nothing is charged then.
+        If an argument is out of range, if an id is missing, or if the budget has another unit.
+        Nothing is then charged.
     BudgetExceededError, SealedBudgetError, LedgerError
         If the budget cannot grant (epsilon, delta).
 
     Notes
     -----
-    **Privacy.** *Released*: the sum over units of the rows beyond the bound, `at_most` a unit.
-    *Sensitivity*: `at_most`, if a unit is added or removed and if one is replaced by another.
+    **Privacy.** *Released*: the sum over units of the rows beyond the bound, at most `at_most` for
+    each unit. *Sensitivity*: `at_most`, whether a unit is added or removed, or replaced by another.
     *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta),
     once, as "rows_left_out".
 

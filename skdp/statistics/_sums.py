@@ -36,20 +36,22 @@ def count(
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers.
     nan_policy : {"raise", "omit"}, default="raise"
-        ``"omit"``: leave out rows with missing cells. The number of others is private.
+        ``"omit"``: leave out rows with missing cells. The number of the other rows is private.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -68,7 +70,7 @@ def count(
     -----
     **Privacy.** *Released*: the number of rows. *Sensitivity*: 1. *Mechanism*: discrete Laplace,
     or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count". With
-    ``n_rows="public"`` the number is exact, and free.
+    ``n_rows="public"`` the number is exact and free.
 
     Examples
     --------
@@ -121,31 +123,33 @@ def count_nonzero(
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers.
     axis : {0, None}, default=0
-        0: of each column. None: of all cells.
+        0: for each column. None: for all cells together.
     keepdims : bool, default=False
         Keep the axis of the rows, with length 1.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Returns
     -------
     released : Released
-        Not rounded, and below 0 where noise wants it: so it has no bias.
+        Neither rounded nor cut off at 0, so it has no bias.
 
     Raises
     ------
@@ -156,9 +160,10 @@ def count_nonzero(
 
     Notes
     -----
-    **Privacy.** *Released*: one number a column, or one. *Sensitivity*: the square root of the
-    number of columns (L2); for ``axis=None`` that number. *Mechanism*: K-norm noise, or rounded
-    Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "count_nonzero".
+    **Privacy.** *Released*: one number for each column, or one for all cells. *Sensitivity*: the
+    square root of the number of columns (L2); for ``axis=None``, the number of columns.
+    *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once,
+    as "count_nonzero".
 
     Examples
     --------
@@ -243,28 +248,30 @@ def sum(  # noqa: A001  as numpy's
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers.
     axis : {0, None}, default=0
-        0: of each column. None: of all cells.
+        0: for each column. None: for all cells together.
     keepdims : bool, default=False
         Keep the axis of the rows, with length 1.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
-        `Released`).
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -281,10 +288,10 @@ def sum(  # noqa: A001  as numpy's
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated, and one number a column, or one. *Sensitivity*
-    (L2): if a row is replaced the diagonal of the bounds, if one is added or removed the distance
-    of their furthest corner from 0. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0.
-    *Charged*: (epsilon, delta), once, as "sum".
+    **Privacy.** *Released*: bounds, if not stated, and one number for each column, or one for all
+    cells. *Sensitivity* (L2): if a row is replaced, the diagonal of the bounds; if one is added or
+    removed, the distance of their furthest corner from 0. *Mechanism*: K-norm noise, or rounded
+    Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "sum".
 
     Examples
     --------
@@ -346,28 +353,30 @@ def mean(
     X : array-like or table of shape (n_samples,) or (n_samples, n_features)
         Private rows, finite numbers.
     axis : {0, None}, default=0
-        0: of each column. None: of all cells.
+        0: for each column. None: for all cells together.
     keepdims : bool, default=False
         Keep the axis of the rows, with length 1.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond count as the nearest. ``"private"`` learns them (see
-        `Released`).
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them (see `Released`).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
-        ``"private"``: X may be a selection of rows by private values. ``"public"``: anyone may know
-        how many rows it has; less noise. Private under "add_or_remove_one".
+        ``"private"``: the number of rows is protected, so X may be a selection of rows by private
+        values. ``"public"``: anyone may know the number of rows; less noise. Not possible under
+        "add_or_remove_one".
     groups : array-like of shape (n_samples,), default=None
-        Ids of whose each row is: all rows of one id are protected together. A budget with a
-        `unit` needs them, one without refuses them.
+        Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+        together. A budget with a `unit` needs groups; any other budget refuses them.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     epsilon, delta : float, default=1.0, 0.0
-        What the call may lose.
+        Privacy loss of the call.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -385,10 +394,11 @@ def mean(
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated, and one number a column, or one.
-    *Sensitivity* (L2): of a public number of rows the diagonal of the bounds over that number;
-    else that of the sum with the number of rows, released as one vector. *Mechanism*: K-norm
-    noise, or rounded Gaussian if delta > 0. *Charged*: (epsilon, delta), once, as "mean".
+    **Privacy.** *Released*: bounds, if not stated, and one number for each column, or one for all
+    cells. *Sensitivity* (L2): if the number of rows is public, the diagonal of the bounds divided
+    by that number; otherwise that of the sum together with the number of rows, which are released
+    as one vector. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*:
+    (epsilon, delta), once, as "mean".
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Private data: small databases, many linear queries and synthetic tables on a public domain.
+"""Private releases on a public domain: small tables, linear queries and synthetic tables.
 
-A `Domain` says, from public knowledge, which values each column may have. Queries are stated by
-`conjunctions`, `thresholds`, `intervals`, `parities` or `linear_queries`. What is released answers
-these, and any other query of the same kind.
+A `Domain` states, from public knowledge, which values each column may have. Queries are made by
+`conjunctions`, `thresholds`, `intervals`, `parities` or `linear_queries`. A release answers these
+queries, and others of the same kind.
 """
 
 from skdp.synthetic._cdf import DPEmpiricalCDF

@@ -258,14 +258,14 @@ class ReleaserMixin(PrivateMixin):
         return np.clip(np.concatenate(found), 0.0, 1.0)
 
     def predict(self, queries: Any) -> NDArray[np.float64]:
-        """Answer linear queries from the release, also ones that no fit has seen.
+        """Answer linear queries from the release, including queries that were not known in `fit`.
 
         Parameters
         ----------
         queries : Queries, callable, sequence of these, or table of shape (n_rows, n_features)
-            As made by `conjunctions` and its like; or a function of a row with values in [0, 1], as
-            `linear_queries` takes it. Rows stand for the queries "is it in the same cell of the
-            domain as this row?".
+            Queries, as made by `conjunctions` and similar functions; or a function of a row with
+            values in [0, 1], as `linear_queries` takes it. A row stands for the query "is a row in
+            the same cell of the domain as this one?".
 
         Returns
         -------
@@ -277,7 +277,7 @@ class ReleaserMixin(PrivateMixin):
         NotFittedError
             Before `fit`.
         TypeError, ValueError
-            If the queries do not fit the domain, or leave [0, 1].
+            If the queries do not fit the domain, or have values outside [0, 1].
         """
         check_is_fitted(self)
         if _is_queries(queries):
@@ -307,26 +307,26 @@ class ReleaserMixin(PrivateMixin):
     def expected_error(
         self, n_samples: int, n_features: int | None = None, *, like: Any = None
     ) -> float:
-        """Return how far the worst answer to ``queries`` will be off, on average over fits.
+        """Return the error of the worst answer to ``queries``, on average over fits.
 
         Nothing private is read and nothing is charged: it answers whether epsilon is enough.
-        Public rows are fitted a few times, with noise of their own.
+        Public rows are fitted a few times, each time with fresh noise.
 
         Parameters
         ----------
         n_samples : int
             Number of rows, as far as it is public.
         n_features : int, default=None
-            Number of columns, where neither ``domain`` nor an earlier fit tells it.
+            Number of columns, if neither ``domain`` nor an earlier fit determines it.
         like : array-like or table of shape (n_like, n_features), or fitted releaser
             Public rows that resemble the private ones (made-up ones will do), of any number; or an
-            earlier fit, which is sampled. There is no default: the error is different for every
-            table.
+            earlier fit, from which rows are drawn. There is no default, because the error differs
+            between tables.
 
         Returns
         -------
         error : float
-            Unit: a part of the rows. The mean over fits of the largest error of an answer.
+            A part of the rows: the largest error of an answer, averaged over fits.
 
         Raises
         ------
@@ -350,7 +350,7 @@ class ReleaserMixin(PrivateMixin):
             return mean_error(once, least=5, most=30)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
-        """Draw rows at random from the release, in the form of the table that was fitted.
+        """Draw rows at random from the release, in the form of the fitted table.
 
         Parameters
         ----------
@@ -361,7 +361,7 @@ class ReleaserMixin(PrivateMixin):
         Returns
         -------
         X : ndarray or table of shape (n_samples, n_features)
-            Of `Bins`, a uniform point of the cell.
+            With `Bins`, a uniformly random point of the cell.
         """
         check_is_fitted(self)
         n = check_integer(n_samples, "n_samples", low=1)

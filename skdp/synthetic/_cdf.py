@@ -87,50 +87,51 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     Parameters
     ----------
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, and the grid is coarser then. That takes up to 35% of the allowance where rows are
-        few. It needs n epsilon of about 470 for each column (without delta; half as much where the
-        number of rows is private): with fewer rows the bounds may be far off, and `error_bound` is
-        1.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, and the grid is then coarser. With few rows this takes up to 35% of the
+        allowance. It needs n * epsilon of about 470 for each column (without delta; half as much if
+        the number of rows is private). With fewer rows, the bounds may be far off, and
+        `error_bound` is 1.
     n_cells : int, default=1000
-        Points of the grid from bound to bound, both included.
+        Number of grid points from the lower to the upper bound, both included.
     grid : array-like of shape (n_points,), default=None
-        The grid itself, for every column, instead of `bounds` and `n_cells`: strictly increasing,
-        from public knowledge. A value counts as the first grid point that is not below it, or as
-        the last one.
+        The grid itself, for all columns, instead of `bounds` and `n_cells`: strictly increasing,
+        from public knowledge. A value counts as the first grid point that is not below it; a value
+        above all grid points counts as the last one.
     size : int or None, default=None
-        How many values are released of every column. Few of them round the distribution function,
-        by 1/(2 size); with many, each is chosen less well. None: sqrt(epsilon n) for n rows and a
-        column's part of epsilon, which was about best on smooth and on skewed
-        columns. Where the number of rows is private, 2% of the allowance go to a noisy one for
-        that, and for the learning of bounds.
+        How many values are released for each column. Few values round the distribution function by
+        1/(2 size); if there are many, each is chosen less well. None: sqrt(epsilon n), where n is
+        the number of rows and epsilon the part of a column; this was about the best size on smooth
+        and skewed columns. If the number of rows is private, a noisy number is released for this
+        and for learning bounds, with 2% of the allowance.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, the losses of the columns add up less quickly, and those of the
-        exponential mechanism count half.
+        In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and those of
+        the exponential mechanism count half.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     database_ : ndarray of shape (size_, n_features)
-        The released values, ascending in every column. Their rows mean nothing: columns are
+        The released values, ascending in every column. Rows have no meaning, because columns are
         released one by one.
     size_ : int
-        Their number.
+        Number of released values.
     grid_ : ndarray of shape (n_points, n_features)
         The grid of every column.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
@@ -144,27 +145,27 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
 
     See Also
     --------
-    SmallDBReleaser : The same for other queries, and several columns together.
+    SmallDBReleaser : The same for other queries, and for several columns together.
     skdp.quantile.DPQuantile : Few quantiles, more precisely.
 
     Notes
     -----
     **Privacy.** *Released*: the number of rows, if it is private, unless size and bounds (or grid)
-    are stated (2% of the allowance); bounds, if neither they nor a grid are stated (a median and
-    counts of distances of each column, up to 35%, by the number of rows); and `database_`.
-    *Sensitivity* of a table's score, the largest difference at a grid point between the number of
-    rows below and the share of the table below times the number of rows, rounded up: 1, whether a
-    row is added or removed, or replaced. *Mechanism*: the exponential mechanism over all
-    comb(n_points + size - 1, size) tables, sampled exactly by counting lattice paths; each column
-    takes an equal part; discrete Laplace noise for counts, or rounded Gaussian noise with delta.
-    *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+    are stated (2% of the allowance); bounds, if neither they nor a grid are stated (from a median
+    of each column, and counts of distances from it; up to 35%, depending on the number of rows);
+    and `database_`. The score of a table is the largest difference, at a grid point, between the
+    number of rows up to this point and the share of the table up to this point times the number of
+    rows, rounded up. *Sensitivity* of the score: 1, whether a row is added, removed or replaced.
+    *Mechanism*: the exponential mechanism over all comb(n_points + size - 1, size) tables, sampled
+    exactly by counting lattice paths; each column gets an equal part. Counts get discrete Laplace
+    noise, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any
+    noise, to ``budget``.
 
-    Nothing raises because of what the rows hold. Without rows, every table is as likely as any
-    other.
+    No error depends on the values in the rows. Without rows, all tables are equally likely.
 
-    `cdf`, `quantile` and `sample` compute on what was released.
+    `cdf`, `quantile` and `sample` use only what was released.
 
-    A column takes, on one core (seconds, epsilon = 1):
+    Time for one column on one core (epsilon = 1):
 
     ============ ========= ======= =======
     grid points  rows      size    seconds
@@ -178,15 +179,16 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     1,000        1,000     1,000   3 to 30
     ============ ========= ======= =======
 
-    A size that is large for the number of rows is slow and no better. The default never is.
+    A size that is too large for the number of rows is slow and no better. The default size never
+    is.
 
     The size is at most 1,000, and at most 214 on more than 50,000 grid points.
 
-    **Expected error.** A part of the rows: the mean over fits and columns of the largest difference
-    at a grid point between the released distribution function and that of the column as clipped to
-    the grid. It needs `like`, public rows or an earlier fit, which is sampled: many equal values
-    are hit exactly, and where values fill a small part of the bounds, the grid is coarse for them.
-    `error_bound` holds for any rows.
+    **Expected error.** A part of the rows: the largest difference at a grid point between the
+    released distribution function and that of the column clipped to the grid, averaged over fits
+    and columns. It needs `like`: public rows, or an earlier fit, from which rows are drawn. The
+    rows matter: values that occur often are hit exactly, and if values fill a small part of the
+    bounds, the grid is coarse for them. `error_bound` holds for any rows.
 
     References
     ----------
@@ -244,7 +246,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget and release a small table of every column.
+        """Charge the budget and release a small table for every column.
 
         Parameters
         ----------
@@ -252,8 +254,8 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -373,12 +375,12 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05
     ) -> float:
-        """Return how far a released distribution function is off at most: the theorem's bound.
+        """Return a bound on the error of a released distribution function, from the theorem.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. It is a bound for
-        any rows and all columns together; most fits are several times closer. Where bounds are
-        learned, it holds for the column as clipped to them, and is 1 unless a group with a sixth
-        of the rows would stand clear of the noise.
+        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough. The bound
+        holds for any rows, and for all columns together; most fits are several times closer. With
+        learned bounds, it holds for the column as clipped to them. It is then 1, unless a group
+        with a sixth of the rows would be clear of the noise.
 
         Parameters
         ----------
@@ -387,14 +389,14 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         n_features : int, default=None
             Number of columns; ``n_features_in_`` after `fit`.
         beta : float, default=0.05
-            Chance that a fit is further off, in (0, 1).
+            Probability that the error of a fit is larger, in (0, 1).
 
         Returns
         -------
         error : float
-            Unit: a part of the rows. The largest difference at a grid point between the released
-            distribution function and that of the clipped column. At most 1, which says that epsilon
-            is not enough for any guarantee, or not for learning the bounds.
+            A part of the rows: the largest difference at a grid point between the released
+            distribution function and that of the clipped column. At most 1, which means that
+            epsilon is too small for any guarantee, or for learning the bounds.
         """
         n, d = self._sizes(n_samples, n_features, bounds=self.bounds)
         check_parameter(beta, "beta", FRACTION)
@@ -411,7 +413,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         return min(1 / (2 * size) + (1 + chosen) / n, 1.0)
 
     def cdf(self, X: ArrayLike) -> Floats:
-        """Return the released distribution functions at some values.
+        """Return the released distribution functions at given values.
 
         Parameters
         ----------
@@ -421,7 +423,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         Returns
         -------
         fractions : ndarray of shape (n_samples, n_features)
-            For each value the share of its column of `database_` that is at most as large.
+            For each value, the share of its column in `database_` that is not larger.
         """
         values = self._public_array(X)
         counts = [
@@ -431,7 +433,7 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         return np.column_stack(counts) / self.size_
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Return the released distribution functions at some values, as `cdf`.
+        """Return the released distribution functions at given values, as `cdf` does.
 
         Parameters
         ----------
@@ -455,7 +457,8 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         Returns
         -------
         quantiles : ndarray of shape (n_features,) or (n_quantiles, n_features)
-            The least released values with at least the share q of the column's below or equal.
+            For each level q, the smallest released value such that at least the share q of the
+            released values of the column is not larger.
         """
         check_is_fitted(self)
         text = "q must be a number in [0, 1] or a sequence of such"
@@ -471,19 +474,19 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         return found.copy()
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
-        """Draw rows from the released table, each column by itself.
+        """Draw rows from the released table, independently for each column.
 
         Parameters
         ----------
         n_samples : int, default=1
         random_state : int, RandomState or None, default=None
-            Of this draw, which is post-processing.
+            Seeds this draw, which is post-processing.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            Values of `database_`. Columns are independent: what they tell of each other was not
-            released.
+            Values of `database_`. Columns are independent, because nothing about their dependence
+            was released.
         """
         check_is_fitted(self)
         n = check_integer(n_samples, "n_samples", low=1)

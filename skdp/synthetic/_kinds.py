@@ -25,25 +25,25 @@ MAX_WEIGHTS = 2**26  # entries of a matrix of queries
 
 
 class Queries:
-    """Linear queries, stated without a table: what is asked of every row.
+    """Linear queries, stated without a table.
 
     A query is a function of one row with values in [0, 1]; its answer is its mean over the rows.
-    Made by `conjunctions`, `thresholds`, `intervals`, `parities` and `linear_queries`; ``a + b``
-    asks both. Immutable, so that estimators may share it.
+    Queries are made by `conjunctions`, `thresholds`, `intervals`, `parities` and `linear_queries`;
+    ``a + b`` asks the queries of both. Objects are immutable, so estimators may share them.
     """
 
     @property
     def parts(self) -> tuple[Queries, ...]:
-        """The specifications that this one is the sum of."""
+        """The specifications of which this one is the sum."""
         return (self,)
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells the specification from others of its type, hashable."""
+        """A hashable key that distinguishes the specification from others of its type."""
         raise NotImplementedError
 
     def groups(self, domain: Domain) -> list[Group]:
-        """Return the queries on a domain by the columns that they are functions of.
+        """Return the queries on a domain, grouped by the columns that they depend on.
 
         Parameters
         ----------
@@ -74,7 +74,7 @@ class Queries:
         Raises
         ------
         TypeError, ValueError
-            If the queries do not fit the domain, there is none, or there are too many.
+            If the queries do not fit the domain, or if there are none or too many.
         """
         groups = self.groups(domain)
         count = sum(group.n_queries(domain.sizes) for group in groups)

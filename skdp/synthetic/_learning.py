@@ -132,17 +132,17 @@ class LearningMixin(PrivateMixin):
         Parameters
         ----------
         n_samples : int, default=None
-            Accepted for symmetry; the cost of a fit does not depend on it.
+            Not used: the cost of a fit does not depend on it.
         n_features : int, default=None
-            Number of columns of the domain, the target's too. A mapping that states fewer of them
-            leaves the others to be learned; without this number it is taken to state all, before a
-            fit.
+            Number of columns of the domain, including the target. If `domain` is a mapping that
+            states fewer columns, the others are learned. Without this number, before a fit, the
+            mapping is assumed to state all columns.
 
         Returns
         -------
         cost : skdp.budget.Cost
-            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian; where the
-            domain does not state every column, half of delta is for categories.
+            The (epsilon, delta) that one fit charges, and its mu where noise is Gaussian. If the
+            domain does not state every column, half of delta pays for selecting categories.
         """
         self._context()
         if n_features is None and hasattr(self, "domain_"):

@@ -330,52 +330,57 @@ def candidate_sets(
 
 
 class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
-    """Differentially private synthetic table of any number of columns, from marginal tables.
+    """Differentially private synthetic table with any number of columns, from marginal tables.
 
-    Measures the tables of single columns, then chooses those of two and more columns that the
-    distribution fitted so far tells worst. What is fitted is the most even distribution near to all
-    measurements: columns depend on each other as far as the tables say, and no further.
+    First it measures the tables of single columns. Then it chooses and measures tables of two or
+    more columns, preferring those that the distribution fitted so far describes worst. It fits the
+    most even distribution that is close to all measurements: columns depend on each other only as
+    far as the measured tables say.
 
     Parameters
     ----------
     queries : Queries or None, default=None
         What the synthetic table must answer well: made by `conjunctions`, `thresholds`,
         `intervals`, `parities`, `linear_queries`, or a sum of such. The candidates are the sets of
-        columns that they ask about, and the subsets of two and three columns of these. None: all
-        pairs of columns. For most tables ``conjunctions(3)`` is better, where it is not too slow;
-        beyond 2**24 cells in all, the largest tables of three and more columns are no candidates.
+        columns that the queries ask about, and their subsets of two and three columns. None: all
+        pairs of columns. For most tables ``conjunctions(3)`` is better, if it is not too slow.
+        Beyond 2**24 cells in total, the largest tables of three or more columns are not candidates.
     domain : Domain, mapping or sequence of columns, Bins, int or None, default=None
-        The values that the columns may have, from public knowledge, by name in any order; a mapping
-        or a sequence of columns is what `Domain` takes. `Bins` or an int k (the whole numbers below
-        k) stand for every column. Columns that a mapping leaves out, all with None, are public by
-        their type (booleans, polars' Enum), or learned: see Notes.
+        The values that each column may have, from public knowledge. A mapping
+        (by name, in any order) or a sequence of columns, as `Domain` takes them. A single `Bins` or
+        int k (the whole numbers below k) holds for every column. The values of columns that a
+        mapping leaves out (of all columns with None) are public if their type lists them (booleans,
+        polars' Enum); otherwise they are learned: see Notes.
     categories : {"private", "dtype"}, default="private"
-        Whether the lists of values that pandas' `category` and Arrow's dictionaries hold are
-        public: then ``"dtype"``. They were read off the rows, unless you have stated them there.
+        ``"dtype"`` declares that the lists of values in pandas' `category` columns and Arrow's
+        dictionaries are public. Such lists usually come from the private rows, unless you have
+        stated them yourself.
     max_cells : int, default=65536
-        In [8, 2**22]. How many cells the tables may have by which the fitted distribution is a
-        product, beside those of single columns: more cells can tell more dependences, and take
-        more time. Sets of columns with more than about half as many cells are no candidates.
+        In [8, 2**22]. The fitted distribution is a product of tables; this is how many cells these
+        tables may have, apart from those of single columns. More cells can describe more
+        dependences, and take more time. Sets of columns with more than about half as many cells are
+        not candidates.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Zero: discrete Laplace noise. Above zero: rounded Gaussian noise, whose losses
-        add up less quickly over the many tables.
+        In [0, 1). Zero: discrete Laplace noise. Above zero: rounded Gaussian noise, whose privacy
+        losses add up more slowly over the many tables.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     database_ : ndarray or table of shape (n_samples_, n_features)
-        A synthetic table, in the form of X, with columns of the types of X where these can hold
-        all values of the domain; `sample` draws others.
+        A synthetic table in the form of X. Columns have the types of X, if these can hold all
+        values of the domain. `sample` draws further rows.
     n_samples_ : int
-        Number of rows: that of X where it is public, else released; at most 2**20.
+        Number of rows: that of X if it is public, otherwise a released number; at most 2**20.
     measured_ : list of tuple of int
         The sets of columns, by position, whose tables were released.
     domain_ : Domain
@@ -386,16 +391,16 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, queries that do not fit
-        the domain, too many candidates; X not of the domain's columns, or with cells outside of a
-        domain that refuses them.
+        In `fit`, before anything is charged: if a parameter is out of range, if queries do not fit
+        the domain, if there are too many candidates, if X does not have the columns of the domain,
+        or if it has cells outside a domain that refuses them.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -407,33 +412,34 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     Notes
     -----
     **Privacy.** *Released*: the number of rows, where it is private (2% of the allowance); tables
-    of single columns (10%; half, where noise would hide one of them; none, where it would hide
-    all); then, round by round, which table to measure, and that table. A round has half of its
-    allowance (a tenth, with ``delta``) for the choice. The first rounds have an equal part of
-    what is left, of at most four rounds a column (eight where there is little noise); whenever a
-    table turns out to be told by the fit already, up to its noise, the noise of those to come is
-    halved. *Sensitivity* of a table, in L1: 1 if a row is added or removed, 2 if one is replaced
-    (L2: 1 and the root of 2). That of a candidate's score, the L1 distance of its table from the
-    fitted one's less the noise to expect, is 1 and 2. *Mechanism*: discrete Laplace or rounded
-    Gaussian noise; the exponential mechanism for choices. *Charged*: (epsilon, delta), once, before
-    any noise, to ``budget``.
+    of single columns (10%; half of the allowance if noise would hide one of them; none if it would
+    hide all); then, in each round, the choice of a table to measure, and that table. Half of the
+    allowance of a round (a tenth, with ``delta``) is for the choice. The first rounds get equal
+    parts of what is left, planned for at most four rounds for each column (eight if there is little
+    noise). Whenever a measured table shows only noise beyond what the fit already says, the noise
+    of later rounds is halved. *Sensitivity* of a table: 1 in L1 and in L2 if a row is added or
+    removed; 2 in L1 and sqrt(2) in L2 if one is replaced. The score of a candidate is the L1
+    distance between its table and the fitted table, minus the expected noise; its sensitivity is 1
+    and 2. *Mechanism*: discrete Laplace or rounded Gaussian noise; the exponential mechanism for
+    choices. *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
-    **What is not stated** is learned for 15% of the allowance (30% of few rows), an equal part for
-    each such column. Text and other categories: the values that enough rows have, by private
-    selection (`skdp.queries.SelectKeys`; half of ``delta`` is for values that one row alone has; a
-    row has one key a column); missing values count as one; all others become "other" (None among
-    numbers). Numbers and dates: bounds as `bounds="private"` learns them, quantiles within, and
-    whether any are missing; up to 16 bins, one of them for 0 alone. *The risk*: rare values are
-    lost, and where rows are few for this epsilon, bounds may be far from the rows, which are moved
-    into them; a warning says so. With ``delta=0`` categories cannot be selected: refused.
+    **Domains that are not stated** are learned for 15% of the allowance (30% with few rows), with
+    an equal part for each such column. For text and other categories: the values that enough rows
+    have, by private selection (`skdp.queries.SelectKeys`; half of ``delta`` covers values that only
+    one row has; a row has one key in each column). Missing values count as one value; all other
+    values become "other" (None among numbers). For numbers and dates: bounds as with
+    `bounds="private"`, quantiles within them, and whether any values are missing. There are up to
+    16 bins, one of them for 0 alone. *The risk*: rare values are lost. If rows are few for this
+    epsilon, bounds may be far from the rows; values are then moved into them, and a warning says
+    so. With ``delta=0`` categories cannot be selected, and the fit is refused.
 
-    Domain and queries are public, and so is every refusal; ``outside="refuse"`` of the domain tells
-    that X has a cell outside. Nothing else raises because of what the rows hold; a table without
-    rows is a table where the number of rows is private. `predict` and `sample` compute on the
-    released tables only.
+    Domain and queries are public, and refusals about them reveal nothing. With
+    ``outside="refuse"``, the domain reveals that X has a cell outside it. No other error depends on
+    the values in the rows. If the number of rows is private, a table without rows is accepted.
+    `predict` and `sample` use only the released tables.
 
-    **Cost.** A round asks the fitted distribution for every candidate's table: about 0.1 ms each,
-    so a second for ``conjunctions(3)`` of 40 columns.
+    **Cost.** Each round computes the table of every candidate from the fitted distribution. This
+    takes about 0.1 ms each, so a second for ``conjunctions(3)`` of 40 columns.
 
     References
     ----------
@@ -504,12 +510,12 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, of any types that the domain tells. May be in parts
-            (`skdp.engines`) where the whole domain is stated.
+            Private rows, of the types that the domain describes. May be in parts (`skdp.engines`)
+            if the whole domain is stated.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

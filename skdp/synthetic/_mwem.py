@@ -94,9 +94,10 @@ def check_factored(domain: Domain, name: str) -> None:
 class MWEMReleaser(ReleaserMixin, BaseEstimator):
     """Differentially private distribution that answers many linear queries (MWEM).
 
-    Multiplicative weights and the exponential mechanism: in each round one badly answered marginal
-    table is chosen and measured, with further columns where they come cheap, and the weights of all
-    cells of the domain are fitted to all measurements. For domains of up to 2**20 cells.
+    Multiplicative weights and the exponential mechanism. In each round, a marginal table that is
+    answered badly is chosen and measured (with further columns, where these cost little). Then the
+    weights of all cells of the domain are fitted to all measurements. For domains of up to 2**20
+    cells.
 
     Parameters
     ----------
@@ -105,31 +106,32 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         `parities`, `linear_queries`, or a sum of such; or a function of a row with values in
         [0, 1], or a sequence of any of these.
     domain : Domain, mapping or sequence of columns, Bins or int
-        The values that the columns may have, from public knowledge; a mapping or a sequence of
-        columns is what `Domain` takes. `Bins` or an int k (the whole numbers below k) stand for
-        every column. There is no default that is safe: it must be stated.
+        The values that each column may have, from public knowledge. A mapping or a sequence of
+        columns, as `Domain` takes them; a single `Bins` or int k (the whole numbers below k) holds
+        for every column. It must be stated, because no default would be safe.
     n_rounds : "auto" or int, default="auto"
-        Number of measurements. ``"auto"`` follows the number of rows (as released, where it is
-        private), the relation, epsilon and delta: more rounds tell more, each under more noise.
-        Where there are as many rounds as tables (or queries), all are measured once and nothing is
-        chosen.
+        Number of measurements. More rounds measure more, each with more noise. ``"auto"`` computes
+        the number from the number of rows (as released, if it is private), the relation, epsilon
+        and delta. If there are as many rounds as tables (or queries), each is measured once, and
+        nothing is chosen.
     measure : {"auto", "tables", "queries"}, default="auto"
-        ``"tables"`` chooses a marginal table by the sum of its cells' errors and measures all of
-        it: one row is in one cell, so a table costs what one query costs. For the same reason a
-        chosen table is measured as one of up to 4 times its cells, with those columns that complete
-        most of the tables not measured yet. ``"queries"`` chooses and measures one query, as the
-        references do. ``"auto"``: tables, where queries are
-        cells of tables.
+        ``"tables"`` chooses a marginal table by the sum of the errors of its cells, and measures
+        all of it: a row is in one cell, so a table costs as much as one query. For the same reason,
+        a chosen table is measured together with further columns, up to 4 times its number of cells;
+        it takes the columns that complete most of the tables not measured yet. ``"queries"``
+        chooses and measures one query, as the references do. ``"auto"`` takes tables, if the
+        queries are cells of tables.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, measurements have Gaussian noise, and the losses of the rounds add
-        up less quickly.
+        In [0, 1). Above zero, measurements have Gaussian noise, and the privacy losses of the
+        rounds add up more slowly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -142,45 +144,44 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     n_rounds_ : int
         Number of measurements.
     n_samples_ : float
-        Number of rows; under noise where it is private.
+        Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, a domain of more than
-        2**20 cells, queries that do not fit it; X not of the domain's columns, or with cells
-        outside of a domain that refuses them.
+        In `fit`, before anything is charged: if a parameter is out of range, if the domain has more
+        than 2**20 cells, if queries do not fit it, if X does not have the columns of the domain, or
+        if it has cells outside a domain that refuses them.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    PrivateMultiplicativeWeights : Queries that are asked one at a time.
+    PrivateMultiplicativeWeights : For queries that are asked one at a time.
     SmallDBReleaser : A small table instead of a distribution.
 
     Notes
     -----
     **Privacy.** *Released*: the number of rows, where it is private (5% of the allowance); in each
-    round a choice and a measurement; the choice of a table takes a fifth of the round's part, that
-    of a query half. Which columns a chosen table is measured with follows from the choices and
-    the domain. *Sensitivity* of a choice:
-    1 for a query's error; for the sum of the errors of a table's cells 1 if a row is added or
-    removed, 2 if one is replaced. Of a measurement: 1 for a query; for a table L1 1 and L2 1, or 2
-    and the root of 2. *Mechanism*: the exponential mechanism; discrete Laplace noise, or
-    rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any noise, to
-    ``budget``.
+    round a choice and a measurement. The choice of a table takes a fifth of the round's part, that
+    of a query half. Which columns a chosen table is measured with follows from the choices and the
+    domain. *Sensitivity* of a choice: 1 for the error of a query; for the sum of the errors of the
+    cells of a table, 1 if a row is added or removed and 2 if one is replaced. *Sensitivity* of a
+    measurement: 1 for a query; for a table, 1 in L1 and L2 if a row is added or removed, 2 in L1
+    and sqrt(2) in L2 if one is replaced. *Mechanism*: the exponential mechanism; discrete Laplace
+    noise, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any
+    noise, to ``budget``.
 
-    Fitting the weights to the measurements, however often they are gone through, costs nothing.
-    Nothing raises because of what the rows hold; a table without rows is a table where the number
-    of rows is private.
+    Fitting the weights costs nothing, however often the measurements are used. No error depends on
+    the values in the rows. If the number of rows is private, a table without rows is accepted.
 
     References
     ----------
@@ -249,11 +250,11 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, of any types that the domain tells. May be in parts (`skdp.engines`).
+            Private rows, of the types that the domain describes. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -322,12 +323,12 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         self._plan(self._workload(domain), float(n))
 
     def error_bound(self, n_samples: int, n_features: int | None = None) -> float:
-        """Return the bound of the algorithm's theorem on the worst query's error.
+        """Return the bound on the error of the worst query, from the theorem on the algorithm.
 
-        Nothing is fitted, read or charged. 2 sqrt(ln(cells) / T) + 10 T ln(queries) / (epsilon n),
-        with probability at least 1 - 2T / queries, is proved for the textbook's algorithm with T
-        rounds, and holds for any rows. Measured errors are many times smaller: read it as what is
-        certain, and `expected_error` as what is likely.
+        Nothing is fitted, read or charged. The bound is 2 sqrt(ln(cells) / T) + 10 T
+        ln(queries) / (epsilon n). It is proved for the textbook algorithm with T rounds, for any
+        rows, with probability at least 1 - 2T / queries. Measured errors are many times smaller:
+        this is what is certain, `expected_error` is what is likely.
 
         Parameters
         ----------
@@ -339,8 +340,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
         Returns
         -------
         error : float
-            Unit: a part of the rows. A difference of fractions, at most 1, where nothing is
-            certain.
+            A part of the rows. At most 1, which means that nothing is certain.
         """
         n = check_integer(n_samples, "n_samples", low=1)
         domain = self._known_domain(n_features)

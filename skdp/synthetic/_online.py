@@ -95,35 +95,36 @@ _LIVE: weakref.WeakKeyDictionary[Any, _Live] = weakref.WeakKeyDictionary()
 class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     """Differentially private answers to linear queries that are asked one at a time.
 
-    `fit` charges once and opens a session; `answer` answers, for free where the distribution
-    learned so far is good enough, and with noise where it is not, as often as `n_updates`. For
-    domains of up to 2**20 cells. A context manager: leaving it closes the session.
+    `fit` charges once and opens a session. `answer` uses the distribution learned so far if it is
+    good enough. Otherwise it measures the answer with noise, at most `n_updates` times. For domains
+    of up to 2**20 cells. It is a context manager: leaving it closes the session.
 
     Parameters
     ----------
     domain : Domain, mapping or sequence of columns, Bins or int
-        The values that the columns may have, from public knowledge; a mapping or a sequence of
-        columns is what `Domain` takes. `Bins` or an int k (the whole numbers below k) stand for
-        every column. There is no default that is safe: it must be stated.
+        The values that each column may have, from public knowledge. A mapping or a sequence of
+        columns, as `Domain` takes them; a single `Bins` or int k (the whole numbers below k) holds
+        for every column. It must be stated, because no default would be safe.
     alpha : float, default=0.1
-        In (0, 1): the error of an answer that is aimed at, as a fraction of the rows. Answers of
-        the distribution that are off by more than 3/4 of it, as comparisons under noise have it,
-        are measured.
+        In (0, 1): the target error of an answer, as a fraction of the rows. If a noisy comparison
+        says that the answer of the distribution is off by more than 3/4 of this, the answer is
+        measured.
     n_updates : "auto" or int, default="auto"
-        Number of measurements after which nothing is answered any more. The noise grows with it.
-        ``"auto"``: as many as leave the noise of 100 comparisons below half of ``alpha`` at this
-        number of rows (as released, where it is private), at least one; at most
-        ceil(4 ln(cells) / alpha**2), after which no query can be answered badly.
+        Number of measurements after which no more queries are answered. Noise grows with it.
+        ``"auto"`` takes as many as keep the noise of 100 comparisons below half of ``alpha`` at
+        this number of rows (as released, if it is private): at least one, and at most ceil(4
+        ln(cells) / alpha**2), after which no query can be answered badly.
     epsilon : float, default=1.0
-        Privacy loss of a fit; finite, above 0. All answers are in it.
+        Privacy loss of a fit; finite, above 0. It includes all answers.
     delta : float, default=0.0
-        In [0, 1). Above zero, answers have Gaussian noise; comparisons, which need most of the
-        allowance, stay pure and get less of it: 0 leaves more updates.
+        In [0, 1). Above zero, answers have Gaussian noise. Comparisons, which need most of the
+        allowance, stay pure and get less of it, so 0 leaves more updates.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -134,46 +135,46 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     n_answers_ : int
         Number of answers so far.
     n_updates_ : int
-        Number of measurements that the fit was opened for.
+        Number of measurements that the session allows.
     n_updates_left_ : int
         Number of measurements that are left.
     n_samples_ : float
-        Number of rows; under noise where it is private.
+        Number of rows; noisy if it is private.
     domain_ : Domain
         The domain of all columns.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released so far, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, a domain of more than
-        2**20 cells; X not of the domain's columns, or with cells outside of a domain that refuses
-        them.
+        In `fit`, before anything is charged: if a parameter is out of range, if the domain has more
+        than 2**20 cells, if X does not have the columns of the domain, or if it has cells outside a
+        domain that refuses them.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    MWEMReleaser : Queries that are known in advance, answered better.
+    MWEMReleaser : Better answers, if the queries are known in advance.
 
     Notes
     -----
-    **Privacy.** *Released*: the number of rows, where it is private (5% of the allowance); a bit a
-    query; an answer for each of at most `n_updates` bits that are 1. *Sensitivity* of a query's
-    error and of its answer: 1, whether a row is added or removed, or replaced. *Mechanism*: the
-    sparse vector technique with discrete Laplace noise on integers, drawn once for the threshold
-    and anew for every query (75% of the allowance, 95% with delta); discrete Laplace noise for
-    answers, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once, before any
-    noise, to ``budget``.
+    **Privacy.** *Released*: the number of rows, where it is private (5% of the allowance); one bit
+    for each query; an answer for each bit that is 1 (at most `n_updates`). *Sensitivity* of the
+    error of a query and of its answer: 1, whether a row is added, removed or replaced. *Mechanism*:
+    the sparse vector technique with discrete Laplace noise on integers, drawn once for the
+    threshold and afresh for every query (75% of the allowance, 95% with delta); discrete Laplace
+    noise for answers, or rounded Gaussian noise with delta. *Charged*: (epsilon, delta), once,
+    before any noise, to ``budget``.
 
-    The cost stands in the ledger from `fit` on, the list of releases from `close` on. The rows are
-    kept in memory until `close`, in no attribute: a pickled or copied estimator, and
-    one in another process, predicts and samples but does not answer.
+    The ledger has the cost from `fit` on, and the list of releases from `close` on. The rows are
+    kept in memory until `close`, but not in an attribute. So an estimator that was pickled or
+    copied, or is in another process, can predict and sample but not answer.
 
     References
     ----------
@@ -233,16 +234,16 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     _parameter_table: ClassVar[Table] = {"alpha": FRACTION, "n_updates": (AUTO, Integers(1))}
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget and open the session; an earlier one is closed.
+        """Charge the budget and open the session; an earlier session is closed.
 
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, of any types that the domain tells.
+            Private rows, of the types that the domain describes.
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -280,26 +281,28 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         ----------
         query : callable or Queries
             A function of a row with values in [0, 1], as `linear_queries` takes it, or a
-            specification of one query. It is asked at cells of the public domain, never at a row:
-            a bare function at all of them, which takes 17 seconds on 2**20 cells;
-            ``linear_queries(f, columns=[...])`` names the columns that it reads, and takes 0.1.
+            specification of one query. It is evaluated at cells of the public domain, never at a
+            private row. A bare function is evaluated at all cells, which takes 17 seconds for 2**20
+            cells. ``linear_queries(f, columns=[...])`` names the columns that it reads, and takes
+            0.1 seconds.
 
         Returns
         -------
         answer : float
-            In [0, 1]: of the released distribution, where that is found to be good, else measured.
+            In [0, 1]: from the released distribution if that is found to be good enough, otherwise
+            measured.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         PrivacyLeakError
-            In another process than the one that called `fit`, as after a fork.
+            In another process than the one that called `fit`, for example after a fork.
         BudgetExceededError
-            If all updates are used up, or the session is closed (or was never in this process).
-            `predict` and `sample` go on.
+            If all updates are used up, or if the session is closed (or was never in this process).
+            `predict` and `sample` still work.
         TypeError, ValueError
-            If it is no single query, or leaves [0, 1]. Nothing is released then.
+            If it is not a single query, or has values outside [0, 1]. Nothing is then released.
         """
         check_is_fitted(self)
         work = as_queries(query).workload(self.domain_)
@@ -340,7 +343,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         return min(max(answer, 0.0), 1.0)
 
     def close(self) -> None:
-        """End the session and let go of the rows; `predict` and `sample` go on."""
+        """End the session and release the memory of the rows; `predict` and `sample` still work."""
         live = _LIVE.pop(self, None)
         if live is not None:
             live.session.close()
@@ -407,12 +410,12 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         like: Any = None,
         queries: Any = None,
     ) -> float:
-        """Return how far the worst answer will be off, on average over fits.
+        """Return the error of the worst answer, on average over fits.
 
-        Nothing private is read and nothing is charged: it answers whether epsilon is enough for
-        these queries. They are asked of public rows a few times, with noise of their own, and in
-        their order; what is asked after the last update is predicted. `error_bound` holds for any
-        rows and queries.
+        Nothing private is read and nothing is charged. Use it to see whether epsilon is large
+        enough for these queries. They are asked in order about public rows, a few times, each time
+        with fresh noise. Queries after the last update are answered by `predict`. `error_bound`
+        holds for any rows and queries.
 
         Parameters
         ----------
@@ -422,11 +425,11 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
             Number of columns, where neither ``domain`` nor an earlier fit tells it.
         like : array-like or table of shape (n_like, n_features), or fitted releaser
             Public rows that resemble the private ones (made-up ones will do), of any number; or an
-            earlier fit, which is sampled. There is no default: what is measured is different for
-            every table.
+            earlier fit, from which rows are drawn. There is no default, because the measurements
+            differ between tables.
         queries : sequence of Queries or callables, default=None
-            What will be asked, each a single query as `answer` takes it. None: 50 cells of pairs
-            of columns, at random.
+            The queries to be asked, each a single query as `answer` takes it. None: 50 random cells
+            of pairs of columns.
 
         Returns
         -------
@@ -468,10 +471,10 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         n_queries: int = 100,
         beta: float = 0.05,
     ) -> float:
-        """Return by how much answers may be off, at most, while updates are left.
+        """Return a bound on the error of answers while updates are left.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough for this `alpha`
-        and these `n_updates`. A bound for any rows on the worst of `n_queries` answers.
+        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough for this
+        `alpha` and `n_updates`. The bound is on the worst of `n_queries` answers, for any rows.
 
         Parameters
         ----------
@@ -482,13 +485,13 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         n_queries : int, default=100
             Number of queries that will be asked.
         beta : float, default=0.05
-            Chance that an answer is further off, in (0, 1).
+            Probability that the error of an answer is larger, in (0, 1).
 
         Returns
         -------
         error : float
-            Unit: a part of the rows. A difference of fractions, at most 1: the threshold and the
-            noise of comparisons, or the noise of measured answers, whichever is larger.
+            A part of the rows, at most 1: the threshold plus the noise of comparisons, or the noise
+            of measured answers, whichever is larger.
         """
         n = check_integer(n_samples, "n_samples", low=1)
         k = check_integer(n_queries, "n_queries", low=1)

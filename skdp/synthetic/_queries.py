@@ -27,21 +27,23 @@ from skdp.synthetic._kinds import (
 def conjunctions(
     order: int = 2, *, monotone: bool = False, columns: Any = None, values: Any = None
 ) -> Queries:
-    """State conjunctions of some columns: which part of the rows has these values in all of them.
+    """State conjunctions: which part of the rows has given values in all of some columns.
 
     Parameters
     ----------
     order : int, default=2
-        Number of columns of each. All sets of so many columns are asked.
+        Number of columns of each query. All sets of this many columns are asked.
     monotone : bool, default=False
-        False: every cell of every marginal table of so many columns (a general conjunction each).
-        True: one query a set of columns, that all of them have a stated value.
+        False: one query for each cell of each marginal table of this many columns (general
+        conjunctions). True: one query for each set of columns: whether all of them have a stated
+        value.
     columns : sequence, default=None
-        Names or positions of the columns to choose from; None for all.
+        Names or positions of the columns to choose from; None: all columns.
     values : value or mapping from column to value, default=None
-        For monotone conjunctions: the value of every column, or of each, by name or position. A
-        column's last category if not given, which is 1 for a column of zeros and ones. Of `Bins`,
-        any number in the cell. Names of no column are refused where the domain is known.
+        For monotone conjunctions: one value for all columns, or a value for each column by name or
+        position. If not given, the last category of a column, which is 1 for a column of zeros and
+        ones. With `Bins`, any number in the cell. Unknown names are refused once the domain is
+        known.
 
     Returns
     -------
@@ -50,8 +52,8 @@ def conjunctions(
     Raises
     ------
     TypeError, ValueError
-        If order is no integer of at least 1, columns is empty, or values is given for general
-        conjunctions.
+        If `order` is not an integer of at least 1, if `columns` is empty, or if `values` is given
+        for general conjunctions.
 
     Examples
     --------
@@ -70,8 +72,8 @@ def thresholds(columns: Any = None) -> Queries:
     Parameters
     ----------
     columns : sequence, default=None
-        Names or positions; the order of their categories is the one that the domain states. None:
-        all columns of `Bins` and of numbers that increase.
+        Names or positions; the categories are ordered as in the domain. None: all columns with
+        `Bins` or with increasing numbers.
 
     Returns
     -------
@@ -108,17 +110,17 @@ def intervals(columns: Any = None) -> Queries:
 
 
 def parities(order: int = 2, *, columns: Any = None) -> Queries:
-    """State parities: which part of the rows has codes of an even sum in some columns.
+    """State parities: which part of the rows has an even sum of codes in some columns.
 
-    The code of a value is its place in the domain, from 0: the number of ones, in columns of zeros
-    and ones.
+    The code of a value is its position in the domain, from 0. In columns of zeros and ones, the sum
+    of codes is the number of ones.
 
     Parameters
     ----------
     order : int, default=2
-        Number of columns of each. All sets of so many columns are asked.
+        Number of columns of each query. All sets of this many columns are asked.
     columns : sequence, default=None
-        Names or positions of the columns to choose from; None for all.
+        Names or positions of the columns to choose from; None: all columns.
 
     Returns
     -------
@@ -139,12 +141,12 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     Parameters
     ----------
     q : array-like of shape (n_queries, n_cells) or (n_cells,), callable, or sequence of callables
-        In [0, 1]. A matrix has one column for each cell of the stated columns, the last column's
-        value moving fastest. A function gets a row of the stated columns, a dict by name where the
-        domain has names, else a tuple, and is asked once at every cell of the public domain (the
-        middles of `Bins`); it never sees a private row.
+        Values in [0, 1]. A matrix has one column for each cell of the stated columns; the value of
+        the last column changes fastest. A function gets a row of the stated columns: a dict by name
+        if the domain has names, otherwise a tuple. It is evaluated once at every cell of the public
+        domain (at the middles of `Bins`), and never sees a private row.
     columns : sequence, default=None
-        Names or positions; None for all, of at most 2**20 cells together.
+        Names or positions; None: all columns. At most 2**20 cells together.
 
     Returns
     -------
@@ -153,16 +155,17 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     Raises
     ------
     TypeError, ValueError
-        If a matrix holds no query, or anything but numbers in [0, 1]. Of functions that is checked
-        where they are asked, in a fit before any charge.
+        If a matrix holds no query, or anything but numbers in [0, 1]. Functions are checked when
+        they are evaluated: in a fit, before any charge.
 
     Notes
     -----
     Coefficients other than 0 and 1 are rounded to multiples of 2**-20.
 
-    **Cost.** A function is called in Python once for every cell of the stated columns, 10 to 20
-    microseconds each: name the columns that it reads. On a domain of 2**20 cells a function of two
-    columns takes 0.1 seconds with ``columns=``, and 17 without, whenever it is asked.
+    **Cost.** A function is called in Python once for every cell of the stated columns, which takes
+    10 to 20 microseconds each. So name the columns that it reads. On a domain of 2**20 cells, each
+    evaluation of a function of two columns takes 0.1 seconds with ``columns=``, and 17 seconds
+    without.
 
     Examples
     --------

@@ -110,14 +110,14 @@ def _size_for(size: Any, alpha: float, n_queries: int, paths: bool) -> int:
 
 
 class SmallDBReleaser(ReleaserMixin, BaseEstimator):
-    """Differentially private small table that answers linear queries like the private one.
+    """Differentially private small table that answers linear queries like the private table.
 
-    For few cells: the number of tables to choose from grows like (cells of the domain) ** size.
-    The exception are thresholds of one ordered column, which are as cheap as they are accurate.
-    With ``alpha=0.1`` and the default queries, all pairs of columns, a fit is possible for two
-    binary columns (tables of 104 points on 4 cells) and refused from three on: state thresholds of
-    one column, a larger `alpha` or a smaller `size`, or `candidates`; or use `MWEMReleaser` or
-    `DPMarginalSynthesizer`, which answer more queries of more columns better.
+    It is for domains with few cells, because the number of tables to choose from grows like (cells
+    of the domain) ** size. Thresholds of one ordered column are an exception: they are both cheap
+    and accurate. With ``alpha=0.1`` and the default queries (all pairs of columns), a fit is
+    possible for two binary columns (tables of 104 points on 4 cells), and refused from three on.
+    Then state thresholds of one column, a larger `alpha`, a smaller `size`, or `candidates`. Or use
+    `MWEMReleaser` or `DPMarginalSynthesizer`, which answer more queries about more columns better.
 
     Parameters
     ----------
@@ -126,54 +126,55 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         `intervals`, `parities`, `linear_queries`, or a sum of such; or a function of a row with
         values in [0, 1], or a sequence of any of these.
     alpha : float, default=0.1
-        In (0, 1): how far the answers of the best table of this size may be off. It decides the
-        size, and nothing else.
+        In (0, 1): the largest error of the answers of the best table. It only determines the size.
     size : "auto", "source" or int, default="auto"
-        Rows of the released table. ``"auto"``: floor(ln(2 Q) / (2 alpha**2)) + 1 for Q queries, and
-        ceil(1 / (2 alpha)) for thresholds of a table of one column. ``"source"``: ceil(ln(Q) /
-        alpha**2), twice as much, as in the references.
+        Number of rows of the released table. ``"auto"``: floor(ln(2 Q) / (2 alpha**2)) + 1 for Q
+        queries, and ceil(1 / (2 alpha)) for thresholds of a one-column table. ``"source"``:
+        ceil(ln(Q) / alpha**2), twice as many, as in the references.
     domain : Domain, mapping or sequence of columns, Bins or int
-        The values that the columns may have, from public knowledge; a mapping or a sequence of
-        columns is what `Domain` takes. `Bins` or an int k (the whole numbers below k) stand for
-        every column. There is no default that is safe: it must be stated.
+        The values that each column may have, from public knowledge. A mapping or a sequence of
+        columns, as `Domain` takes them; a single `Bins` or int k (the whole numbers below k) holds
+        for every column. It must be stated, because no default would be safe.
     candidates : "all" or int, default="all"
-        ``"all"``: the choice is among all tables of that size. An int K: among K tables of uniform
-        points, a fixed public list; private on any domain, but the best of them may be far off.
-        1,000 tables for all triples of 16 binary columns take about 5 seconds.
+        ``"all"`` chooses among all tables of that size. An int K chooses among a fixed public list
+        of K tables of uniformly random points. That is private on any domain, but even the best of
+        these tables may be far off. 1,000 tables for all triples of 16 binary columns take about 5
+        seconds.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, the exponential mechanism counts half: the claim is then that of
+        In [0, 1). Above zero, the exponential mechanism counts half: the charge is then that of
         Gaussian noise at (epsilon, delta).
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
     Attributes
     ----------
     database_ : ndarray or table of shape (size, n_features)
-        The released table, in the form of X: a pandas, polars or pyarrow table if X is one,
-        with columns of the types of X where these can hold all values of the domain. Of `Bins`,
-        the middle of the cell.
+        The released table in the form of X: a pandas, polars or pyarrow table if X is one. Columns
+        have the types of X, if these can hold all values of the domain. With `Bins`, the middle of
+        the cell.
     domain_ : Domain
         The domain of all columns.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, queries that do not fit
-        the domain, too many tables to choose from; X not of the domain's columns, or with cells
-        outside of a domain that refuses them.
+        In `fit`, before anything is charged: if a parameter is out of range, if queries do not fit
+        the domain, if there are too many tables to choose from, if X does not have the columns of
+        the domain, or if it has cells outside a domain that refuses them.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
@@ -184,18 +185,18 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
 
     Notes
     -----
-    **Privacy.** *Released*: one table of `size` points of the domain. *Sensitivity* of a table's
-    score, the largest error of a query in rows, rounded up: 1, whether a row is added or removed,
-    or replaced, however many queries there are. *Mechanism*: the exponential mechanism over all
-    such tables, sampled exactly: all are scored (at most 2e7, with a bounded number of queries), or
-    counted as lattice paths (thresholds of one column). *Charged*: (epsilon, delta), once, before
-    any noise, to ``budget``.
+    **Privacy.** *Released*: one table of `size` points of the domain. The score of a table is the
+    largest error of a query, in rows, rounded up. *Sensitivity* of the score: 1, whether a row is
+    added, removed or replaced, for any number of queries. *Mechanism*: the exponential mechanism
+    over all such tables, sampled exactly. Either all tables are scored (at most 2e7, with a bounded
+    number of queries), or they are counted as lattice paths (thresholds of one column). *Charged*:
+    (epsilon, delta), once, before any noise, to ``budget``.
 
-    Domain, queries and size are public, and so is every refusal; ``outside="refuse"`` of the domain
-    tells that X has a cell outside. Nothing else raises because of what the rows hold; a table
-    without rows is a table where the number of rows is private.
+    Domain, queries and size are public, and refusals about them reveal nothing. With
+    ``outside="refuse"``, the domain reveals that X has a cell outside it. No other error depends on
+    the values in the rows. If the number of rows is private, a table without rows is accepted.
 
-    `predict` and `sample` compute on the released table only.
+    `predict` and `sample` use only the released table.
 
     References
     ----------
@@ -267,11 +268,11 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows, of any types that the domain tells. May be in parts (`skdp.engines`).
+            Private rows, of the types that the domain describes. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
@@ -320,10 +321,10 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     def error_bound(
         self, n_samples: int, n_features: int | None = None, *, beta: float = 0.05
     ) -> float:
-        """Return by how much the answers may be off, at most: the theorem's alpha.
+        """Return a bound on the error of the answers: the alpha of the theorem.
 
-        Nothing is fitted, read or charged: it answers whether epsilon is enough. It is a bound for
-        any rows on the worst query of one fit, most of which are several times better.
+        Nothing is fitted, read or charged. Use it to see whether epsilon is large enough. The bound
+        is on the worst query of a fit, for any rows; most fits are several times better.
 
         Parameters
         ----------
@@ -337,10 +338,10 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
         Returns
         -------
         error : float
-            Unit: a part of the rows. A difference of fractions, at most 1, which says that epsilon
-            is not enough for any guarantee. It adds the error of the best table of that size and
-            what the choice loses. With ``candidates`` as a list, the former is unknown before the
-            fit: then it is what the choice may add to the error of the best candidate.
+            A part of the rows. At most 1, which means that epsilon is too small for any guarantee.
+            It is the error of the best table of that size, plus the loss of the private choice.
+            With an int as `candidates`, the error of the best candidate is unknown before the fit;
+            then it is only the loss of the choice.
         """
         n = check_integer(n_samples, "n_samples", low=1)
         check_parameter(beta, "beta", FRACTION)

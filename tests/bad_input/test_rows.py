@@ -248,7 +248,7 @@ def test_arguments_that_fit_does_not_take(kind, name):
 def test_weights_of_rows_are_refused_with_the_reason(kind):
     """And scikit-learn, which reads signatures, sees that there are none."""
     estimator = prepared(kind, fitted=False)
-    text = f"{type(estimator).__name__} takes no sample_weight: a row would move"
+    text = f"{type(estimator).__name__} takes no sample_weight: the weight of a row is private"
     assert has_fit_parameter(estimator, "sample_weight") == (kind == "ridge")
     if kind == "ridge":
         text = "State DPRidge(weight_bound=...), from public knowledge"

@@ -89,8 +89,8 @@ def test_the_message_names_price_budget_and_what_is_left():
     with pytest.raises(BudgetExceededError) as caught:
         spend(budget, 0.6)
     assert str(caught.value) == (
-        "Fake: the price is epsilon=0.6, delta=0.0 (pure); of the budget epsilon=3.0, "
-        'delta=1e-06 there is epsilon=0.5, delta=1e-06 left under accountant="basic". Nothing was '
+        "Fake: the price is epsilon=0.6, delta=0.0 (pure); the budget of epsilon=3.0, "
+        'delta=1e-06 has epsilon=0.5, delta=1e-06 left under accountant="basic". Nothing was '
         "charged for this fit. The epsilon does not fit: state a smaller epsilon, or a larger "
         "budget."
     )
@@ -208,7 +208,7 @@ def test_nothing_of_a_budget_can_be_replaced_by_something_that_charges_less():
     for name in ("charge", "describe", "check", "__class__", "reserve"):
         with pytest.raises((AttributeError, TypeError)):
             setattr(budget, name, lambda *args, **kwargs: None)
-    with pytest.raises(TypeError, match="cannot be derived from"):
+    with pytest.raises(TypeError, match="cannot be subclassed"):
 
         class Generous(PrivacyBudget):
             def charge(self, cost, **facts):
@@ -494,7 +494,7 @@ def test_a_refusal_names_who_what_is_short_and_the_way_out(cost, words):
         PrivacyBudget(1.0, 1e-6).charge(Cost(0.5, 1e-5), estimator="DPPCA")
     spent = PrivacyBudget(1.0)
     spent.charge(Cost(1.0), estimator="DPPCA")
-    with pytest.raises(BudgetExceededError, match="may be used as often as you like"):
+    with pytest.raises(BudgetExceededError, match="as often as you like"):
         spent.charge(Cost(0.1), estimator="DPPCA")
 
 

@@ -79,7 +79,7 @@ def test_of_two_processes_that_make_the_ledger_of_a_data_set_one_is_refused(tmp_
 
 def test_a_path_that_must_be_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LedgerError, match=f"must_exist=True says; {tmp_path.resolve()}/a.budget"):
+    with pytest.raises(LedgerError, match=f"must_exist=True; {tmp_path.resolve()}/a.budget"):
         PrivacyBudget(3.0, ledger="a.budget", must_exist=True)
     assert os.listdir(tmp_path) == []
     spend(PrivacyBudget(3.0, ledger="a.budget"))

@@ -442,7 +442,7 @@ def test_a_budget_whose_server_is_down_is_sealed(server, proxy, name):
 def test_what_is_no_ledger_is_refused(server, name):
     with pytest.raises(LedgerError, match="cannot be reached"):
         PrivacyBudget(1.0, ledger=f"postgresql://owner@127.0.0.1:{free_port()}/postgres")
-    with pytest.raises(LedgerError, match="must be there"):
+    with pytest.raises(LedgerError, match="ledger must exist"):
         PrivacyBudget(1.0, ledger=server.url(name), must_exist=True)
     server.sql(f"CREATE SCHEMA {name}")
     with pytest.raises(LedgerError, match="is there, and is no ledger"):

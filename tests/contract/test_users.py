@@ -158,7 +158,7 @@ def test_a_fit_of_another_unit_is_refused_before_the_charge(case):
     arguments = (X,) if y is None else (X, y)
     users = np.arange(len(X)) % 5
     for unit, groups, text in (
-        (UNIT, None, "no groups= say whose"),
+        (UNIT, None, "no groups= say to whom"),
         (None, users, "the budget protects one row"),
         (UNIT, pd.Series(users, name="visit_id"), "groups are named 'visit_id'"),
     ):

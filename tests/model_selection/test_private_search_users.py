@@ -174,7 +174,7 @@ REGRESSION = private_scorer("neg_mean_squared_error", epsilon=1, bounds=1)
 @pytest.mark.parametrize(
     ("model", "arguments", "text"),
     [
-        (search(), {}, "no groups= say whose"),
+        (search(), {}, "no groups= say to whom"),
         (search(), {"groups": pd.Series(USERS, name="visit")}, "groups are named 'visit'"),
         (search(), {"groups": USERS[:5]}, "as many entries as X has rows"),
         (search(), {"groups": [None, *USERS[1:]]}, "id for every row"),

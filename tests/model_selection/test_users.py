@@ -289,7 +289,7 @@ def test_what_tells_of_users_is_refused_by_any_name(cv):
 def test_splitters_by_position_are_noted():
     with routing():
         price = search_cost(search_of(budget_of("replace_one"), KFold(3)), groups=USERS)
-        with pytest.raises(ValueError, match="which is private where a user has many"):
+        with pytest.raises(ValueError, match="which is private if users have many"):
             search_cost(search_of(budget_of("replace_one"), LeaveOneOut()), 300)
         stated = search_cost(search_of(budget_of(), [(np.arange(100), np.arange(100, 200))]))
     assert "a user more moves the rows of others" in price.note
