@@ -104,7 +104,7 @@ def test_other_numbers_of_components_are_refused_before_the_charge(value, error,
         (DPStandardScaler(), "partial_fit", "skdp.engines"),
         (DPStandardScaler(), "n_samples_seen_", "may be private"),
         (DPKernelDensity(), "tree_", "score_samples"),
-        (DPGridSearchCV(DPKMeans(2), {}), "cv_results_", "best run only"),
+        (DPGridSearchCV(DPKMeans(2), {}), "cv_results_", "only its best run"),
         (DPKMeans(2), "nothing", "no attribute 'nothing'"),
     ],
 )
