@@ -25,6 +25,9 @@ class BudgetExceededError(ValueError):
     """The privacy budget does not cover the requested charge; nothing was charged for it.
 
     Earlier fits stay charged, such as those of the earlier steps of a pipeline.
+
+    What to do then is in "Get started", "When nothing is left": use what was released, fit
+    with what ``budget.remaining`` says, or open a second ledger, whose total adds up.
     """
 
 

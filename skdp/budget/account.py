@@ -28,6 +28,11 @@ _COUNTED = 1_000  # prices that depend on what was charged before are counted on
 
 __all__ = ["Account", "Reservation", "accountant_of", "free_part", "plain_sum"]
 
+_LEFT = (
+    "budget.remaining says what is left, budget.charges what was spent; the total of a ledger "
+    "cannot be raised."
+)
+
 
 class Account:
     """A ledger and its accountant.
@@ -264,7 +269,7 @@ class Account:
                 "up."
             )
         if self.terms.accountant != "basic":
-            return "State a smaller epsilon, or a larger budget."
+            return f"State a smaller epsilon. {_LEFT}"
         by_delta = cost.delta > left.delta
         by_epsilon = cost.epsilon > left.epsilon
         if by_delta and not by_epsilon:
@@ -276,7 +281,7 @@ class Account:
             short, way = "epsilon and delta do", "smaller ones"
         else:
             short, way = "epsilon does", "a smaller epsilon"
-        return f"The {short} not fit: state {way}, or a larger budget."
+        return f"The {short} not fit: state {way}. {_LEFT}"
 
     def _apart_hint(self, cost: Cost) -> str:
         """Say what a price with a separate delta needs, where the accountant keeps such apart."""

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from skdp.engines._readers import ParquetReader, StreamReader, batches_of, itself
-from skdp.engines._source import Source, names_of
+from skdp.engines._source import Source, names_of, needed
 from skdp.engines._threads import Threads
 
 __all__ = ["Source", "from_arrays", "from_dask", "from_spark", "from_stream", "read_parquet"]
@@ -113,7 +113,7 @@ def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") ->
     """
     if engine not in ("threads", "dask", "spark"):
         raise ValueError(f"engine must be 'threads', 'dask' or 'spark', got {engine!r}")
-    parquet = import_module("pyarrow.parquet")
+    parquet = needed("pyarrow.parquet", "parquet")
     names = names_of(columns)
     handles, heads = [], []
     for path in _files(paths):
@@ -197,7 +197,7 @@ def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Sourc
 
 def _schema_of(stream: Any) -> Any:
     """Return the Arrow schema of a stream that has been opened, and close it."""
-    arrow = import_module("pyarrow")
+    arrow = needed("pyarrow", "parquet")
     if isinstance(stream, arrow.RecordBatchReader):
         schema = stream.schema
         stream.close()
@@ -287,7 +287,7 @@ def from_spark(frame: Any) -> Source:
     """
     if not hasattr(frame, "mapInArrow"):
         raise TypeError(f"frame must be a DataFrame of Spark, got {type(frame).__name__}")
-    types = import_module("pyspark.sql.pandas.types")
+    types = needed("pyspark.sql.pandas.types", "spark")
     head = types.to_arrow_schema(frame.schema).empty_table()
     engine = import_module("skdp.engines._spark").Spark(frame)
     handles = (None,) * frame.rdd.getNumPartitions()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
+
+from skdp.engines._source import needed
 
 __all__ = ["BATCH_ROWS", "ParquetReader", "StreamReader", "itself"]
 
@@ -35,7 +36,7 @@ class ParquetReader:
     def __call__(self, handle: tuple[str, int]) -> Iterator[Any]:
         """Yield record batches of a row group."""
         path, group = handle
-        parquet = import_module("pyarrow.parquet")
+        parquet = needed("pyarrow.parquet", "parquet")
         columns = None if self.columns is None else list(self.columns)
         # The threads are those of the engine. No memory map: of a file that is cut meanwhile it
         # would end the process.
@@ -64,7 +65,7 @@ class StreamReader:
 
 def batches_of(stream: Any) -> Iterator[Any]:
     """Yield the batches of a stream: an Arrow reader, what has its interface, or an iterable."""
-    arrow = import_module("pyarrow")
+    arrow = needed("pyarrow", "parquet")
     if not isinstance(stream, arrow.RecordBatchReader) and hasattr(stream, "__arrow_c_stream__"):
         stream = arrow.RecordBatchReader.from_stream(stream)
     try:

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Engine", "Part", "Source", "Task"]
+__all__ = ["Engine", "Part", "Source", "Task", "needed"]
 
 Totals = list[NDArray]
+
+
+def needed(module: str, extra: str) -> Any:
+    """Return an optional module, or say how it is installed."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        name = module.partition(".")[0]
+        if error.name != name:
+            raise
+        raise ModuleNotFoundError(
+            f'This needs {name}: pip install {name}, or ".[{extra}]" in a checkout.', name=name
+        ) from None
 
 
 class Part(NamedTuple):

@@ -67,7 +67,8 @@ _INFINITE = (
 )
 _NOT_A_NUMBER = (
     "X must be numeric: the float() argument must be no string, date or other object but a real "
-    "number, in every cell. Encode other columns first (DPOneHotEncoder in a ColumnTransformer)."
+    "number, in every cell. Encode other columns first, in a "
+    "ColumnTransformer: DPOneHotEncoder, or DPOrdinalEncoder where codes are wanted."
 )
 _COMPLEX = "Complex data not supported: X must be real."
 _RAGGED = (
@@ -489,7 +490,12 @@ def check_public_array(
 
     The same texts as `check_rows`, because the argument may be private to the caller too.
     """
-    refuse_parts(X, estimator, "what is computed of its rows would be as many rows in memory")
+    refuse_parts(
+        X,
+        estimator,
+        "predictions and transformed rows would be as many rows in memory. fit may take parts; "
+        "predict or transform batch by batch",
+    )
     X = _numeric_container(X, estimator)
     if X.shape[0] == 0 and not allow_empty:
         raise ValueError(_NO_ROWS)

@@ -91,8 +91,8 @@ def test_the_message_names_price_budget_and_what_is_left():
     assert str(caught.value) == (
         "Fake: the price is epsilon=0.6, delta=0.0 (pure); the budget of epsilon=3.0, "
         'delta=1e-06 has epsilon=0.5, delta=1e-06 left under accountant="basic". Nothing was '
-        "charged for this fit. The epsilon does not fit: state a smaller epsilon, or a larger "
-        "budget."
+        "charged for this fit. The epsilon does not fit: state a smaller epsilon. budget.remaining "
+        "says what is left, budget.charges what was spent; the total of a ledger cannot be raised."
     )
 
 
