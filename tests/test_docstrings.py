@@ -92,6 +92,8 @@ WORDING = {
     "epsilon": "Privacy loss of a fit; finite, above 0.",
     "epsilon, delta": "What the call may lose",
     "delta": "In [0, 1).",
+    "weight_bound": "The largest weight, from public knowledge: above 0. A fit with "
+    "`sample_weight` needs it.",
     "budget": "Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.",
     "random_state": "Seeds post-processing, and noise only inside "
     '``skdp.config_context(noise="seeded")``.',

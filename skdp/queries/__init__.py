@@ -106,6 +106,12 @@ if TYPE_CHECKING:
     )
     from skdp.queries.trees import BoxTree, Projection, Tree, tree_box
     from skdp.queries.user_functions import FunctionMean, ScoreMean
+    from skdp.queries.weighted import (
+        WeightedGradient,
+        WeightedLabelCounts,
+        WeightedMoments,
+        WeightedSum,
+    )
     from skdp.queries.workloads import (
         MAX_TABLE,
         QUERY_UNIT,
@@ -176,6 +182,7 @@ else:
                 "MAX_TABLE QUERY_UNIT Cells Group Intervals Marginal Prefixes Weighted Workload "
                 "WorkloadAnswer WorstMarginal WorstQuery cells_noise marginals"
             ),
+            "weighted": "WeightedGradient WeightedLabelCounts WeightedMoments WeightedSum",
         },
     )
 
@@ -263,6 +270,10 @@ __all__ = [
     "UnitSpread",
     "Weighted",
     "WeightedBall",
+    "WeightedGradient",
+    "WeightedLabelCounts",
+    "WeightedMoments",
+    "WeightedSum",
     "Workload",
     "WorkloadAnswer",
     "WorstMarginal",

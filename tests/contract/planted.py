@@ -448,6 +448,47 @@ MUTANTS = (
         ),
         (f"{ATTAINED}[weighted gram with a target-0.0-add_or_remove_one]",),
     ),
+    _m(
+        "weights of rows are not clipped from above", "queries.weighted",
+        "return np.clip(weights, 0.0, most) / most", "return np.maximum(weights, 0.0) / most",
+        f"{ATTAINED}[moments with weights-0.0-add_or_remove_one]",
+        f"{ATTAINED}[sum with weights-0.0-replace_one]",
+        f"{ATTAINED}[label counts with weights-1e-05-replace_one]",
+        f"{ATTAINED}[label gradient with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "the total weight moves nothing", "queries.weighted",
+        "isqrt_up(-(-5 * d * scale**2 // 4) + self._last**2)", "isqrt_up(-(-5 * d * scale**2 // 4))",
+        f"{ATTAINED}[moments with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "the total weight counts twice as much as there is room for", "queries.weighted",
+        "return math.isqrt(11 * view", "return 2 * math.isqrt(11 * view",
+        f"{ATTAINED}[moments with weights-0.0-replace_one]",
+    ),
+    _m(
+        "a weighted sum moves half as far", "queries.weighted",
+        "return Spherical(sum_sensitivity(self.view, relation))",
+        "return Spherical(sum_sensitivity(self.view, relation) // 2)",
+        f"{ATTAINED}[sum with weights-0.0-replace_one]",
+    ),
+    _m(
+        "weights of labels move once where a row is replaced", "queries.weighted",
+        "times = 2 if relation == REPLACE_ONE else 1", "times = 1",
+        f"{ATTAINED}[label counts with weights-0.0-replace_one]",
+    ),
+    _m(
+        "weighted gradients in steps half as fine as said", "queries.weighted",
+        "sensitivity(relation).times(2**_FINER_BITS)",
+        "sensitivity(relation).times(2 ** (_FINER_BITS - 1))",
+        f"{ATTAINED}[label gradient with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "weighted means are divided by the exact total", "queries.weighted",
+        "total = max(float(values[-1]) / last, noise)",
+        "total = float(__import__('inspect').currentframe().f_back.f_locals['exact'][-1]) / last",
+        f"{REPLAY}[standard_scaler_weighted-0.0-replace_one]",
+    ),
     # --- what is not there ------------------------------------------------------------------------
     _m(
         "a docstring is missing", "cluster",

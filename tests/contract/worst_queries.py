@@ -49,6 +49,10 @@ from skdp.queries import (
     TargetMoments,
     ThresholdTable,
     WeightedBall,
+    WeightedGradient,
+    WeightedLabelCounts,
+    WeightedMoments,
+    WeightedSum,
     Workload,
     WorkloadAnswer,
     WorstMarginal,
@@ -58,7 +62,7 @@ from skdp.queries import (
 )
 from skdp.queries.column_sums import sum_view
 from skdp.queries.smooth_sensitivity.ladders import smooth_release
-from skdp.tabular import Bins, Domain, check_coded, check_labelled, check_with_target
+from skdp.tabular import Bins, Domain, check_coded, check_labelled, check_with_target, with_weights
 from tests.views import ball_of, block_mean, block_median, block_smooth_median, box_of
 
 TAU = 0.25
@@ -202,6 +206,20 @@ class LabelledRelease(OneRelease):
         )  # fmt: skip
 
 
+class WeightedRelease(OneRelease):
+    """A query of rows whose weight is the size of their first cell."""
+
+    def _open(self, X):
+        return with_weights(super()._open(X), np.abs(X[:, 0]), estimator="OneRelease")
+
+
+class LabelledWeightedRelease(LabelledRelease):
+    """The same of labelled rows."""
+
+    def _open(self, X):
+        return with_weights(super()._open(X), np.abs(X[:, 0]), estimator="OneRelease")
+
+
 class TargetRelease(OneRelease):
     """A query of rows with a target, the opposite of their first cell."""
 
@@ -236,7 +254,12 @@ def is_far(s):
 BELIEVED = [np.array([0, 0, 0, 100])] * 2
 
 
-def gradient(theta, clip=1.0, n_logits=1):
+def weighted_moments(s):
+    """Every weight is above the bound, or 0."""
+    return s.answer(WeightedMoments(-np.ones(D), np.ones(D), 0.25))[0].value
+
+
+def gradient(theta, clip=1.0, n_logits=1, most=None):
     """Return the gradient at theta times the second column: rows of doubt differ in it alone."""
 
     def ask(s):
@@ -245,7 +268,8 @@ def gradient(theta, clip=1.0, n_logits=1):
         coef = np.zeros((n_logits, d + 1))
         coef[:, 1] = [-theta, theta, 0.0] if n_logits == 3 else theta
         offset = np.zeros(n_logits)
-        return s.answer(LogisticGradient(view, 0.5, coef, offset, clip)).value
+        query = LogisticGradient(view, 0.5, coef, offset, clip)
+        return s.answer(query if most is None else WeightedGradient(query, most)).value
 
     return ask
 
@@ -375,6 +399,16 @@ QUERIES = [
     ("weighted gram with a target, of no weight", weighted_gram, BOTH, R, (
         np.array([-1.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0])), 0.49),
     ("gram with a target", standard_gram, BOTH, A, (np.array([1.0, 0.0, 0.0]), None), 0.99),
+    ("moments with weights", weighted_moments, BOTH, R + A, CORNERS, 0.99),
+    # The total weight has the room that is left: a row that loses its weight moves as far.
+    ("moments with weights, of no weight", weighted_moments, BOTH, R, NOTHING, 0.99),
+    ("sum with weights", lambda s: s.answer(WeightedSum(box(s), 0.25)).value, BOTH, R + A,
+     CORNERS, 0.99),
+    ("label counts with weights", of_classes(lambda n: WeightedLabelCounts(n, 0.25)), BOTH, R + A,
+     RELABELLED, 0.99),
+    ("label gradient with weights", gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.99),
+    ("label gradient of three with weights", gradient(1e6, math.sqrt(2), 3, 0.25), BOTH, R + A,
+     WRONG, 0.99),
     ("target moments", target_moments, BOTH, R + A, CORNERS, 0.99),
     ("target cell counts", lambda s: s.answer(CellCounts(HALVES, labelled=False)), BOTH, R + A,
      CORNERS, 0.99),
@@ -488,6 +522,8 @@ def laplace_pair():
 def release_case(name, ask, relation, delta=0.0):
     """Return an estimator that asks a query; rows have labels where it needs them."""
     kind = LabelledRelease if "label" in name or "block" in name else OneRelease
+    if "with weights" in name:
+        kind = LabelledWeightedRelease if "label" in name else WeightedRelease
     kind = CodedRelease if "coded" in name else kind
     kind = TargetRelease if "target" in name else kind
     return make(Case(name, lambda **p: kind(ask, **p)), delta, relation)
