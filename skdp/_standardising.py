@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from skdp.core import Mean, ScaledBox, Session
 from skdp.planning import Allowance
-from skdp.queries import LabelCounts, Moments, WeightedLabelCounts, WeightedMoments, WeightedSum
+from skdp.queries import LabelCounts, Moments, WeightedLabelCounts, WeightedMean, WeightedMoments
 
 Floats = NDArray[np.float64]
 
@@ -142,9 +142,8 @@ def standard_for_classes(
     if allowance.part(share).sum_std(math.sqrt(d), d) / n / math.sqrt(d) > _CENTER_USEFUL:
         return found
     box = ScaledBox(low, high)
-    release = session.answer(Mean(box) if most is None else WeightedSum(box, most), share)
-    size = 1.0 if most is None else n  # of what the sum is of
-    mean = _shrunk(release.value / size, float(np.mean(release.std)) / size)
+    release = session.answer(Mean(box) if most is None else WeightedMean(box, most), share)
+    mean = _shrunk(release.value, float(np.mean(release.std)))
     return Standard(found.center + mean * (high / 2 - low / 2), found.scale, math.nan)
 
 

@@ -11,11 +11,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
 from skdp import PrivacyBudget
+from skdp.cluster import DPKMeans
 from skdp.engines import from_arrays
 from skdp.linear_model import DPLogisticRegression
 from skdp.preprocessing import DPStandardScaler
@@ -51,7 +54,15 @@ def logistic(n_classes=2, **options):
     return DPLogisticRegression(classes=range(n_classes), **{**STATED, **options})
 
 
-MODELS = {"scaler": scaler, "logistic": logistic}
+def kmeans(**options):
+    return DPKMeans(3, **{**STATED, **options})
+
+
+def lloyd(**options):
+    return kmeans(algorithm="lloyd", **options)
+
+
+MODELS = {"scaler": scaler, "logistic": logistic, "kmeans": kmeans, "lloyd": lloyd}
 COMBINATIONS = [(relation, delta) for relation in (A, R) for delta in (0.0, 1e-6)]
 every_noise = pytest.mark.parametrize(("relation", "delta"), COMBINATIONS)
 every_model = pytest.mark.parametrize("kind", MODELS)
@@ -121,6 +132,8 @@ def test_seeded_fits_with_other_weights_share_no_noise(kind, relation):
 
     def found(w):
         made = fitted(kind, X, w, random_state=0, budget=budget(relation))
+        if kind in ("kmeans", "lloyd"):
+            return made.cluster_centers_
         return made.coef_[0] if kind == "logistic" else made.mean_
 
     one = found(weights)
@@ -135,13 +148,20 @@ def test_seeded_fits_with_other_weights_share_no_noise(kind, relation):
 @pytest.mark.parametrize("value", [0.0, -3.0, 1e-300])
 @every_noise
 def test_weights_of_nothing_are_like_few_rows(kind, value, relation, delta):
-    """Without a warning, whatever they are."""
+    """Without a warning, whatever they are, but that released centres coincide."""
     X, _ = table(300, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", category=ConvergenceWarning, message=".*coincide")
         made = fitted(kind, X, np.full(300, value), delta=delta, budget=budget(relation))
+    shown = {name: value for name, value in vars(made).items() if name[-1] == "_"}
     for name in ("coef_", "intercept_", "mean_", "scale_", "var_", "class_count_"):
-        assert np.isfinite(getattr(made, name, 0.0)).all()
+        assert np.isfinite(shown.get(name, 0.0)).all()
+    for name in ("cluster_centers_", "cluster_centers_std_", "cluster_counts_"):
+        assert np.isfinite(shown.get(name, 0.0)).all()
+    half = (HIGH - LOW) / 2
+    if "cluster_centers_std_" in shown:  # nothing is known of them
+        assert (shown["cluster_centers_std_"] > 0.3 * half).all()
 
 
 @every_model
@@ -312,3 +332,100 @@ def test_full_weights_predict_as_well(relation, delta):
     ]
     assert stats.ks_2samp(*scores).pvalue > 1e-6
     assert abs(np.mean(scores[0]) - np.mean(scores[1])) < 0.02
+
+
+# --- DPKMeans ---------------------------------------------------------------------------------
+
+BLOBS = np.array([[-3.0, 0.0], [3.0, 1.0], [0.0, 4.0]])
+
+
+def blobs(n, seed, d=2):
+    """Return rows about three centres and weights: rows on the right of theirs are heavier."""
+    rng = np.random.default_rng(seed)
+    where = rng.integers(3, size=n)
+    X = np.zeros((n, d))
+    X[:, :2] = BLOBS[where]
+    X += rng.normal(0, 0.8, size=(n, d))
+    right = X[:, 0] > BLOBS[where, 0]
+    return X, np.where(right, 1 + 6 * rng.random(n), 0.2)
+
+
+def in_order(centers):
+    return centers[np.argsort(centers[:, 0])]
+
+
+@every_noise
+@pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
+def test_centres_are_scikit_learns_without_noise(algorithm, relation, delta):
+    """Weights are clipped to their bound, which is below some of them."""
+    X, weights = blobs(6000, 0)
+    model = DPKMeans(3, algorithm=algorithm, max_iter=12, bounds=(-8, 8), weight_bound=5.0)
+    model.set_params(epsilon=1e6, delta=delta, budget=budget(relation), random_state=0)
+    labels = model.fit_predict(X, sample_weight=weights)
+    clipped = weights.clip(0, 5)
+    theirs = KMeans(3, n_init=4, random_state=0).fit(X, sample_weight=clipped)
+    without = KMeans(3, n_init=4, random_state=0).fit(X)
+    found, exact, other = (in_order(m.cluster_centers_) for m in (model, theirs, without))
+    assert np.abs(exact - other).max() > 0.3
+    np.testing.assert_allclose(found, exact, atol=0.01)
+    sums = np.bincount(labels, weights=clipped)
+    np.testing.assert_allclose(model.cluster_counts_, sums, rtol=0.01)
+
+
+def test_one_centre_is_the_weighted_mean():
+    X, weights = blobs(6000, 0)
+    model = DPKMeans(1, bounds=(-8, 8), weight_bound=5.0, epsilon=1e6)
+    model.fit(X, sample_weight=weights)
+    mean = np.average(X, axis=0, weights=weights.clip(0, 5))
+    np.testing.assert_allclose(model.cluster_centers_[0], mean, atol=1e-4)
+
+
+def test_weights_of_many_features_need_lloyd():
+    X, weights = blobs(4000, 0, d=13)
+    ledger = PrivacyBudget(1e9)
+    model = DPKMeans(3, bounds=(-8, 8), weight_bound=5.0, epsilon=1e6, budget=ledger)
+    with pytest.raises(ValueError, match=r"more than 12 features needs algorithm='lloyd'.*Nothing"):
+        model.fit(X, sample_weight=weights)
+    assert ledger.spent.epsilon == 0
+    model.set_params(algorithm="lloyd", random_state=1).fit(X, sample_weight=weights)
+    assert np.isfinite(model.cluster_centers_).all()
+
+
+@pytest.mark.statistical
+@every_noise
+@pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
+@pytest.mark.parametrize("light", [1.0, 20.0])
+def test_errors_of_centres_cover_the_weighted_means(algorithm, relation, delta, light):
+    """Of rows nearest to each, about three centres in 40 fits: one in 30 beyond 3 errors, or less.
+
+    Errors count the length of the last step, too, so most are larger than what they are about.
+    """
+    X, weights = blobs(5000, 0)
+    clipped = weights.clip(0, 5) / light
+    far = []
+    for seed in range(40):
+        model = DPKMeans(3, algorithm=algorithm, bounds=(-8, 8), weight_bound=5.0, delta=delta)
+        model.set_params(budget=budget(relation), epsilon=2.0, random_state=seed)
+        labels = model.fit(X, sample_weight=clipped).predict(X)
+        for k in np.unique(labels):
+            own = labels == k
+            mean = np.average(X[own], axis=0, weights=clipped[own])
+            far.append(np.abs(model.cluster_centers_[k] - mean) / model.cluster_centers_std_[k])
+    assert np.mean(np.array(far) > 3) <= 1 / 30
+    assert np.sqrt(np.mean(np.square(far))) < 1.6
+
+
+@pytest.mark.statistical
+@every_noise
+@pytest.mark.parametrize("algorithm", ["tree", "lloyd"])
+def test_full_weights_cluster_as_well(algorithm, relation, delta):
+    """Scores of 60 fits each are of one distribution (Kolmogorov and Smirnov, 1e-6)."""
+    X, _ = blobs(3000, 0)
+    model = DPKMeans(3, algorithm=algorithm, bounds=(-8, 8), weight_bound=5.0, delta=delta)
+    model.set_params(budget=budget(relation))
+    scores = [
+        [clone(model).set_params(random_state=s).fit(X, **weights).score(X) for s in range(60)]
+        for weights in ({}, {"sample_weight": np.full(3000, 5.0)})
+    ]
+    assert stats.ks_2samp(*scores).pvalue > 1e-6
+    assert np.median(scores[1]) > 1.15 * np.median(scores[0])

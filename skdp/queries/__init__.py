@@ -107,10 +107,11 @@ if TYPE_CHECKING:
     from skdp.queries.trees import BoxTree, Projection, Tree, tree_box
     from skdp.queries.user_functions import FunctionMean, ScoreMean
     from skdp.queries.weighted import (
+        WeightedCount,
         WeightedGradient,
         WeightedLabelCounts,
+        WeightedMean,
         WeightedMoments,
-        WeightedSum,
     )
     from skdp.queries.workloads import (
         MAX_TABLE,
@@ -182,7 +183,9 @@ else:
                 "MAX_TABLE QUERY_UNIT Cells Group Intervals Marginal Prefixes Weighted Workload "
                 "WorkloadAnswer WorstMarginal WorstQuery cells_noise marginals"
             ),
-            "weighted": "WeightedGradient WeightedLabelCounts WeightedMoments WeightedSum",
+            "weighted": (
+                "WeightedCount WeightedGradient WeightedLabelCounts WeightedMean WeightedMoments"
+            ),
         },
     )
 
@@ -270,10 +273,11 @@ __all__ = [
     "UnitSpread",
     "Weighted",
     "WeightedBall",
+    "WeightedCount",
     "WeightedGradient",
     "WeightedLabelCounts",
+    "WeightedMean",
     "WeightedMoments",
-    "WeightedSum",
     "Workload",
     "WorkloadAnswer",
     "WorstMarginal",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from skdp.core.clipping import SUM_BITS, Floats, ScaledBox, isqrt_up
 from skdp.core.mechanisms import Independent, Spherical
 from skdp.core.privacy_filter import Release, released
 from skdp.core.query import Noisy, Query, Terms, reviewed
-from skdp.core.sums import sum_sensitivity
 from skdp.core.table import (
     ADD_OR_REMOVE_ONE,
     REPLACE_ONE,
@@ -29,27 +28,23 @@ from skdp.core.table import (
     as_total,
     total_dtype,
 )
-from skdp.queries.linear import LogisticGradient
+from skdp.queries.row_weights import parts_of, steps_of
+
+if TYPE_CHECKING:
+    from skdp.queries.linear import LogisticGradient
 
 __all__ = [
+    "WeightedCount",
     "WeightedGradient",
     "WeightedLabelCounts",
+    "WeightedMean",
     "WeightedMoments",
-    "WeightedSum",
-    "parts_of",
 ]
 
 _WEIGHT_BITS = 30  # a weight of b has 2**30 steps, where weights are added up
 _FINER_BITS, _HALF_BITS = 15, 16  # of weighted residuals; of their lower halves
 # Rounding may move each coordinate of the difference of two rows by less than this many steps.
 _ROUNDED = 2
-
-
-def parts_of(weights: NDArray, most: float) -> Floats:
-    """Return weights, clipped to [0, most], as parts of `most`: two operations on one number."""
-    if not 0.0 < most < math.inf:
-        raise ValueError(f"most must be finite and positive, got {most!r}")
-    return np.clip(weights, 0.0, most) / most
 
 
 def _weighted(q: Floats, parts: Floats) -> Floats:
@@ -154,49 +149,109 @@ class WeightedMoments(Query):
 
 @reviewed
 @dataclass(frozen=True, eq=False)
-class WeightedSum(Query):
-    """The sum of (v / b) (x - view.center) over the rows, in user units.
+class WeightedMean(Query):
+    """The weighted mean of the clipped rows, in user units.
 
-    Guarantee: sensitivity norm (A), 2 norm (R), in L2.
+    A row adds (v / b) (q, C). Guarantee: L2, squared: norm**2 + C**2 (A); the larger of that and
+    4 norm**2 (R). C is norm / 3 (A), and sqrt(3) norm (R).
 
     Attributes
     ----------
     view : View
     most : float
         Public bound b of weights; finite, above 0.
+    relation : str
+        What C is for; a session sets it.
+
+    Returns
+    -------
+    mean : Release
+        The error counts the noise of the total weight.
     """
 
-    name: ClassVar[str] = "weighted sum"
+    name: ClassVar[str] = "weighted mean"
     view: Any
     most: float
+    relation: str = ADD_OR_REMOVE_ONE
 
-    def prepared(self, terms: Terms) -> WeightedSum:
-        return replace(self, view=self.view.at(SUM_BITS))
+    def prepared(self, terms: Terms) -> WeightedMean:
+        return replace(self, view=self.view.at(SUM_BITS), relation=terms.relation)
+
+    @property
+    def _last(self) -> int:
+        norm = int(self.view.norm)
+        return max(1, math.isqrt(3 * norm**2) if self.relation == REPLACE_ONE else norm // 3)
 
     @property
     def unit(self) -> float:
         return float(self.view.grid.max())
 
     def exact(self, table: PrivateTable) -> NDArray:
-        view = self.view
-        dtype = total_dtype(table.rows, int(view.half.max(initial=0.0)))
+        view, last = self.view, self._last
+        dtype = total_dtype(table.rows, max(last, int(view.half.max(initial=0.0))))
 
         def add(block: tuple[Floats, NDArray], totals: list[NDArray]) -> None:
-            q = _weighted(view.map(block[0]), parts_of(block[1], self.most))
-            totals[0] += as_total(np.ones(len(q)) @ q, dtype)
+            parts = parts_of(block[1], self.most)
+            ones = np.ones(len(parts))
+            totals[0][:-1] += as_total(ones @ _weighted(view.map(block[0]), parts), dtype)
+            totals[0][-1] += as_total(ones @ np.rint(parts * float(last)), dtype)[()]
 
         def fresh() -> list[NDArray]:
-            return [np.zeros(view.n_dims, dtype=dtype)]
+            return [np.zeros(view.n_dims + 1, dtype=dtype)]
 
         (total,) = table.fold(add, fresh, width=view.n_dims, read="weighted")
         return total
 
     def sensitivity(self, relation: str) -> Spherical:
-        return Spherical(sum_sensitivity(self.view, relation))
+        norm = int(self.view.norm)
+        size = isqrt_up(norm**2 + self._last**2)
+        if relation == REPLACE_ONE:
+            size = max(size, 2 * norm) + _ROUNDED * isqrt_up(self.view.n_dims + 1)
+        return Spherical(size)
 
     def decoded(self, noisy: Noisy) -> Release:
-        grid = self.view.grid
-        return released(noisy.values.astype(np.float64) * grid, noisy.std * grid)
+        view, last = self.view, self._last
+        values = noisy.values.astype(np.float64)
+        total = max(float(values[-1]) / last, float(noisy.std) / last)
+        steps = np.clip(values[:-1] / total, -view.half, view.half)
+        error = noisy.std / total * view.grid * np.sqrt(1.0 + (steps / last) ** 2)
+        return released(view.center + steps * view.grid, error)
+
+
+@reviewed
+@dataclass(frozen=True, eq=False)
+class WeightedCount(Query):
+    """The sum of v / b over the rows.
+
+    Guarantee: 1, under both relations.
+
+    Attributes
+    ----------
+    most : float
+        Public bound b of weights; finite, above 0.
+    """
+
+    name: ClassVar[str] = "total weight"
+    most: float
+
+    @property
+    def unit(self) -> float:
+        return 2.0**-_WEIGHT_BITS
+
+    def exact(self, table: PrivateTable) -> NDArray:
+        dtype = total_dtype(table.rows, 2**_WEIGHT_BITS)
+
+        def add(block: tuple[Floats, NDArray], totals: list[NDArray]) -> None:
+            totals[0] += as_total(steps_of(block[1], self.most, _WEIGHT_BITS).sum(), dtype)
+
+        (total,) = table.fold(add, lambda: [np.zeros(1, dtype=dtype)], read="weighted")
+        return total
+
+    def sensitivity(self, relation: str) -> Independent:
+        return Independent(2**_WEIGHT_BITS, 4**_WEIGHT_BITS)
+
+    def decoded(self, noisy: Noisy) -> Release:
+        return released(float(noisy.values[0]) * self.unit, noisy.std * self.unit)
 
 
 @reviewed
@@ -226,7 +281,7 @@ class WeightedLabelCounts(Query):
 
         def add(block: tuple[Floats, NDArray[np.int64], NDArray], totals: list[NDArray]) -> None:
             known = block[1] >= 0
-            weights = np.rint(parts_of(block[2], self.most) * 2.0**_WEIGHT_BITS)
+            weights = steps_of(block[2], self.most, _WEIGHT_BITS)
             part = np.bincount(block[1][known], weights=weights[known], minlength=self.n_labels)
             totals[0] += as_total(part, dtype)
 

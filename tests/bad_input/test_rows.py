@@ -34,7 +34,7 @@ from subjects import (
 from skdp.synthetic import Bins, Domain
 
 # Those that take weights of rows.
-WEIGHTED = {"ridge", "standard_scaler", "logistic_regression"}
+WEIGHTED = {"ridge", "standard_scaler", "logistic_regression", "kmeans", "kmeans_lloyd"}
 
 
 def planted(value, dtype=float, shape=(40, 4), at=(17, 2)):

@@ -95,6 +95,10 @@ class WeightedLogisticRegression(_Weighted, DPLogisticRegression):
     pass
 
 
+class WeightedKMeans(_Weighted, DPKMeans):
+    pass
+
+
 def _pipeline(**privacy: Any) -> Any:
     return make_pipeline(
         DPStandardScaler(bounds=(-1, 1), **privacy),
@@ -198,8 +202,29 @@ CASES = (
     Case("pca_laplace", lambda **p: DPPCA(norm_bound=1.0, noise="laplace", **p)),
     Case("pca_wishart", lambda **p: DPPCA(1, norm_bound=1.0, noise="wishart", **p)),
     Case("kmeans", lambda **p: DPKMeans(2, bounds=(-1, 1), **p)),
-    Case("kmeans_private", DPKMeans, sklearn=True),
-    Case("kmeans_lloyd", lambda **p: DPKMeans(2, algorithm="lloyd", **p), sklearn=True),
+    Case(
+        "kmeans_private",
+        DPKMeans,
+        sklearn=True,
+        marked=lambda **p: DPKMeans(weight_bound=5.0, **p),
+    ),
+    Case(
+        "kmeans_lloyd",
+        lambda **p: DPKMeans(2, algorithm="lloyd", **p),
+        sklearn=True,
+        marked=lambda **p: DPKMeans(2, algorithm="lloyd", weight_bound=5.0, **p),
+    ),
+    # Enough epsilon for the tree not to be given up.
+    Case(
+        "kmeans_weighted",
+        lambda **p: WeightedKMeans(2, bounds=(-1, 1), weight_bound=2.0, **{**p, "epsilon": 50.0}),
+    ),
+    # One centre: where several start is random, which hides rows from the audit of little noise.
+    Case(
+        "kmeans_weighted_lloyd",
+        lambda **p: WeightedKMeans(1, algorithm="lloyd", bounds=(-1, 1), weight_bound=2.0, **p),
+    ),
+    Case("kmeans_weighted_mean", lambda **p: WeightedKMeans(1, weight_bound=2.0, **p)),
     # Enough epsilon for the subspace not to be given up, features enough for there to be one.
     Case(
         "kmeans_subspace",
@@ -542,6 +567,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     "CheckedLogisticRegression": _WEIGHTS,
     "DPStandardScaler": _WEIGHTS,
     "DPKMeans": {
+        **_WEIGHTS,
         "check_clustering": "reads labels_, the exact assignment of private rows: never released",
     },
     "DPRidge": {

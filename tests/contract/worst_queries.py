@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from cases import Case, make
@@ -49,10 +50,11 @@ from skdp.queries import (
     TargetMoments,
     ThresholdTable,
     WeightedBall,
+    WeightedCount,
     WeightedGradient,
     WeightedLabelCounts,
+    WeightedMean,
     WeightedMoments,
-    WeightedSum,
     Workload,
     WorkloadAnswer,
     WorstMarginal,
@@ -90,29 +92,29 @@ CENTERS = np.array([[-1.0, 0, 0], [1.0, 0, 0]])
 NEAR = np.array([1.0, 0.5, 0.0]), np.array([-1.0, 0.5, 0.0])  # residuals of the full radius, 1/2
 
 
-def assigned(s):
-    return s.answer(AssignedSums(box(s), CENTERS, 0.5))[0].value
+def assigned(s, most=None):
+    return s.answer(AssignedSums(box(s), CENTERS, 0.5, most=most))[0].value
 
 
 def assigned_in_units(s):
     return s.answer(AssignedSums(box(s), CENTERS, 1.0, units=[1.0, 0.5, 20.0]))[0].value
 
 
-def squares(s):
-    return s.answer(SquaredOffsets(box(s), -np.ones((1, s.n_features)))).value
+def squares(s, most=None):
+    return s.answer(SquaredOffsets(box(s), -np.ones((1, s.n_features)), most)).value
 
 
 def mean_in_units(s):
     return s.answer(Mean(column_box(-np.ones(D), np.ones(D), [3.0, 0.01, 1.0], s.level()))).value
 
 
-def leaf_sums_in_units(s):
+def leaf_sums_in_units(s, most=None):
     low = np.array([-1.0, -1e-4, -1.0])
-    return s.answer(BoxTree(tree_box(low, -low), 2)).sums([4, 5, 6, 7])[0].value
+    return s.answer(BoxTree(tree_box(low, -low), 2, most)).sums([4, 5, 6, 7])[0].value
 
 
-def node_counts(s):
-    return s.answer(BoxTree(box(s), 2)).counts([4, 5, 3]).value
+def node_counts(s, most=None):
+    return s.answer(BoxTree(box(s), 2, most)).counts([4, 5, 3]).value
 
 
 def score(s):
@@ -259,6 +261,10 @@ def weighted_moments(s):
     return s.answer(WeightedMoments(-np.ones(D), np.ones(D), 0.25))[0].value
 
 
+def weighted_mean(s):
+    return s.answer(WeightedMean(box(s), 0.25)).value
+
+
 def gradient(theta, clip=1.0, n_logits=1, most=None):
     """Return the gradient at theta times the second column: rows of doubt differ in it alone."""
 
@@ -400,10 +406,17 @@ QUERIES = [
         np.array([-1.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0])), 0.49),
     ("gram with a target", standard_gram, BOTH, A, (np.array([1.0, 0.0, 0.0]), None), 0.99),
     ("moments with weights", weighted_moments, BOTH, R + A, CORNERS, 0.99),
+    ("nearest centres with weights", partial(assigned, most=0.25), BOTH, R + A, NEAR, 0.99),
+    ("squared offsets with weights", partial(squares, most=0.25), BOTH, R + A, CORNERS, 0.99),
+    ("tree counts with weights", partial(node_counts, most=0.25), BOTH, R + A, CORNERS, 0.99),
+    ("tree sums with weights", partial(leaf_sums_in_units, most=0.25), BOTH, R + A, CORNERS, 0.99),
     # The total weight has the room that is left: a row that loses its weight moves as far.
     ("moments with weights, of no weight", weighted_moments, BOTH, R, NOTHING, 0.99),
-    ("sum with weights", lambda s: s.answer(WeightedSum(box(s), 0.25)).value, BOTH, R + A,
-     CORNERS, 0.99),
+    ("mean with weights", weighted_mean, BOTH, R + A, CORNERS, 0.99),
+    ("mean with weights, of no weight", weighted_mean, BOTH, R, NOTHING, 0.99),
+    ("count with weights", lambda s: s.answer(WeightedCount(0.25)).value, BOTH, A, CORNERS, 0.99),
+    ("count with weights, of no weight", lambda s: s.answer(WeightedCount(0.25)).value, BOTH, R,
+     NOTHING, 0.99),
     ("label counts with weights", of_classes(lambda n: WeightedLabelCounts(n, 0.25)), BOTH, R + A,
      RELABELLED, 0.99),
     ("label gradient with weights", gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.99),

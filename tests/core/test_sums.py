@@ -20,14 +20,8 @@ from skdp.core import table as table_module
 from skdp.queries import Projection, histograms, moments, second_moments, trees
 from skdp.queries import grouped_sums as groups
 from skdp.queries.learned_bounds import learning
-from skdp.queries.linear import LogisticGradient, StandardBall, WeightedBall
-from skdp.queries.weighted import (
-    WeightedGradient,
-    WeightedLabelCounts,
-    WeightedMoments,
-    WeightedSum,
-)
-from skdp.tabular import Rows, check_labelled, check_rows, with_weights
+from skdp.queries.linear import WeightedBall
+from skdp.tabular import Rows, check_rows
 
 ANY_FLOAT = st.floats(allow_nan=False, allow_infinity=False, width=64)
 MODERATE = st.floats(-10, 10, width=64)
@@ -117,47 +111,6 @@ def sample() -> np.ndarray:
     return rng.normal(size=(2000, 3)) * [1, 2, 0.5]
 
 
-def weighted_sums(X, box):
-    """Return the exact answers to queries of rows whose weights and labels they tell."""
-    labels = np.where(X[:, 1] > 0, 1, 0)
-    rows = check_labelled(X, labels, estimator="rows", classes=np.array([0, 1]))
-    rows = with_weights(rows, X[:, 0], estimator="rows")
-    table = table_module.PrivateTable(rows, table_module.stability_of("replace_one"))
-    view = StandardBall(box.low, box.high, np.zeros(3), np.ones(3), 2.0)
-    theta = np.array([[1.0, -2.0, 0.3, 0.1]])
-    gradient = LogisticGradient(view, 0.25, theta, np.zeros(1), 0.5)
-    return [
-        query.exact(table)
-        for query in (
-            WeightedMoments(box.low, box.high, 1.5),
-            WeightedSum(box.at(31), 1.5),
-            WeightedLabelCounts(2, 1.5),
-            WeightedGradient(gradient, 1.5),
-        )
-    ]
-
-
-def test_weights_equal_python_integers(sample):
-    """Every weighted query against a loop over rows in exact arithmetic."""
-    box = Box(np.full(3, -2.0), np.full(3, 2.0))
-    found = weighted_sums(sample, box)
-    parts = np.clip(sample[:, 0], 0.0, 1.5) / 1.5
-    view = ScaledBox(box.low, box.high)
-    last = found[0].size // 2
-    expected = [[0] * 7, [0] * 3, [0] * 2]
-    for row, part in zip(sample, parts, strict=True):
-        q = [int(v) for v in view.map(row[None])[0]]
-        p = [round(v * v / view.steps) - view.steps // 2 for v in q]
-        for j, v in enumerate([*q, *p, view.steps]):
-            expected[0][j] += round(v * part)
-        for j, v in enumerate(box.at(31).map(row[None])[0]):
-            expected[1][j] += round(v * part)
-        expected[2][int(row[1] > 0)] += round(part * 2**30)
-    assert last == 3
-    for one, other in zip(found, expected, strict=False):
-        assert one.tolist() == other
-
-
 def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeypatch):
     view = Ball(np.zeros(3), 2.0)
     box = Box(np.full(3, -2.0), np.full(3, 2.0))
@@ -176,7 +129,6 @@ def test_statistics_do_not_depend_on_order_block_size_or_threads(sample, monkeyp
             *second_moments.exact_gram(rows, view.at(30)),
             *statistics.exact_sum(rows, box.at(31)),
             *moments.exact_moments(rows, ScaledBox(box.low, box.high)),
-            *weighted_sums(X, box),
             *groups.center_sums(rows, box, centers, np.array([1e-3, 1e-5, 1e-4]), 50_000),
             groups.square_sums(rows, box, centers, 2**20),
             *learning.distance_counts(rows, lambda block: block, np.zeros(3), edges),
