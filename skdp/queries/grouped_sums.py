@@ -180,6 +180,17 @@ class Nearest:
         return np.argmin(self.norms - 2.0 * (q @ self.points.T), axis=1)
 
 
+def _offsets(
+    block: Floats, box: Box, nearest: Nearest, centers: Floats, steps: Floats, radius: int
+) -> tuple[NDArray[np.intp], Floats]:
+    """Return the nearest centre of each row and its clipped offset from it, in steps."""
+    x = np.clip(block, box.low, box.high)
+    group = nearest(x)
+    x -= centers[group]
+    x /= steps
+    return group, round_to_norm(x, radius)
+
+
 def center_sums(
     rows: Rows, box: Box, centers: Floats, steps: Floats, radius: int
 ) -> tuple[Ints, NDArray]:
@@ -208,11 +219,7 @@ def center_sums(
     columns = np.arange(d)
 
     def add(block: Floats, totals: list[NDArray]) -> None:
-        x = np.clip(block, box.low, box.high)
-        group = nearest(x)
-        x -= centers[group]
-        x /= steps
-        offset = round_to_norm(x, radius)
+        group, offset = _offsets(block, box, nearest, centers, steps, radius)
         cells = (group[:, None] * d + columns).ravel()
         totals[0] += np.bincount(group, minlength=k)
         part = np.bincount(cells, weights=offset.ravel(), minlength=k * d)
@@ -243,11 +250,7 @@ def weighted_center_sums(
     columns = np.arange(d)
 
     def add(block: tuple[Floats, NDArray], totals: list[NDArray]) -> None:
-        x = np.clip(block[0], box.low, box.high)
-        group = nearest(x)
-        x -= centers[group]
-        x /= steps
-        offset = round_to_norm(x, radius)
+        group, offset = _offsets(block[0], box, nearest, centers, steps, radius)
         cells = (group[:, None] * d + columns).ravel()
         rest = steps_of(block[1], most, bits)
         totals[0] += as_total(np.bincount(group, weights=rest, minlength=k), dtype)

@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     _m(
         "residuals are not clipped", "queries.grouped_sums",
-        "        offset = round_to_norm(x, radius)\n", "        offset = np.rint(x)\n",
+        "return group, round_to_norm(x, radius)", "return group, np.rint(x)",
         "test_broken_queries.py::test_rows_far_from_every_centre_move_no_further[0.0-replace_one]",
     ),
     _m(
