@@ -115,7 +115,8 @@ class DPKMeans(
     cluster_counts_ : ndarray of shape (n_clusters,)
         Noisy number of rows nearest to each centre (before its last step), at least 0. Where noise
         made ``"tree"`` put all centres at one point (``n_distinct_`` is 1), equal parts of the
-        noisy number of all rows, though `predict` gives every row to centre 0.
+        noisy number of all rows, though `predict` gives every row to centre 0. With `sample_weight`
+        noisy sums of clipped weights.
     cluster_counts_std_ : float
         Standard deviation of the noise on a count.
     bounds_ : tuple of two ndarrays of shape (n_features,)

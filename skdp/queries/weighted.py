@@ -117,7 +117,7 @@ class WeightedMoments(Query):
             np.rint(q, out=q)
             q -= scale // 2
             totals[0][d:-1] += as_total(ones @ _weighted(q, parts), dtype)
-            totals[0][-1] += as_total(ones @ np.rint(parts * float(last)), dtype)[()]
+            totals[0][-1:] += as_total(ones[None] @ np.rint(parts * float(last)), dtype)
 
         def fresh() -> list[NDArray]:
             return [np.zeros(2 * d + 1, dtype=dtype)]
@@ -194,7 +194,7 @@ class WeightedMean(Query):
             parts = parts_of(block[1], self.most)
             ones = np.ones(len(parts))
             totals[0][:-1] += as_total(ones @ _weighted(view.map(block[0]), parts), dtype)
-            totals[0][-1] += as_total(ones @ np.rint(parts * float(last)), dtype)[()]
+            totals[0][-1:] += as_total(ones[None] @ np.rint(parts * float(last)), dtype)
 
         def fresh() -> list[NDArray]:
             return [np.zeros(view.n_dims + 1, dtype=dtype)]
@@ -242,7 +242,8 @@ class WeightedCount(Query):
         dtype = total_dtype(table.rows, 2**_WEIGHT_BITS)
 
         def add(block: tuple[Floats, NDArray], totals: list[NDArray]) -> None:
-            totals[0] += as_total(steps_of(block[1], self.most, _WEIGHT_BITS).sum(), dtype)
+            steps = steps_of(block[1], self.most, _WEIGHT_BITS)
+            totals[0] += as_total(steps.sum(keepdims=True), dtype)
 
         (total,) = table.fold(add, lambda: [np.zeros(1, dtype=dtype)], read="weighted")
         return total

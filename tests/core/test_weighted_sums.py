@@ -8,7 +8,7 @@ import pytest
 from skdp.core import Box, ScaledBox
 from skdp.core import table as table_module
 from skdp.queries import grouped_sums as groups
-from skdp.queries import trees
+from skdp.queries import trees, weighted
 from skdp.queries.linear import LogisticGradient, StandardBall
 from skdp.queries.weighted import (
     WeightedCount,
@@ -138,6 +138,19 @@ def test_weighted_statistics_do_not_depend_on_order_chunks_or_threads(sample, mo
     monkeypatch.setattr(table_module, "usable_cores", lambda: 3)
     found = weighted_sums(shuffled, box) + weighted_groups(shuffled, box)
     for one, other in zip(reference, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_python_integers_take_over_where_int64_could_overflow(sample, monkeypatch):
+    box = Box(np.full(3, -2.0), np.full(3, 2.0))
+    reference = weighted_sums(sample, box) + weighted_groups(sample, box)
+    for module in (weighted, groups, trees):
+        monkeypatch.setattr(module, "total_dtype", lambda rows, largest: object)
+    for one, other in zip(
+        reference, weighted_sums(sample, box) + weighted_groups(sample, box), strict=True
+    ):
+        assert other.dtype == object
+        assert all(type(v) is int for v in other.flat)
         np.testing.assert_array_equal(one, other)
 
 
