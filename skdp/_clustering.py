@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from skdp._clusters import Clustering, PublicBox
 from skdp._coreset import (
     grow,
     shrinkage,
@@ -37,6 +38,8 @@ from skdp.queries import (
     Projection,
     SecondMoment,
     SquaredOffsets,
+    WeightedCount,
+    WeightedMean,
     column_box,
     column_units,
     tree_box,
@@ -51,7 +54,7 @@ COUNT_SHARE = Fraction(1, 50)  # a private number of rows
 _TREE_SHARE = Fraction(65, 100)  # the refinement takes what is left
 
 # More features than this are projected first: a tree of depth 14 would not even cut each once.
-_MANY_FEATURES = 12
+MANY_FEATURES = 12
 
 
 @dataclass(frozen=True)
@@ -100,59 +103,6 @@ _SQUARES_USELESS = 0.03
 _NEXT_STEP = 1.0  # of the last step: about what a further one would still move
 _OWN_SIGNAL = 0.1  # part of what a centre's step is trusted by that is its own length
 _UPDATE = 2.0  # standard errors that a noisy count needs before its centre moves
-
-
-@dataclass(frozen=True)
-class PublicBox:
-    """The public box of a fit, in user units."""
-
-    low: Floats
-    high: Floats
-
-    @property
-    def middle(self) -> Floats:
-        """The middle of the box."""
-        return self.low / 2 + self.high / 2
-
-    @property
-    def half(self) -> Floats:
-        """Half widths of the columns."""
-        return np.maximum(self.high / 2 - self.low / 2, 0.0)
-
-    @property
-    def radius(self) -> float:
-        """Half the diagonal."""
-        return float(np.linalg.norm(self.half))
-
-    def clip(self, points: Floats) -> Floats:
-        """Return points moved into the box."""
-        return np.clip(points, self.low, self.high)
-
-
-@dataclass(frozen=True)
-class Clustering:
-    """What a fit ends with.
-
-    Attributes
-    ----------
-    centers : ndarray of shape (k, d)
-    center_std : ndarray of shape (k, d)
-        Standard error of each coordinate.
-    counts : ndarray of shape (k,)
-    count_std : float
-    residuals : ndarray of shape (d,)
-        Released root mean square residual of each column; NaN where none was released, or where
-        the truth may be more than six times as large.
-    n_iter : int
-        Releases of sums by nearest centre.
-    """
-
-    centers: Floats
-    center_std: Floats
-    counts: Floats
-    count_std: float
-    residuals: Floats
-    n_iter: int = 1
 
 
 # --- moving centres ----------------------------------------------------------------------------
@@ -241,7 +191,7 @@ def _residuals(session: Session, box: PublicBox, centers: Floats, rms: Floats, n
             return rms
         share = _SQUARES_SHARES[-1]
     view = Box(box.low, box.high)
-    squares = session.answer(SquaredOffsets(view, centers), session.remaining * share)
+    squares = session.answer(SquaredOffsets(view, centers, box.most), session.remaining * share)
     error = float(np.max(np.asarray(squares.std))) / n
     measured = box.half * np.sqrt(np.maximum(squares.value / n, 0.0) + error)
     return np.where(wide, measured, np.minimum(measured, rms))
@@ -326,6 +276,7 @@ def _refine(
             radius,
             units=units,
             count_share=_sum_count_share(d),
+            most=box.most,
         ),
         share,
         name="refinement",
@@ -361,7 +312,8 @@ def _refine(
 def _mean(session: Session, box: PublicBox, share: Fraction) -> tuple[Floats, Floats]:
     """Release the mean, every column in units of its half width; and its noise by column."""
     view = column_box(box.low, box.high, column_units(box.half), session.level())
-    release = session.answer(Mean(view), share)
+    query = Mean(view) if box.most is None else WeightedMean(view, box.most)
+    release = session.answer(query, share)
     return np.array(release.value), np.array(release.std)
 
 
@@ -437,7 +389,9 @@ def _fit_in_box(
     if Allowance.left(session, share / 2).count_level * n < _HOPELESS_COUNT[session.pure]:
         return _fit_mean(session, box, n, n_std, n_clusters)
     view = tree_box(box.low, box.high)
-    coreset = grow(session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=share)
+    coreset = grow(
+        session, view, n=n, n_std=n_std, n_clusters=n_clusters, share=share, most=box.most
+    )
     points, msq = weighted_kmeans(coreset, n_clusters, session.post_processing_rng())
     centers = box.clip(box.middle + coreset.unit * points)
     rms = coreset.unit * np.sqrt(msq + coreset.spread)
@@ -531,6 +485,7 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
                 radius,
                 units=units,
                 count_share=1 / (1 + math.sqrt(d) / 0.45),
+                most=box.most,
             ),
             share,
             name=f"iteration {step + 1}",
@@ -573,8 +528,11 @@ def cluster(
     one_point = box.radius < smallest
     if algorithm == "lloyd" and not one_point:
         return _fit_lloyd(session, box, n_clusters, max_iter)
-    share = session.remaining * COUNT_SHARE if session.adjacency != "replace_one" else None
-    count = session.row_count(share)
+    part = session.remaining * COUNT_SHARE
+    if box.most is not None:
+        count = session.answer(WeightedCount(box.most), part)
+    else:
+        count = session.row_count(part if session.adjacency != "replace_one" else None)
     n, n_std = max(float(count.value), 1.0), float(count.std)
     if one_point:
         # Public bounds leave one point (or squares that vanish): there is nothing to learn.
@@ -588,6 +546,6 @@ def cluster(
         )
     if n_clusters == 1:
         return _fit_mean(session, box, n, n_std, n_clusters)
-    if session.n_features > _MANY_FEATURES:
+    if session.n_features > MANY_FEATURES:
         return _fit_in_subspace(session, box, n, n_std, n_clusters)
     return _fit_in_box(session, box, n, n_std, n_clusters)

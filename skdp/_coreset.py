@@ -264,6 +264,7 @@ def grow(
     n_std: float,
     n_clusters: int,
     share: Fraction,
+    most: float | None = None,
 ) -> Coreset:
     """Release a tree over the view's box and return a representative for each leaf that counts.
 
@@ -276,13 +277,16 @@ def grow(
     n_clusters : int
     share : Fraction
         Of the session's allowance, all of it used.
+    most : float or None
+        Bound of the weights of rows.
 
     Returns
     -------
     coreset : Coreset
         One point at the centre of the box if no leaf stands clear of the noise.
     """
-    tree = session.answer(BoxTree(view, _depth(Allowance.left(session, share).count_level, n)))
+    depth = _depth(Allowance.left(session, share).count_level, n)
+    tree = session.answer(BoxTree(view, depth, most))
     counts = NodeCounts(tree.depth)
     counts.add(np.array([1]), np.array([n]), n_std)
     leaves, used = _frontier(tree, counts, n, n_clusters, share * _COUNT_PART)

@@ -22,6 +22,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 _LEFT_OUT = ("budget", "n_jobs", "random_state", "privacy_")
+# Parameters that fitted estimators have got since streams were recorded, with their defaults.
+_LATER = {"weight_bound": None}
 _DEEPEST = 30
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None))
 
@@ -112,7 +114,11 @@ def _state(value: Any) -> dict[str, Any]:
         state = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     else:
         state = dict(getattr(value, "__dict__", {}))
-    return {name: held for name, held in state.items() if name not in _LEFT_OUT}
+    return {
+        name: held
+        for name, held in state.items()
+        if name not in _LEFT_OUT and not (name in _LATER and held is _LATER[name])
+    }
 
 
 def _foreign(value: Any) -> str:

@@ -23,7 +23,7 @@ from skdp._transforming import Transformer
 from skdp.base import in_precision_of, keeps_precision
 from skdp.core import Box, Session
 from skdp.planning import Allowance, bounds_in, row_count
-from skdp.queries import CellQuantile, LearnedBox, Moments
+from skdp.queries import CellQuantile, LearnedBox, Moments, WeightedMoments
 from skdp.tabular import ONE_PLACE, check_columns, check_public_array
 
 Floats = NDArray[np.float64]
@@ -187,10 +187,13 @@ class ColumnMoments:
     mean, square, noise : ndarray of shape (d,)
         The last is the standard error of both.
     n : float or ndarray of shape (d,)
-        Number of rows, or of those that have a value in each column.
-    n_public : bool or ndarray of shape (d,)
+        Number of rows, or of those that have a value in each column; or total weight.
+    n_noise : float or ndarray of shape (d,)
+        Of `n`, as a part of itself, in units of `noise`: 0 where it is public.
     learned : list of LearnedBox
         What was learned of the columns, in their order; empty with stated bounds.
+    weighted : bool
+        What bounds clip of weighted rows, nothing says.
     """
 
     bounds: Pair
@@ -198,16 +201,19 @@ class ColumnMoments:
     square: Floats
     noise: Floats
     n: Any
-    n_public: Any
+    n_noise: Any
     learned: list[LearnedBox]
+    weighted: bool = False
 
     def errors(self) -> tuple[Floats, Floats]:
         """Return the standard errors of mean and variance; see `moment_errors`."""
-        return moment_errors(self.mean, self.square, self.noise, replace=self.n_public)
+        return moment_errors(self.mean, self.square, self.noise, self.n_noise)
 
     def clipped(self, means: Floats) -> Pair:
         """Return what learned bounds clip: errors of means and variances, in the units of X."""
         d, start = len(means), 0
+        if self.weighted and self.learned:
+            return np.full(d, np.nan), np.full(d, np.nan)
         mean, variance = np.zeros(d), np.zeros(d)
         for box in self.learned:
             part = slice(start, start := start + len(box.low))
@@ -221,22 +227,36 @@ def release_moments(session: Session, stated: Pair | None) -> ColumnMoments:
     bounds, learned = bounds_in(session, stated, errors=True)
     mean, square, n = session.answer(Moments(*bounds))
     boxes = [] if learned is None else [learned]
-    noise, replace = np.full(len(mean.value), float(mean.std)), session.adjacency == "replace_one"
-    return ColumnMoments(bounds, mean.value, square.value, noise, n, replace, boxes)
+    noise, private = np.full(len(mean.value), float(mean.std)), session.adjacency != "replace_one"
+    return ColumnMoments(bounds, mean.value, square.value, noise, n, float(private), boxes)
+
+
+def release_weighted_moments(session: Session, stated: Pair | None, most: float) -> ColumnMoments:
+    """Ask a session for the weighted moments of all columns, and the total weight, in one vector.
+
+    Bounds that nobody stated are of the rows without their weights.
+    """
+    bounds, learned = bounds_in(session, stated, errors=True)
+    mean, square, total = session.answer(WeightedMoments(*bounds, most))
+    boxes, noise = [] if learned is None else [learned], float(mean.std)
+    weight = float(total.value)
+    every = np.full(len(mean.value), noise)
+    part = float(total.std) / weight / noise
+    return ColumnMoments(bounds, mean.value, square.value, every, weight, part, boxes, True)
 
 
 def release_present_moments(session: Session, rows: Any, stated: Pair | None) -> ColumnMoments:
     """Ask a session for the moments of each column, of the rows that have a value in it."""
-    found, boxes, replace = [], [], session.adjacency == "replace_one"
+    found, boxes, private = [], [], session.adjacency != "replace_one"
     for column in present_columns(session, rows.plans, stated, audit=True):
         asked = Moments(column.box.low, column.box.high)
         mean, square, n = column.answer(asked, "moments")
         one = (mean.value[0], square.value[0], float(mean.std), n)
-        found.append((column.low, column.high, *one, replace and not column.counts_private))
+        found.append((column.low, column.high, *one, private or column.counts_private))
         boxes += [] if column.learned is None else [column.learned]
-    # Of each column a row: bounds, moments, their noise, number of rows, whether that is public.
-    low, high, mean, square, noise, n, known = np.array(found, dtype=np.float64).T
-    return ColumnMoments((low, high), mean, square, noise, n, known > 0, boxes)
+    # Of each column a row: bounds, moments, their noise, number of rows, whether that is private.
+    low, high, mean, square, noise, n, hidden = np.array(found, dtype=np.float64).T
+    return ColumnMoments((low, high), mean, square, noise, n, hidden, boxes)
 
 
 # --- ranges ------------------------------------------------------------------------------------
@@ -289,17 +309,17 @@ def _outer(bounds: Pair, first: Floats, last: Floats) -> Pair:
 
 
 def moment_errors(
-    mean: Floats, square: Floats, noise: float | Floats, *, replace: Any
+    mean: Floats, square: Floats, noise: float | Floats, n_noise: Any
 ) -> tuple[Floats, Floats]:
     """Return the standard errors of mean and variance from those of the two moments.
 
-    All in units of the half width, `replace` of all columns or of each. Where the number of rows
-    is private it carries noise of the
-    same size, and so does every quotient: the released mean differs from the exact one m by
+    All in units of the half width. Where the number of rows is private it carries noise, in units
+    of that of the sums `n_noise` (of all columns or of each; 0 where it is public), and so does
+    every quotient: the released mean differs from the exact one m by
     (noise - m times that of the number) over the *released* number, exactly. The variance is
     ``square - mean**2``; the square of the mean's error counts too, which matters on few rows.
     """
-    count = np.where(replace, 0.0, 1.0)
+    count = np.square(n_noise)
     # m is known up to the noise.
     mean_error = noise * np.sqrt(1.0 + count * np.minimum(np.abs(mean) + noise, 1.0) ** 2)
     moved = square - 0.5 - 2.0 * mean**2

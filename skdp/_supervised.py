@@ -21,53 +21,24 @@ from sklearn.utils.validation import validate_data
 
 from skdp._parameters import check_classes
 from skdp._rehearsal import NOISELESS, mean_error, rehearsal, repeated, unanswered
+from skdp._standardising import Standard, class_counts, standard_for_classes
+from skdp._weights import weighted_rows
 from skdp.base import PrivateMixin, check_integer
 from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.budget.amounts import check_delta
-from skdp.core import Mean, ScaledBox, Session
+from skdp.core import Session
 from skdp.planning import Allowance, bounds_in
-from skdp.queries import LabelCounts, LearnedBox, Moments, SelectClasses, StandardBall, softmax
+from skdp.queries import LearnedBox, SelectClasses, StandardBall, softmax
 from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected
 
 Floats = NDArray[np.float64]
 
-COUNT_SHARE = 0.02
-# Of a class's count: above this noise, a share more.
-_COUNTS_WELL, _MORE_COUNTS = 0.2, 0.1
-_CENTER_USEFUL = 1.0  # noise of the mean of all columns' means, in half widths
-_REACH = 4.0  # scales from the mean of a column, that narrower bounds reach
-_USEFUL = 0.1  # noise of a column's mean square, in squares of half its width
 _LARGEST = 1e150  # of a learned bound: its square stays finite
-_SHORTEST = 1e-3  # norm that rows may have at least, in scales: of constant columns
 # Noise of a class's mean, in scales, or edge of that of a covariance, below which rows are whole.
 _WHOLE_NOISE, _WHOLE_EDGE = 0.02, 0.05
 CLASSES_SHARE = 0.1  # of the allowance, for classes that nobody stated
 SEEN = 10.0  # standard deviations of its count above which a class has a standard error
-
-
-@dataclass(frozen=True)
-class Standard:
-    """Center and scale of the columns, in user units.
-
-    Attributes
-    ----------
-    center, scale : ndarray of shape (d,)
-        Scales are positive.
-    spread : float
-        The trace of the covariance of what is centred and scaled, up to noise; NaN if nothing but
-        the bounds is known.
-    """
-
-    center: Floats
-    scale: Floats
-    spread: float
-
-    def reach(self, low: Floats, high: Floats) -> float:
-        """Return the largest norm that a row within bounds has, centred and scaled."""
-        with np.errstate(over="ignore"):
-            far = np.maximum(high - self.center, self.center - low) / self.scale
-            return max(float(np.linalg.norm(far)), _SHORTEST)
 
 
 def finite_squares(bounds: Iterable[Floats]) -> tuple[Floats, Floats]:
@@ -85,96 +56,6 @@ def warn_of_column(y: Any) -> None:
             DataConversionWarning,
             stacklevel=outside_level(),
         )
-
-
-def standardised(
-    session: Session,
-    allowance: Allowance,
-    low: Floats,
-    high: Floats,
-    n: float,
-    share: float,
-    *,
-    again: bool = False,
-) -> Standard:
-    """Release means and mean squares where they say something; else take the middle of the bounds.
-
-    A variance counts as at least twice its noise. A column of which nothing is known is taken for
-    uniform. With `again`, where bounds are so wide that noise hides what is in them, narrower ones
-    are asked once more: for those who clip rows in predictions too, as the scale of a column of
-    rare values may come out far too small.
-    """
-    middle, half = low / 2 + high / 2, high / 2 - low / 2
-    flat = half <= 0
-    error = allowance.part(share).moments_std(low.size) / n if share else math.inf
-    if error > _USEFUL:
-        return Standard(middle, np.where(flat, 1.0, half / math.sqrt(3)), math.nan)
-    center, scale, spread, hidden = _measured(session, low, high, error, share)
-    narrow = hidden & (_REACH * scale < half / _REACH)
-    if again and narrow.any():
-        low = np.where(narrow, np.maximum(low, center - _REACH * scale), low)
-        high = np.where(narrow, np.minimum(high, center + _REACH * scale), high)
-        center, scale, spread, _ = _measured(session, low, high, error, share)
-    return Standard(center, scale, spread)
-
-
-def _measured(
-    session: Session, low: Floats, high: Floats, error: float, share: float
-) -> tuple[Floats, Floats, float, NDArray[np.bool_]]:
-    """Return center, scale and `Standard.spread` of clipped columns, and whose scale is noise."""
-    middle, half = low / 2 + high / 2, high / 2 - low / 2
-    flat = half <= 0
-    mean, square, _ = session.answer(Moments(low, high), share)
-    variance = np.maximum(square.value - mean.value**2, 0.0)
-    least = max(2 * error, 2.0**-24)
-    floored = np.clip(variance, least, 1.0)
-    scale = np.sqrt(floored) * half
-    scale = np.where(flat | (scale < 1e-290), 1.0, scale)
-    spread = float((variance / floored)[~flat].sum())
-    return middle + mean.value * half, scale, spread, ~flat & (variance <= least)
-
-
-def class_counts(session: Session, n_classes: int) -> tuple[Floats, float]:
-    """Return the number of rows of each class, at least 1, and the noise of one."""
-    query = LabelCounts(n_classes)
-    first = session.answer(query, COUNT_SHARE)
-    counts, std = np.array(first.value), float(first.std)
-    if std > _COUNTS_WELL * max(float(counts.sum()), 1.0) / n_classes:
-        second = session.answer(query, _MORE_COUNTS, name="counts of labels, again")
-        part = std**2 / (std**2 + float(second.std) ** 2)
-        counts = counts + part * (second.value - counts)
-        std *= float(second.std) / math.hypot(std, float(second.std))
-    return np.maximum(counts, 1.0), std
-
-
-def standard_for_classes(
-    session: Session, allowance: Allowance, low: Floats, high: Floats, n: float, part: float
-) -> Standard:
-    """Return center and scale of the columns: of the rows where noise allows, else of the bounds.
-
-    `part` is the part of what is left that this may take.
-    """
-    share = part * float(session.remaining)
-    found = standardised(session, allowance, low, high, n, share, again=True)
-    if math.isfinite(found.spread):
-        return found
-    d = low.size
-    # Of many columns the mean over all of them, at least, is known.
-    if allowance.part(share).sum_std(math.sqrt(d), d) / n / math.sqrt(d) > _CENTER_USEFUL:
-        return found
-    release = session.answer(Mean(ScaledBox(low, high)), share)
-    mean = _shrunk(release.value, float(np.mean(release.std)))
-    return Standard(found.center + mean * (high / 2 - low / 2), found.scale, math.nan)
-
-
-def _shrunk(mean: Floats, std: float) -> Floats:
-    """Shrink noisy means of columns towards their own mean, by the rule of James and Stein."""
-    if mean.size < 4:
-        return mean
-    middle = mean.mean()
-    away = mean - middle
-    kept = max(0.0, 1.0 - (mean.size - 3) * std**2 / max(float(away @ away), 1e-300))
-    return np.clip(middle + kept * away, -1.0, 1.0)
 
 
 # --- rehearsals -------------------------------------------------------------------------------
@@ -363,25 +244,31 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
         self : LabelledClassifier
         """
         with self._all_or_nothing(groups):
-            classes = self._check_classes()
-            rows = self._open_labelled(X, y, classes)
-            public = self._public(rows.n_features)
-            delta, separate = self._deltas()
-            opened = self._session(rows, delta=delta, separate_delta=separate)
-            with opened as session, np.errstate(all="ignore"):
-                if classes is None:
-                    classes = session.answer(SelectClasses(), CLASSES_SHARE)
-                self.classes_ = classes
-                if len(classes) > 1:
-                    self._fit(session, public, len(classes))
-                else:
-                    self._forget()
-                self.privacy_ = session.certificate()
-            if len(classes) < 2:  # released: whoever sees the fit sees it
-                warnings.warn(
-                    _FEW_CLASSES.format(type(self).__name__, len(classes)),
-                    stacklevel=outside_level(),
-                )
+            return self._fitted(X, y)
+
+    def _fitted(self, X: Any, y: Any, weights: Any = None) -> Self:
+        """Fit rows with labels, and weights if there are any, whose bound goes to `_fit`."""
+        classes = self._check_classes()
+        rows = self._open_labelled(X, y, classes)
+        rows, most = weighted_rows(self, rows, weights)
+        options = {} if most is None else {"most": most}
+        public = self._public(rows.n_features)
+        delta, separate = self._deltas()
+        opened = self._session(rows, delta=delta, separate_delta=separate)
+        with opened as session, np.errstate(all="ignore"):
+            if classes is None:
+                classes = session.answer(SelectClasses(), CLASSES_SHARE)
+            self.classes_ = classes
+            if len(classes) > 1:
+                self._fit(session, public, len(classes), **options)
+            else:
+                self._forget()
+            self.privacy_ = session.certificate()
+        if len(classes) < 2:  # released: whoever sees the fit sees it
+            warnings.warn(
+                _FEW_CLASSES.format(type(self).__name__, len(classes)),
+                stacklevel=outside_level(),
+            )
         return self
 
     def _forget(self) -> None:
@@ -444,15 +331,17 @@ class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
             self.bounds_ = finite_squares(self.bounds_)
         return learned
 
-    def _started(self, session: Session, stated: Any, n_classes: int, part: float) -> Start:
+    def _started(
+        self, session: Session, stated: Any, n_classes: int, part: float, most: float | None = None
+    ) -> Start:
         """Ask for bounds, counts of classes, and centers and scales with a part of what is left."""
         learned = self._bounds(session, stated)
         low, high = self.bounds_
         allowance = Allowance.left(session, 1.0)
-        counts, spread = class_counts(session, n_classes)
+        counts, spread = class_counts(session, n_classes, most)
         n = float(counts.sum())
-        standard = standard_for_classes(session, allowance, low, high, n, part)
-        self.class_count_ = counts
+        standard = standard_for_classes(session, allowance, low, high, n, part, most)
+        self.class_count_ = counts if most is None else counts * most
         self.center_, self.scale_ = standard.center, standard.scale
         return Start(low, high, learned, counts, spread, n, standard, Allowance.left(session))
 

@@ -25,9 +25,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin, pairwise_distances_argmin_min
 from sklearn.metrics.pairwise import euclidean_distances
 
-from skdp._clustering import Clustering, PublicBox, cluster, mean_error
+from skdp._clustering import MANY_FEATURES, cluster, mean_error
+from skdp._clusters import Clustering, PublicBox
 from skdp._parameters import Integers, Table
 from skdp._rehearsal import ExpectedErrorMixin, rehearsal, repeated
+from skdp._weights import WEIGHT_BOUND, weighted_rows
 from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
@@ -43,6 +45,11 @@ Floats = NDArray[np.float64]
 _LARGEST_BOUND = 1e100
 _MOST_REHEARSED, _FEW_ROWS, _MADE_UP = 2**20, 2**17, 20_000  # rows; rows about centres
 _REHEARSALS, _FEW_REHEARSALS = 25, 9  # up to _FEW_ROWS rows, and above
+_WEIGHTS_OF_MANY = (
+    "DPKMeans: sample_weight with more than {} features needs algorithm='lloyd': the subspace of "
+    "'tree' is that of rows without weights. Or reduce columns first (DPPCA), or leave weights "
+    "out. Nothing was charged."
+)
 _LARGEST_ROW = 1e150  # of the caller's rows: the sum of 8192 squares is finite
 
 
@@ -76,19 +83,22 @@ class DPKMeans(
         Iterations of ``"lloyd"``, all of which are run: the allowance is split between them.
         ``"tree"`` ignores it.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); within +-1e100. Rows outside are clipped, never rejected. ``"private"``
-        learns them, for a part of the allowance that falls with n_samples * epsilon / n_features;
-        `privacy_` says how large it was.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); within +-1e100. Rows outside are clipped, never rejected.
+        ``"private"`` learns them, for a part of the allowance that falls with n_samples * epsilon /
+        n_features; `privacy_` says how large it was.
+    weight_bound : float or None, default=None
+        The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -106,7 +116,8 @@ class DPKMeans(
     cluster_counts_ : ndarray of shape (n_clusters,)
         Noisy number of rows nearest to each centre (before its last step), at least 0. Where noise
         made ``"tree"`` put all centres at one point (``n_distinct_`` is 1), equal parts of the
-        noisy number of all rows, though `predict` gives every row to centre 0.
+        noisy number of all rows, though `predict` gives every row to centre 0. With `sample_weight`
+        noisy sums of clipped weights.
     cluster_counts_std_ : float
         Standard deviation of the noise on a count.
     bounds_ : tuple of two ndarrays of shape (n_features,)
@@ -127,7 +138,7 @@ class DPKMeans(
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
@@ -155,6 +166,14 @@ class DPKMeans(
     parts of the half widths, change by at most sqrt(n_features). *Mechanism*: ``delta=0``: discrete
     Laplace noise on counts, K-norm noise on sums; ``delta>0``: rounded Gaussian noise. *Charged*:
     (epsilon, delta), once, by `fit`, before any noise is drawn.
+
+    **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
+    v clipped to [0, b] and rounded to a small part of b, the `weight_bound`: in counts, sums and
+    squares. It adds no more than a row of weight b, so *sensitivities* are those above. The sum of
+    weights is private under both relations, and counted (2% of the allowance). Centres and errors
+    are about weighted means, `cluster_counts_` are sums of weights. The noise is that of sum(v) / b
+    rows: a bound far above most weights leaves few. Bounds are learned whatever the weights, and
+    weights that are all 0, or nearly, are like few rows. Proof: ``skdp/queries/grouped_sums.md``.
 
     Whether there are fewer rows than clusters, or a feature is constant, is private: such fits
     end in centres that coincide or sit in the middle of the bounds, never in an error. Where all
@@ -201,6 +220,7 @@ class DPKMeans(
         algorithm: str = "tree",
         max_iter: int = 5,
         bounds: Any = "private",
+        weight_bound: float | None = None,
         epsilon: float = 1.0,
         delta: float = 0.0,
         max_rows_per_unit: Any = "private",
@@ -211,6 +231,7 @@ class DPKMeans(
         self.algorithm = algorithm
         self.max_iter = max_iter
         self.bounds = bounds
+        self.weight_bound = weight_bound
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit
@@ -219,7 +240,9 @@ class DPKMeans(
 
     # --- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: Any = None, *, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
         """Compute private centres.
 
         Parameters
@@ -227,24 +250,30 @@ class DPKMeans(
         X : array-like or table of shape (n_samples, n_features)
             Private rows. May be in parts (`skdp.engines`).
         y : None, ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
+            stated. A row and its weight are protected together. With rows in one table only; of
+            more than 12 features with ``algorithm="lloyd"`` only.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
         self : DPKMeans
         """
         with self._all_or_nothing(groups):
-            rows = self._open(X)
+            rows, most = weighted_rows(self, self._open(X), sample_weight)
+            if most is not None and self.algorithm == "tree" and rows.n_features > MANY_FEATURES:
+                raise ValueError(_WEIGHTS_OF_MANY.format(MANY_FEATURES))
             bounds = self._stated_bounds(rows.n_features)
             with self._session(rows) as session:
                 (low, high), _ = bounds_in(session, bounds, share=None)
-                found = self._cluster(session, low, high)
+                found = self._cluster(session, low, high, most)
                 self.cluster_centers_ = found.centers
                 self.cluster_centers_std_ = found.center_std
-                self.cluster_counts_ = found.counts
-                self.cluster_counts_std_ = found.count_std
+                self.cluster_counts_ = found.counts * (most or 1)
+                self.cluster_counts_std_ = found.count_std * (most or 1)
                 self.bounds_ = (low, high)
                 self.residual_scale_ = found.residuals
                 self.n_iter_ = found.n_iter
@@ -264,11 +293,13 @@ class DPKMeans(
                 stacklevel=outside_level(),
             )
 
-    def _cluster(self, session: Session, low: Floats, high: Floats) -> Clustering:
+    def _cluster(
+        self, session: Session, low: Floats, high: Floats, most: float | None
+    ) -> Clustering:
         """Run the algorithm on the rest of the session's allowance."""
         return cluster(
             session,
-            PublicBox(low, high),
+            PublicBox(low, high, most),
             int(self.n_clusters),
             algorithm=self.algorithm,
             max_iter=int(self.max_iter),
@@ -279,6 +310,7 @@ class DPKMeans(
         "n_clusters": Integers(1),
         "max_iter": Integers(1, 1000),
         "algorithm": ("tree", "lloyd"),
+        "weight_bound": WEIGHT_BOUND,
     }
 
     def _stated_bounds(
@@ -290,7 +322,9 @@ class DPKMeans(
             raise ValueError("bounds: low and high must lie within -1e100 and 1e100")
         return pair
 
-    def fit_predict(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> NDArray[np.int64]:
+    def fit_predict(
+        self, X: ArrayLike, y: Any = None, *, sample_weight: Any = None, groups: Any = None
+    ) -> NDArray[np.int64]:
         """Fit, then assign the rows of X to the private centres.
 
         The result is private data, transformed: it says of each row which centre is nearest, and
@@ -301,14 +335,14 @@ class DPKMeans(
         X : array-like or table of shape (n_samples, n_features)
             Private rows.
         y : None, ignored
-        groups : array-like of shape (n_samples,), default=None
+        sample_weight, groups : array-like of shape (n_samples,), default=None
             As in `fit`.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
         """
-        return self.fit(X, groups=groups).predict(X)
+        return self.fit(X, sample_weight=sample_weight, groups=groups).predict(X)
 
     # --- with public centres and the caller's own rows -------------------------------------------
 

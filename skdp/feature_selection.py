@@ -15,10 +15,10 @@ from sklearn import feature_selection as theirs
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdp._parameters import Integers, Table, check_classes
+from skdp._standardising import class_counts
 from skdp._supervised import (
     CLASSES_SHARE,
     check_targets_like,
-    class_counts,
     error_of_rehearsals,
     finite_squares,
     warn_of_column,

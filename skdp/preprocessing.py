@@ -30,8 +30,10 @@ from skdp._scalers import (
     release_present_moments,
     release_present_range,
     release_range,
+    release_weighted_moments,
     root_error,
 )
+from skdp._weights import WEIGHT_BOUND, weighted_rows
 from skdp.base import names_of
 from skdp.budget import PrivacyBudget
 from skdp.core import Box
@@ -55,8 +57,8 @@ _LARGEST, _SMALLEST = float(np.finfo(np.float64).max), float(np.finfo(np.float64
 class DPStandardScaler(Scaler):
     """Standardise columns by their differentially private mean and standard deviation.
 
-    The private counterpart of scikit-learn's ``StandardScaler``, without ``partial_fit``, ``copy``
-    (the input is never changed) and sample weights.
+    The private counterpart of scikit-learn's ``StandardScaler``, without ``partial_fit`` and
+    ``copy`` (the input is never changed).
 
     Parameters
     ----------
@@ -65,24 +67,27 @@ class DPStandardScaler(Scaler):
     with_std : bool, default=True
         Divide by the standard deviation.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for a part of the allowance that falls with n_samples * epsilon / n_features: 16 to
-        18% where that is 50,000, 73% where it is 1,000 (without delta, rows replaced).
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, for a part of the allowance that falls with n_samples * epsilon / n_features:
+        16 to 18% where that is 50,000, 73% where it is 1,000 (without delta, rows replaced).
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and NA are
         missing), each column for an equal part of the allowance, and `transform` keeps what is
         missing. How many there are is private, so a column's number of rows has noise, too.
+    weight_bound : float or None, default=None
+        The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by K-norm noise. Above: Gaussian noise, which is smaller
         where there are several columns.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -110,11 +115,11 @@ class DPStandardScaler(Scaler):
     n_samples_ : float, ndarray of shape (n_features,) or None
         Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy; None if
         nothing was released. With ``nan_policy="omit"`` of rows that have a value in each column.
-        There is no ``n_samples_seen_``.
+        With `sample_weight` the noisy sum of clipped weights. There is no ``n_samples_seen_``.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
@@ -142,6 +147,15 @@ class DPStandardScaler(Scaler):
     ``nan_policy="omit"`` the same of each column, of the rows that have a value in it: a row that
     is replaced may add or remove one there, so the worst of both sensitivities counts (bounds then
     take at most half of a column's part, after a count for 5%). Proof: ``skdp/queries/columns.md``.
+
+    **Weights.** A row and its weight are protected together. A row of weight v counts v / b times
+    in the sums, v clipped to [0, b], b the `weight_bound`. The sum of weights is private under both
+    relations, and is another entry of the vector, (v / b) c. *Sensitivity*: c is sqrt(11 d / 4) if
+    a row is replaced, where the bound of 2 sqrt(d) has room for it; 1 if one is added or removed.
+    The noise is that of sum(v) / b rows: a bound far above most weights leaves few. Errors are
+    about the weighted mean and variance; NaN with learned bounds, which are of the rows without
+    weights. Weights that are all 0, or nearly, are like few rows: the mean is noise, and `scale_`
+    at least that of a uniform column. Proof: ``skdp/queries/weighted.md``.
 
     **Small variances.** Nothing raises because of what the rows hold, and no column is divided by
     noise: `scale_` squared is at least the standard error of the variance (`var_std_error_`; at
@@ -196,6 +210,7 @@ class DPStandardScaler(Scaler):
         with_std: bool = True,
         bounds: Any = "private",
         nan_policy: str = "raise",
+        weight_bound: float | None = None,
         epsilon: float = 1.0,
         delta: float = 0.0,
         max_rows_per_unit: Any = "private",
@@ -206,6 +221,7 @@ class DPStandardScaler(Scaler):
         self.with_std = with_std
         self.bounds = bounds
         self.nan_policy = nan_policy
+        self.weight_bound = weight_bound
         self.epsilon = epsilon
         self.delta = delta
         self.max_rows_per_unit = max_rows_per_unit
@@ -216,12 +232,15 @@ class DPStandardScaler(Scaler):
         "with_mean": FLAG,
         "with_std": FLAG,
         "nan_policy": NAN_POLICY,
+        "weight_bound": WEIGHT_BOUND,
     }
 
     def _is_free(self) -> bool:
         return not (self.with_std or self.with_mean)
 
-    def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: Any = None, *, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
         """Charge the budget and release means and variances.
 
         Parameters
@@ -230,16 +249,20 @@ class DPStandardScaler(Scaler):
             Private rows, finite numbers; with ``nan_policy="omit"`` also missing ones.
             May be in parts (`skdp.engines`) unless nan_policy="omit".
         y : None, ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            Private weights of rows, finite numbers, clipped to [0, `weight_bound`], which must be
+            stated. A row and its weight are protected together. With ``nan_policy="raise"`` and
+            rows in one table only.
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------
         self : DPStandardScaler
         """
         with self._all_or_nothing(groups):
-            rows = self._open(X)
+            rows, most = weighted_rows(self, self._open(X), sample_weight)
             stated = self._stated_bounds(rows.n_features)
             self.mean_ = self.var_ = self.scale_ = None
             self.mean_std_error_ = self.var_std_error_ = self.scale_std_error_ = None
@@ -250,6 +273,8 @@ class DPStandardScaler(Scaler):
             with self._session(rows) as session:
                 if self._omits:
                     found = release_present_moments(session, rows, stated)
+                elif most is not None:
+                    found = release_weighted_moments(session, stated, most)
                 else:
                     found = release_moments(session, stated)
                 self.privacy_ = session.certificate()
@@ -361,8 +386,8 @@ class DPMinMaxScaler(Scaler):
         Clip the output to the range. Without it, rows beyond `data_min_` and `data_max_` leave
         it.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high): they become `data_min_` and `data_max_`. ``"private"`` releases
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high): they become `data_min_` and `data_max_`. ``"private"`` releases
         quantiles instead.
     q : "auto" or float, default="auto"
         For private bounds: level of the lower quantile, in (0, 0.5); the upper one has 1 - q.
@@ -376,10 +401,11 @@ class DPMinMaxScaler(Scaler):
     delta : float, default=0.0
         In [0, 1). Above zero, the losses of the columns' quantiles add up less quickly.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -401,7 +427,7 @@ class DPMinMaxScaler(Scaler):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost; with stated bounds it says that
         nothing was: no releases, epsilon 0.
@@ -512,8 +538,8 @@ class DPMinMaxScaler(Scaler):
             May be in parts (`skdp.engines`) unless nan_policy="omit".
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -5,7 +5,6 @@ All noise is seeded, so every test is deterministic: no false alarms.
 
 from __future__ import annotations
 
-import inspect
 import pickle
 
 import numpy as np
@@ -391,10 +390,6 @@ def test_bad_rows(bad):
     with pytest.raises(ValueError, match="NaN or infinity"):
         DPKMeans(3, budget=budget).fit([[0.0, bad], [1.0, 2.0]])
     assert not budget.charges
-
-
-def test_no_sample_weight():
-    assert "sample_weight" not in inspect.signature(DPKMeans.fit).parameters
 
 
 def test_budget_too_small():

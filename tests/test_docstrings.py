@@ -92,14 +92,10 @@ WORDING = {
     "epsilon": "Privacy loss of a fit; finite, above 0.",
     "epsilon, delta": "Privacy loss of the call",
     "delta": "In [0, 1).",
-    "budget": (
-        (
-            "Budget to charge; it also sets the neighbouring relation. None: the budget of an "
-            "enclosing ``with budget:`` block, if there is one."
-        ),
-        # until preprocessing, cluster, DPLogisticRegression and DPKernelDensity say the above
-        "Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.",
-    ),
+    "weight_bound": "The largest weight, from public knowledge; above 0. Needed for a fit with "
+    "`sample_weight`.",
+    "budget": "Budget to charge; it also sets the neighbouring relation. None: the budget of an "
+    "enclosing ``with budget:`` block, if there is one.",
     "random_state": "Seeds post-processing, and noise only inside "
     '``skdp.config_context(noise="seeded")``.',
     "nan_policy": (

@@ -171,7 +171,7 @@ def moments_misses(column, n, level, pure, replace_one, errors=moment_errors, ro
     count = np.full(4000, float(n)) if replace_one else np.maximum(1.0, n + e[:, 2])
     mean = np.clip((n * m + e[:, 0]) / count, -1, 1)
     square = np.clip((n * (s - 0.5) + e[:, 1]) / count + 0.5, 0, 1)
-    mean_error, error = errors(mean, square, std / count, replace=replace_one)
+    mean_error, error = errors(mean, square, std / count, float(not replace_one))
     variance, exact_variance = np.maximum(square - mean**2, 0.0), max(s - m * m, 0.0)
     off = [mean - m, variance - exact_variance, np.sqrt(variance) - math.sqrt(exact_variance)]
     stated = [mean_error, error, root(variance, error)]
@@ -206,7 +206,7 @@ def test_three_standard_errors_cover_what_the_noise_allows(shape):
 def test_first_order_errors_are_rejected():
     """Without the noise of the number of rows, and with the slope of a root where it has none."""
 
-    def first_order(mean, square, noise, *, replace):
+    def first_order(mean, square, noise, n_noise):
         return noise + 0 * mean, noise * np.sqrt(1.0 + 4.0 * mean**2)
 
     def slope(value, error):

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 
 from skdp._parameters import Integers, Table
 from skdp._progress import told_steps
-from skdp._supervised import Floats, LabelledClassifier, class_counts
+from skdp._standardising import class_counts
+from skdp._supervised import Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.queries import MAX_CELLS, CellCounts, CellGradient, ColumnCells, additive

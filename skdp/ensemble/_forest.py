@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skdp._parameters import Integers, Table
-from skdp._supervised import Floats, LabelledClassifier, class_counts
+from skdp._standardising import class_counts
+from skdp._supervised import Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.ensemble._boosting import even_cuts

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._parameters import Table
 from skdp._progress import told_steps
 from skdp._supervised import Floats, LabelledClassifier
+from skdp._weights import WEIGHT_BOUND
+from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.planning import Allowance
-from skdp.queries import LogisticGradient, StandardBall
+from skdp.queries import LogisticGradient, StandardBall, WeightedGradient
 
 __all__ = ["DPLogisticRegression"]
 
@@ -118,19 +121,22 @@ class DPLogisticRegression(LabelledClassifier):
         of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
         place. Fewer than two: a warning, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high); values beyond them count as the nearest bound. ``"private"`` learns
-        them, for at most a fifth of the allowance.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high); values beyond them count as the nearest bound. ``"private"``
+        learns them, for at most a fifth of the allowance.
+    weight_bound : float or None, default=None
+        The largest weight, from public knowledge; above 0. Needed for a fit with `sample_weight`.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Zero: pure epsilon-DP by K-norm noise, with few steps. Above: Gaussian noise,
         which is much smaller here.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -140,7 +146,8 @@ class DPLogisticRegression(LabelledClassifier):
         `classes`, sorted; if private, those that were selected. If that is one or none, there are
         no other attributes but `privacy_`.
     class_count_ : ndarray of shape (n_classes,)
-        Noisy number of rows of each class, at least 1.
+        Noisy number of rows of each class, at least 1. With `sample_weight` the noisy sum of
+        clipped weights, at least `weight_bound`.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of X.
     intercept_ : ndarray of shape (1,) or (n_classes,)
@@ -158,7 +165,7 @@ class DPLogisticRegression(LabelledClassifier):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
@@ -184,6 +191,14 @@ class DPLogisticRegression(LabelledClassifier):
     the product R of the bounds on the norms of r and z if a row is added or removed, 2 R if one is
     replaced. *Mechanism*: K-norm noise (``delta=0``) or rounded Gaussian noise, at equal shares.
     *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
+
+    **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
+    v clipped to [0, b], b the `weight_bound`: in the sums of classes, in the moments of columns
+    (whose total weight is released with them) and in the gradients. It adds no more than a row of
+    weight b, which has the *sensitivity* above. The noise is that of sum(v) / b rows: a bound far
+    above most weights leaves few. Private classes are those that enough rows have, and bounds are
+    learned, whatever their weights. Weights that are all 0, or nearly, are like few rows:
+    coefficients are noise. Proof: ``skdp/queries/weighted.md``.
 
     **Descent.** It starts at the logarithms of the classes' parts, so that the first gradient is
     the difference of the classes' means from the mean of all; the answer is the mean of the second
@@ -214,9 +229,65 @@ class DPLogisticRegression(LabelledClassifier):
     """
 
     _n_progress_tasks = 1
+    _parameter_table: ClassVar[Table] = {"weight_bound": WEIGHT_BOUND}
 
-    def _fit(self, session: Session, public: Any, n_classes: int) -> None:
-        start = self._started(session, public, n_classes, _CENTER_SHARES[n_classes > 2])
+    def __init__(
+        self,
+        *,
+        classes: Any = "private",
+        bounds: Any = "private",
+        weight_bound: float | None = None,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        max_rows_per_unit: Any = "private",
+        budget: PrivacyBudget | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            max_rows_per_unit=max_rows_per_unit,
+            budget=budget,
+            random_state=random_state,
+        )
+        self.weight_bound = weight_bound
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, sample_weight: Any = None, groups: Any = None
+    ) -> Self:
+        """Charge the budget and fit.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Private rows, finite numbers. May be in parts (`skdp.engines`).
+        y : array-like of shape (n_samples,)
+            Private labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Private weights of the losses of rows, finite numbers, clipped to [0, `weight_bound`],
+            which must be stated. A row and its weight are protected together. With rows in one
+            table only.
+        groups : array-like of shape (n_samples,), default=None
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
+
+        Returns
+        -------
+        self : DPLogisticRegression
+        """
+        with self._all_or_nothing(groups):
+            return self._fitted(X, y, sample_weight)
+
+    def _fit(
+        self,
+        session: Session,
+        public: Any,
+        n_classes: int,
+        most: float | None = None,  # that a weight may be
+    ) -> None:
+        start = self._started(session, public, n_classes, _CENTER_SHARES[n_classes > 2], most)
         d, standard = start.low.size, start.standard
         n_logits = 1 if n_classes == 2 else n_classes
         plan = _Plan(start.allowance, start.n, n_logits, d + 1)
@@ -225,7 +296,7 @@ class DPLogisticRegression(LabelledClassifier):
         logs = np.log(start.counts + start.spread)  # a ratio that noise hides is shrunk to 1
         logs -= logs.mean()
         offset = logs[1:] - logs[:1] if n_logits == 1 else logs
-        theta = _descend(session, plan, view, offset)
+        theta = _descend(session, plan, view, offset, most)
         self.n_iter_ = plan.n_steps
         coef = theta[:, :-1] / standard.scale
         intercept = theta[:, -1] * plan.constant * radius + offset - coef @ standard.center
@@ -260,7 +331,9 @@ class DPLogisticRegression(LabelledClassifier):
         return logits[:, 0] if logits.shape[1] == 1 else logits
 
 
-def _descend(session: Session, plan: _Plan, view: StandardBall, offset: Floats) -> Floats:
+def _descend(
+    session: Session, plan: _Plan, view: StandardBall, offset: Floats, most: float | None
+) -> Floats:
     """Return the mean of the second half of the points of a noisy descent.
 
     A step that turns back, by more than noise does, was too long: those after it are shorter.
@@ -273,7 +346,8 @@ def _descend(session: Session, plan: _Plan, view: StandardBall, offset: Floats) 
     for step in told_steps(steps):
         share = session.remaining / (steps - step)
         query = LogisticGradient(view, plan.constant, theta, offset, plan.clip)
-        release = session.answer(query, share, name=f"gradient {step + 1}")
+        asked = query if most is None else WeightedGradient(query, most)
+        release = session.answer(asked, share, name=f"gradient {step + 1}")
         gradient, std = release.value, float(np.mean(release.std))
         if step and float((gradient * before).sum()) < -3 * std**2 * math.sqrt(theta.size):
             rate *= _SHORTER

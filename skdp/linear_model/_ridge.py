@@ -19,8 +19,10 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._parameters import Reals, Table
-from skdp._supervised import COUNT_SHARE, Floats, standardised
+from skdp._standardising import COUNT_SHARE, standardised
+from skdp._supervised import Floats
 from skdp._targets import TargetRegressor
+from skdp._weights import WEIGHT_BOUND, check_weight_bound
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE, Allowance, row_count
@@ -38,12 +40,6 @@ _CLEAR = 4.0  # times the noise's edge: an eigenvalue above it is not shrunk
 _LARGEST = 1e300
 _NO_CONSTANT = 2.0**-30  # weighted rows bring their own
 _SEEN = 10.0  # standard errors of the sum of weights, above which coefficients have errors
-
-_NO_BOUND = (
-    "{name}: weights are private, so what a row may move needs a public bound of them. State "
-    "{name}(weight_bound=...), from public knowledge: larger weights are clipped to it. Nothing "
-    "was charged."
-)
 
 
 @dataclass(frozen=True)
@@ -165,9 +161,7 @@ class _LeastSquares(TargetRegressor):
             if sample_weight is None:
                 return self._fitted(X, y)
             self._check_parameters()
-            if self.weight_bound is None:
-                raise ValueError(_NO_BOUND.format(name=type(self).__name__))
-            return self._fitted(X, y, sample_weight, most=float(self.weight_bound))
+            return self._fitted(X, y, sample_weight, most=check_weight_bound(self))
 
     def _fit(
         self,
@@ -410,7 +404,7 @@ class DPRidge(_LeastSquares):
 
     _parameter_table: ClassVar[Table] = {
         "alpha": Reals(0, math.inf, "[)"),
-        "weight_bound": (None, Reals(0, math.inf, "()")),
+        "weight_bound": WEIGHT_BOUND,
     }
 
     def __init__(
@@ -507,7 +501,7 @@ class DPLinearRegression(_LeastSquares):
     True
     """
 
-    _parameter_table: ClassVar[Table] = {"weight_bound": (None, Reals(0, math.inf, "()"))}
+    _parameter_table: ClassVar[Table] = {"weight_bound": WEIGHT_BOUND}
 
     def __init__(
         self,

@@ -93,19 +93,21 @@ class DPKernelDensity(BoxDensity):
         Distance of neighbouring centres, at most, in bandwidths; 0.4 to 1.5. Smaller ones follow
         the kernel more exactly: see Notes.
     bounds : "private" or tuple (low, high) or mapping, default="private"
-        Of the columns, from public knowledge: two numbers, two arrays, or a mapping from column
-        name to (low, high). A row outside counts where it lies: its kernel reaches into the box, or
-        does not. ``"private"`` learns the box for at most a fifth of the allowance, which needs n
-        epsilon of about 1,500 for each column (without delta); with fewer rows it may be far off.
+        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
+        column name to (low, high). A row outside counts where it lies: its kernel reaches into the
+        box, or does not. ``"private"`` learns the box for at most a fifth of the allowance, which
+        needs n epsilon of about 1,500 for each column (without delta); with fewer rows it may be
+        far off.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
         In [0, 1). Above zero, noise is Gaussian, and independent of the number of centres.
     max_rows_per_unit : int or "private", default="private"
-        With `groups`, how many rows of one unit count; ``"private"`` chooses it for 10% of the
-        allowance, so that about 99 in 100 units keep all of theirs.
+        With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
+        number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
     budget : PrivacyBudget or None, default=None
-        Ledger to charge, and its relation; None: that of ``with budget:``, or no ledger.
+        Budget to charge; it also sets the neighbouring relation. None: the budget of an enclosing
+        ``with budget:`` block, if there is one.
     random_state : int, RandomState or None, default=None
         Seeds post-processing, and noise only inside ``skdp.config_context(noise="seeded")``.
 
@@ -133,7 +135,7 @@ class DPKernelDensity(BoxDensity):
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
-        With `groups`: how many rows of one unit counted.
+        With `groups`: how many rows of each unit were used at most.
     privacy_ : skdp.core.PrivacyCertificate
         What was released, by which mechanism, at which cost.
 
@@ -277,8 +279,8 @@ class DPKernelDensity(BoxDensity):
             Private rows, finite numbers. May be in parts (`skdp.engines`).
         y : None, ignored
         groups : array-like of shape (n_samples,), default=None
-            Ids of whose each row is: all rows of one id are protected together. A budget with a
-            `unit` needs them, one without refuses them.
+            Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
+            together. A budget with a `unit` needs groups; any other budget refuses them.
 
         Returns
         -------

@@ -106,6 +106,13 @@ if TYPE_CHECKING:
     )
     from skdp.queries.trees import BoxTree, Projection, Tree, tree_box
     from skdp.queries.user_functions import FunctionMean, ScoreMean
+    from skdp.queries.weighted import (
+        WeightedCount,
+        WeightedGradient,
+        WeightedLabelCounts,
+        WeightedMean,
+        WeightedMoments,
+    )
     from skdp.queries.workloads import (
         MAX_TABLE,
         QUERY_UNIT,
@@ -175,6 +182,9 @@ else:
             "workloads": (
                 "MAX_TABLE QUERY_UNIT Cells Group Intervals Marginal Prefixes Weighted Workload "
                 "WorkloadAnswer WorstMarginal WorstQuery cells_noise marginals"
+            ),
+            "weighted": (
+                "WeightedCount WeightedGradient WeightedLabelCounts WeightedMean WeightedMoments"
             ),
         },
     )
@@ -263,6 +273,11 @@ __all__ = [
     "UnitSpread",
     "Weighted",
     "WeightedBall",
+    "WeightedCount",
+    "WeightedGradient",
+    "WeightedLabelCounts",
+    "WeightedMean",
+    "WeightedMoments",
     "Workload",
     "WorkloadAnswer",
     "WorstMarginal",

@@ -25,6 +25,7 @@ from skdp.core.sums import histogram_sensitivity
 from skdp.core.table import PrivateTable, as_total, fold, total_dtype
 from skdp.queries.histograms import norm_codes
 from skdp.queries.joint_sums import joint_noise
+from skdp.queries.row_weights import parts_of, steps_of
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ MOST_BITS = 25
 _TREE_BITS = 20
 _NORM_BINS = 41  # quarter-power bins: a factor of 1,000
 _COMMON_BITS = 17  # of the grid on which rows are compared with centres
+_WEIGHT_BITS, _LIMB_BITS, _LIMBS = 24, 8, 3  # of the weight of a row
 
 
 def column_units(sizes: ArrayLike) -> Floats:
@@ -178,6 +180,17 @@ class Nearest:
         return np.argmin(self.norms - 2.0 * (q @ self.points.T), axis=1)
 
 
+def _offsets(
+    block: Floats, box: Box, nearest: Nearest, centers: Floats, steps: Floats, radius: int
+) -> tuple[NDArray[np.intp], Floats]:
+    """Return the nearest centre of each row and its clipped offset from it, in steps."""
+    x = np.clip(block, box.low, box.high)
+    group = nearest(x)
+    x -= centers[group]
+    x /= steps
+    return group, round_to_norm(x, radius)
+
+
 def center_sums(
     rows: Rows, box: Box, centers: Floats, steps: Floats, radius: int
 ) -> tuple[Ints, NDArray]:
@@ -206,11 +219,7 @@ def center_sums(
     columns = np.arange(d)
 
     def add(block: Floats, totals: list[NDArray]) -> None:
-        x = np.clip(block, box.low, box.high)
-        group = nearest(x)
-        x -= centers[group]
-        x /= steps
-        offset = round_to_norm(x, radius)
+        group, offset = _offsets(block, box, nearest, centers, steps, radius)
         cells = (group[:, None] * d + columns).ravel()
         totals[0] += np.bincount(group, minlength=k)
         part = np.bincount(cells, weights=offset.ravel(), minlength=k * d)
@@ -223,26 +232,75 @@ def center_sums(
     return counts, sums
 
 
-def square_sums(rows: Rows, box: Box, centers: Floats, one: int) -> NDArray:
+def weighted_center_sums(
+    rows: Rows, box: Box, centers: Floats, steps: Floats, radius: int, most: float, bits: int
+) -> tuple[NDArray, NDArray]:
+    """Do what `center_sums` does for rows that count v / 2**bits times, v of `steps_of`.
+
+    Returns
+    -------
+    counts : ndarray of shape (k,)
+        Sums of v.
+    sums : ndarray of shape (k, d)
+        Sums of v times offsets, over 2**bits, rounded to nearest.
+    """
+    nearest = Nearest(box.low, box.high, centers)
+    k, d = centers.shape
+    dtype = total_dtype(rows, max(radius << _LIMB_BITS, 2**_WEIGHT_BITS))
+    columns = np.arange(d)
+
+    def add(block: tuple[Floats, NDArray], totals: list[NDArray]) -> None:
+        group, offset = _offsets(block[0], box, nearest, centers, steps, radius)
+        cells = (group[:, None] * d + columns).ravel()
+        rest = steps_of(block[1], most, bits)
+        totals[0] += as_total(np.bincount(group, weights=rest, minlength=k), dtype)
+        for place in range(_LIMBS):  # of v, the highest first: products of a block are below 2**49
+            unit = 2.0 ** (_LIMB_BITS * (_LIMBS - 1 - place))
+            limb = np.floor(rest / unit)
+            rest = rest - limb * unit
+            part = np.bincount(cells, weights=(offset * limb[:, None]).ravel(), minlength=k * d)
+            totals[1][place] += as_total(part.reshape(k, d), dtype)
+
+    def fresh() -> list[NDArray]:
+        return [np.zeros(k, dtype=dtype), np.zeros((_LIMBS, k, d), dtype=dtype)]
+
+    counts, limbs = fold(rows, add, fresh, width=k, read="weighted")
+    total = np.zeros((k, d), dtype=object)
+    for limb in limbs:
+        total = (total << _LIMB_BITS) + limb.astype(object)
+    sums = (total + (1 << (bits - 1))) >> bits
+    return counts, sums if dtype is object else sums.astype(np.int64)
+
+
+def square_sums(
+    rows: Rows, box: Box, centers: Floats, one: int, most: float | None = None
+) -> NDArray:
     """Sum over rows, by column, the square of the offset from the nearest centre, exactly.
 
-    Offsets are in half widths of the box and clipped to 1; squares are rounded to multiples of
-    1 / one, so that a row adds integers from 0 to `one`.
+    Offsets are in half widths of the box and clipped to 1; squares, times the part of `most` that
+    the row's weight is if there is one, are rounded to multiples of 1 / one, so that a row adds
+    integers from 0 to `one`.
     """
     nearest = Nearest(box.low, box.high, centers)
     half = np.maximum(box.high / 2 - box.low / 2, 0.0)
     scale = np.where(half > 0, half, math.inf)
     dtype = total_dtype(rows, one)
 
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        x = np.clip(block, box.low, box.high)
+    def add(block: Any, totals: list[NDArray]) -> None:
+        x = np.clip(block if most is None else block[0], box.low, box.high)
         x -= centers[nearest(x)]
         x /= scale
         np.clip(x, -1.0, 1.0, out=x)
-        whole = np.rint(x * x * one)
-        totals[0] += as_total(whole.sum(axis=0), dtype)
+        whole = x * x * one
+        if most is not None:
+            whole *= parts_of(block[1], most)[:, None]
+        totals[0] += as_total(np.rint(whole).sum(axis=0), dtype)
 
-    (total,) = fold(rows, add, lambda: [np.zeros(box.n_dims, dtype=dtype)], width=len(centers))
+    def fresh() -> list[NDArray]:
+        return [np.zeros(box.n_dims, dtype=dtype)]
+
+    read = "chunk" if most is None else "weighted"
+    (total,) = fold(rows, add, fresh, width=len(centers), read=read)
     return total
 
 
@@ -273,6 +331,8 @@ class AssignedSums(Measurement):
     ----------
     units : float or array-like of shape (d,)
         Public; 0 for a column that counts as constant.
+    most : float or None
+        Public bound of the weights of rows, which count by the part of it that they are.
 
     Returns
     -------
@@ -287,6 +347,7 @@ class AssignedSums(Measurement):
     radius: float
     units: Any = 1.0
     count_share: float = 0.5
+    most: float | None = None
 
     def measure(
         self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
@@ -299,8 +360,16 @@ class AssignedSums(Measurement):
         level = meter.level(share) * (part if meter.pure else math.sqrt(part))
         size = 2 ** _step_bits(level, box.n_dims)
         grid = np.where(unit > 0, np.maximum(unit * (radius / size), 2.0**-1000), 0.0)
-        counts, sums = center_sums(table.rows, box, where, np.where(grid > 0, grid, math.inf), size)
-        bounds = np.full(len(where), size, dtype=np.int64)
+        columns, one, bound = np.where(grid > 0, grid, math.inf), 1, size
+        if self.most is None:
+            counts, sums = center_sums(table.rows, box, where, columns, size)
+        else:
+            bits = min(_WEIGHT_BITS, _step_bits(level, 1))
+            one, bound = 2**bits, size + 1 + isqrt_up(box.n_dims)
+            counts, sums = weighted_center_sums(
+                table.rows, box, where, columns, size, self.most, bits
+            )
+        bounds = np.full(len(where), bound, dtype=np.int64)
         noisy_counts, count_std, noisy_sums, sum_std = joint_noise(
             meter,
             name,
@@ -311,7 +380,10 @@ class AssignedSums(Measurement):
             count_share,
             table.relation,
             unit=float(radius) / size,
+            one=one,
         )
+        if one > 1:
+            noisy_counts, count_std = noisy_counts.astype(np.float64) / one, count_std / one
         return (
             released(noisy_counts, count_std),
             released(noisy_sums.astype(np.float64) * grid, sum_std[:, None] * grid),
@@ -324,12 +396,14 @@ class SquaredOffsets(Measurement):
     """By column, the sum of squared offsets of rows from their nearest centre.
 
     In half widths of the box, each offset clipped to 1. Guarantee: a row adds a vector of
-    [0, 1]**d, so the L2 sensitivity is sqrt(d), under both relations.
+    [0, 1]**d, so the L2 sensitivity is sqrt(d), under both relations. With `most`, rows count by
+    the part of it that their weight is.
     """
 
     name: ClassVar[str] = "squared offsets"
     box: Box
     centers: Any
+    most: float | None = None
 
     def measure(
         self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
@@ -337,7 +411,7 @@ class SquaredOffsets(Measurement):
         box, centers = self.box, self.centers
         where = np.array(centers, dtype=np.float64).reshape(-1, box.n_dims)
         one = 2 ** min(_step_bits(meter.level(share), box.n_dims), _TREE_BITS)
-        exact = square_sums(table.rows, box, where, one)
+        exact = square_sums(table.rows, box, where, one, self.most)
         size = isqrt_up(box.n_dims * one**2)
         noisy, std = l2_noise(meter, name, exact, size, share, unit=1 / one)
         return released(noisy.astype(np.float64) / one, std / one)

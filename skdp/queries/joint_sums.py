@@ -32,6 +32,7 @@ def joint_noise(
     relation: str,
     *,
     unit: float = 1.0,
+    one: int = 1,
 ) -> tuple[NDArray, float, NDArray, NDArray]:
     """Release counts of disjoint groups and a bounded sum in each, in one release.
 
@@ -50,6 +51,9 @@ def joint_noise(
         Part of the share that goes to the counts, in (0, 1).
     relation : {"replace_one", "add_or_remove_one"}
         What a step between two tables is.
+    one : int
+        What a row adds to the count of its group; a row with a weight adds at most that, and to the
+        sum the same part of its vector: grouped_sums.md, "Weighted rows".
 
     Returns
     -------
@@ -60,8 +64,8 @@ def joint_noise(
     exact = np.concatenate([counts[:, None], sums], axis=1)
     q = min(max(float(count_share), 0.01), 0.99)
     if meter.mu is not None:
-        return _joint_gaussian(meter, name, exact, bounds, fraction, q, relation, unit)
-    return _joint_pure(meter, name, exact, bounds, fraction, epsilon, q, relation, unit)
+        return _joint_gaussian(meter, name, exact, bounds, fraction, q, relation, unit, one)
+    return _joint_pure(meter, name, exact, bounds, fraction, epsilon, q, relation, unit, one)
 
 
 def _joint_gaussian(
@@ -73,6 +77,7 @@ def _joint_gaussian(
     q: float,
     relation: str,
     unit: float,
+    one: int,
 ) -> tuple[NDArray, float, NDArray, NDArray]:
     """Release columns of counts and sums with Gaussian noise; see `joint_noise`."""
     mu = meter.level(share)
@@ -80,7 +85,7 @@ def _joint_gaussian(
         # Below one half the counts' part costs nothing: 4 mu_s**2 is the larger term.
         q = max(q, 0.5)
         mu = mu * math.sqrt(0.5)
-    sigma_count = mechanisms.sigma_up(1.0, math.sqrt(q) * mu * (1 - 2**-50))
+    sigma_count = mechanisms.sigma_up(float(one), math.sqrt(q) * mu * (1 - 2**-50))
     mu_sum = math.sqrt(1 - q) * mu * (1 - 2**-50)
     sigma_sums = np.array([mechanisms.sigma_up(float(b), mu_sum) for b in bounds])
     scales = np.repeat(sigma_sums[:, None], exact.shape[1], axis=1)
@@ -96,7 +101,7 @@ def _joint_gaussian(
     )  # fmt: skip
     what, norm, part = "rounded Gaussian", "L2, joint", Fraction(q)
     size, scale = float(bounds.max()) * unit, float(sigma_sums.max()) * unit
-    meter.record(f"{name}: counts", what, norm, 1.0, sigma_count, share * part)
+    meter.record(f"{name}: counts", what, norm, 1.0, sigma_count / one, share * part)
     meter.record(f"{name}: sums", what, norm, size, scale, share * (1 - part))
     return released[:, 0], sigma_count, released[:, 1:], sigma_sums
 
@@ -111,12 +116,13 @@ def _joint_pure(
     q: float,
     relation: str,
     unit: float,
+    one: int,
 ) -> tuple[NDArray, float, NDArray, NDArray]:
     """Release columns of counts and sums with Laplace and K-norm noise; see `joint_noise`."""
     m, d = len(exact), exact.shape[1] - 1
     per_row = epsilon / 2 if relation == REPLACE_ONE else epsilon
     part = Fraction(q).limit_denominator(1000)
-    t_count = 1 / (part * per_row)
+    t_count = one / (part * per_row)
     t_sum = 1 / ((1 - part) * per_row)  # times the group's bound
 
     def distance(a: NDArray, b: NDArray) -> float:
@@ -134,7 +140,7 @@ def _joint_pure(
     released = meter.add_noise(name, exact, float(epsilon), distance, draw)
     counted, added = "discrete Laplace", "K-norm"
     size, scale = float(bounds.max()) * unit, float(bounds.max() * t_sum) * unit
-    meter.record(f"{name}: counts", counted, "L1, joint", 1.0, float(t_count), share * part)
+    meter.record(f"{name}: counts", counted, "L1, joint", 1.0, float(t_count) / one, share * part)
     meter.record(f"{name}: sums", added, "L2, joint", size, scale, share * (1 - part))
     std = bounds.astype(np.float64) * float(t_sum) * math.sqrt(d + 1)
     return released[:, 0], mechanisms.laplace_std(float(t_count)), released[:, 1:], std

@@ -280,22 +280,30 @@ class LogisticGradient(Query):
         product *= float(self.view.grid[0]) * 2.0**-bits
         return product + self.offset
 
+    def residuals(self, q: Floats, codes: NDArray[np.int64]) -> Floats:
+        """Return the clipped residuals of mapped rows, integers; 0 of those without a label."""
+        n_logits = len(self.theta)
+        residual = softmax(self.logits(q))
+        if n_logits == 1:
+            residual[:, 0] -= codes == 1
+        else:
+            residual -= codes[:, None] == np.arange(n_logits)
+        residual[codes < 0] = 0.0
+        return clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, self._bound)
+
+    def products(self, r: Floats, q: Floats, dtype: type) -> NDArray:
+        """Return the sum of r x (q, t) over rows of integers."""
+        constant = as_total(r.sum(axis=0) * self._last, dtype)
+        return np.column_stack([as_total(r.T @ q, dtype), constant])
+
     def exact(self, table: PrivateTable) -> NDArray:
         rows, view, d = table.rows, self.view, self.view.n_dims
         n_logits = len(self.theta)
         dtype = total_dtype(rows, 2**36)
 
         def add(block: tuple[Floats, NDArray[np.int64]], totals: list[NDArray]) -> None:
-            q, codes = view.map(block[0]), block[1]
-            residual = softmax(self.logits(q))
-            if n_logits == 1:
-                residual[:, 0] -= codes == 1
-            else:
-                residual -= codes[:, None] == np.arange(n_logits)
-            residual[codes < 0] = 0.0
-            r = clip_to_norm(residual, 2.0**-_RESIDUAL_BITS, self._bound)
-            totals[0][:, :d] += as_total(r.T @ q, dtype)
-            totals[0][:, d] += as_total(r.sum(axis=0) * self._last, dtype)
+            q = view.map(block[0])
+            totals[0] += self.products(self.residuals(q, block[1]), q, dtype)
 
         def fresh() -> list[NDArray]:
             return [np.zeros((n_logits, d + 1), dtype=dtype)]

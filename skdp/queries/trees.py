@@ -32,6 +32,7 @@ from skdp.core.table import as_total, fold, total_dtype
 from skdp.exceptions import PrivacyLeakError
 from skdp.queries.grouped_sums import _TREE_BITS, ColumnBox, Ints, column_units
 from skdp.queries.joint_sums import joint_noise
+from skdp.queries.row_weights import steps_of
 from skdp.tabular.rows import Rows
 
 if TYPE_CHECKING:
@@ -117,18 +118,20 @@ class Projection:
 class CellTable:
     """Exact counts and sums of all nodes of a complete binary tree over a box; private.
 
+    Of rows with weights, sums of these and of rows times these, both in steps of weights.
+
     The tree's geometry is public: level l cuts every box of that level at its integer midpoint
     along ``split_dims[l]``. So one pass that finds each row's deepest cell determines every node.
     Nodes are numbered as in a heap: root 1, children 2i and 2i + 1.
     """
 
-    counts: Ints  # (2**depth,)
+    counts: NDArray  # (2**depth,)
     sums: NDArray  # (2**depth, d)
     depth: int
 
     @cached_property
-    def _count_prefix(self) -> Ints:
-        return np.concatenate([[0], np.cumsum(self.counts)])
+    def _count_prefix(self) -> NDArray:
+        return np.concatenate([np.zeros(1, self.counts.dtype), np.cumsum(self.counts)])
 
     @cached_property
     def _sum_prefix(self) -> NDArray:
@@ -143,7 +146,7 @@ class CellTable:
         first = (nodes << below) - (1 << self.depth)
         return first, first + (np.int64(1) << below)
 
-    def node_counts(self, nodes: Ints) -> Ints:
+    def node_counts(self, nodes: Ints) -> NDArray:
         """Return the exact number of rows of each node."""
         first, last = self._span(nodes)
         return self._count_prefix[last] - self._count_prefix[first]
@@ -206,37 +209,52 @@ def leaf_geometry(geometry: TreeGeometry, nodes: Ints) -> tuple[Ints, Ints]:
     return centers, np.maximum(np.maximum(centers - low, high - centers), 0)
 
 
-def cell_table(rows: Rows, view: View, geometry: TreeGeometry) -> CellTable:
-    """Find each row's deepest cell and add up counts and sums of the cells, in one pass."""
+def cell_table(
+    rows: Rows, view: View, geometry: TreeGeometry, most: float | None = None
+) -> CellTable:
+    """Find each row's deepest cell and add up counts and sums of the cells, in one pass.
+
+    With `most` of rows with weights, which count in steps of 2**-16 of it.
+    """
     depth, d = geometry.depth, view.n_dims
     n_cells = 2**depth
     thresholds = [
         geometry.low[2 * np.arange(2**level, 2 ** (level + 1)) + 1, geometry.split_dims[level]]
         for level in range(depth)
     ]
-    dtype = total_dtype(rows, int(view.half.max(initial=0.0)))
+    one = 1 if most is None else 2**WEIGHT_BITS
+    # Of counts times centres, too.
+    dtype = total_dtype(rows, int(view.half.max(initial=0.0)) * one)
+    counted = np.int64 if most is None else dtype
 
-    def add(block: Floats, totals: list[NDArray]) -> None:
-        columns = np.ascontiguousarray(view.map(block).T)
+    def add(block: Any, totals: list[NDArray]) -> None:
+        values, weights = (block, None) if most is None else block
+        columns = np.ascontiguousarray(view.map(values).T)
         code = np.zeros(columns.shape[1], dtype=np.int64)
         for level in range(depth):
             cut = thresholds[level].astype(np.float64)[code]
             code = 2 * code + (columns[geometry.split_dims[level]] >= cut)
-        totals[0] += np.bincount(code, minlength=n_cells)
+        if most is None or weights is None:
+            totals[0] += np.bincount(code, minlength=n_cells)
+        else:
+            steps = steps_of(weights, most, WEIGHT_BITS)
+            totals[0] += as_total(np.bincount(code, weights=steps, minlength=n_cells), dtype)
+            columns *= steps  # at most 2**36, as rows have at most 2**20 steps
         for j in range(d):
             part = np.bincount(code, weights=columns[j], minlength=n_cells)
             totals[1][:, j] += as_total(part, dtype)
 
     def fresh() -> list[NDArray]:
-        return [np.zeros(n_cells, dtype=np.int64), np.zeros((n_cells, d), dtype=dtype)]
+        return [np.zeros(n_cells, dtype=counted), np.zeros((n_cells, d), dtype=dtype)]
 
-    counts, sums = fold(rows, add, fresh)
+    counts, sums = fold(rows, add, fresh, read="chunk" if most is None else "weighted")
     return CellTable(counts, sums, depth)
 
 
 MAX_DEPTH = 16
 # The image of a leaf's sums has a norm of about 2**17 steps a row.
 _IMAGE_BITS, _WEIGHT_BITS = 17, 34
+WEIGHT_BITS = 16  # of the weight of a row: sums of a block are below 2**53
 
 
 def leaf_weights(reach: Ints, grid: Floats) -> Ints:
@@ -260,12 +278,13 @@ def leaf_weights(reach: Ints, grid: Floats) -> Ints:
     return weights
 
 
-def leaf_image(sums: NDArray, weights: Ints) -> NDArray:
-    """Return the released image of leaf sums: sums * weights / 2**17, rounded to nearest."""
+def leaf_image(sums: NDArray, weights: Ints, more: int = 0) -> NDArray:
+    """Return the released image of leaf sums: sums * weights / 2**(17 + more), to nearest."""
+    bits = _IMAGE_BITS + more
     most = int(np.abs(sums).max(initial=0)) * int(weights.max(initial=0))
     wide = sums.dtype == object or most >= 2**61
     exact = (sums.astype(object) if wide else sums) * (weights.astype(object) if wide else weights)
-    image = (exact + (1 << (_IMAGE_BITS - 1))) >> _IMAGE_BITS
+    image = (exact + (1 << (bits - 1))) >> bits
     return image if wide else image.astype(np.int64)
 
 
@@ -297,9 +316,11 @@ class BoxTree(Measurement):
     name: ClassVar[str] = "tree"
     view: Any
     depth: int
+    most: float | None = None  # bound of the weights of rows
 
     def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Tree:
-        return Tree(table, meter, self.view, int(min(max(self.depth, 0), MAX_DEPTH)))
+        depth = int(min(max(self.depth, 0), MAX_DEPTH))
+        return Tree(table, meter, self.view, depth, self.most)
 
 
 _NAME = "skdp.queries.trees.BoxTree"  # of the query whose tree releases on request
@@ -321,11 +342,15 @@ class Tree:
         meter: PrivacyFilter,
         view: ColumnBox | Box | Projection,
         depth: int,
+        most: float | None = None,
     ) -> None:
         self._relation, self._meter = table.relation, meter
+        if most is not None and view.half.max(initial=0.0) > 2**_TREE_BITS:
+            raise ValueError("view must have at most 2**20 steps for rows with weights")
+        self._weight_bits = 0 if most is None else WEIGHT_BITS
         self._view = view
         self._geometry = tree_geometry(view.half, depth, view.grid)
-        self._table = cell_table(table.rows, view, self._geometry)
+        self._table = cell_table(table.rows, view, self._geometry, most)
         self.split_dims = self._geometry.split_dims.copy()
 
     def __repr__(self) -> str:
@@ -357,11 +382,20 @@ class Tree:
         Guarantee: a row is in at most one node. L1 1, L2 1 (A); 2, sqrt(2) (R).
         """
         ids = self._checked(nodes)
-        size = histogram_sensitivity(1, self._relation)
+        size, bits = histogram_sensitivity(1, self._relation), self._weight_bits
         exact = self._table.node_counts(ids)
         with asked(_NAME, reviewed=True):
-            noisy, std = independent_noise(self._meter, name, exact, size, size, share)
-        return released(noisy, std)
+            noisy, std = independent_noise(
+                self._meter, name, exact, size << bits, size << 2 * bits, share, unit=2.0**-bits
+            )
+        return self._in_rows(noisy, std)
+
+    def _in_rows(self, counts: NDArray, std: float) -> Release:
+        """Return counts in rows of the largest weight."""
+        bits = self._weight_bits
+        if not bits:
+            return released(counts, std)
+        return released(counts.astype(np.float64) * 2.0**-bits, std * 2.0**-bits)
 
     def sums(
         self,
@@ -390,17 +424,18 @@ class Tree:
                 self._meter,
                 name,
                 self._table.node_counts(ids),
-                leaf_image(self._table.node_sums(ids, centers), weights),
+                leaf_image(self._table.node_sums(ids, centers), weights, self._weight_bits),
                 image_bounds(reach, weights),
                 share,
                 count_share,
                 self._relation,
                 unit=2.0**-_IMAGE_BITS,
+                one=1 << self._weight_bits,
             )
         step = np.divide(2.0**_IMAGE_BITS, weights, out=np.zeros(reach.shape), where=weights > 0)
         step *= self._view.grid
         return (
-            released(counts, count_std),
+            self._in_rows(counts, count_std),
             released(image.astype(np.float64) * step, image_std[:, None] * step),
         )
 

@@ -42,9 +42,9 @@ def _variance(
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
         first, second, n = session.answer(Moments(low, high))
-        replace = session.adjacency == "replace_one"
+        private = session.adjacency != "replace_one"
         privacy = session.certificate()
-    _, error = moment_errors(first.value, second.value, float(np.max(first.std)), replace=replace)
+    _, error = moment_errors(first.value, second.value, float(np.max(first.std)), float(private))
     scale = (high / 2 - low / 2) ** 2 * _per_freedom(n, ddof)
     variance = np.maximum(second.value - first.value**2, 0.0) * scale
     error = error * scale

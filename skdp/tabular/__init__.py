@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         check_labels,
         check_with_target,
         label_codes,
+        with_weights,
     )
     from skdp.tabular.opaque import opaque_rows
     from skdp.tabular.outcomes import check_errors, check_outcomes, check_scores
@@ -83,7 +84,8 @@ else:
             ),
             "keys": "split_by_key",
             "labels": (
-                "check_labelled check_labelled_table check_labels check_with_target label_codes"
+                "check_labelled check_labelled_table check_labels check_with_target label_codes "
+                "with_weights"
             ),
             "opaque": "opaque_rows",
             "outcomes": "check_errors check_outcomes check_scores",
@@ -165,5 +167,6 @@ __all__ = [
     "table_schema",
     "target_column",
     "whole_units",
+    "with_weights",
     "without_column",
 ]

@@ -6,6 +6,7 @@ text is fixed and quotes no label.
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import math
@@ -45,6 +46,7 @@ __all__ = [
     "check_labelled_table",
     "check_with_target",
     "label_codes",
+    "with_weights",
 ]
 _NO_LABELS = "{estimator} requires {y} to be passed, but the target {y} is None."
 _OTHER_LENGTH = "X and {y} must have the same number of rows."
@@ -67,6 +69,12 @@ class LabelledRows(Rows):
         """Return rows start to stop with their codes."""
         codes = np.asarray(self._part(self._y, start, stop), dtype=np.int64)
         return self.chunk(start, stop), codes
+
+    def weighted_labelled(
+        self, start: int, stop: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray]:
+        """Return rows start to stop with their codes and weights."""
+        return *self.labelled(start, stop), self.weighted(start, stop)[1]
 
     def digest(self) -> bytes:
         """Return a hash of rows and labels; it keys the noise of seeded fits and nothing else."""
@@ -476,6 +484,19 @@ def check_labelled_table(
     if positions is not None:
         positions = positions[~missing[positions]]
     return LabelledRows(rows._X, codes, positions=positions, filtered=rows.filtered), flat
+
+
+def with_weights(rows: Any, weights: Any, *, estimator: str) -> Any:
+    """Return checked rows with a private weight each, any finite number, or raise.
+
+    The rows are as wide as before: who reads weights reads ``weighted`` or ``weighted_labelled``.
+    """
+    if isinstance(rows, PartsRows):
+        raise TypeError(_PARTS_WEIGHTS.format(estimator=estimator))
+    numbers, _ = check_labels(weights, rows._n, estimator=estimator, name="sample_weight")
+    copied = copy.copy(rows)
+    copied._row_weights = numbers
+    return copied
 
 
 def check_with_target(

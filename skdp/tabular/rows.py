@@ -202,6 +202,7 @@ class Rows:
         # Of the whole table, from which positions are: units have one entry for each row of it.
         self._length = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         self.units: Units | None = None
+        self._row_weights: NDArray | None = None  # of all rows of the table, if there are any
         # Of the columns of a table, which are public; None for an array.
         self.names = column_names(X) if is_frame(X) or is_sliced_table(X) else None
 
@@ -259,6 +260,12 @@ class Rows:
             values = np.where(np.isfinite(values), values, 0.0)
         return values
 
+    def weighted(self, start: int, stop: int) -> tuple[NDArray[np.float64], NDArray]:
+        """Return rows start to stop, and the weight of each."""
+        weights = np.asarray(self._part(self._row_weights, start, stop), dtype=np.float64)
+        # What changed after the check: as in `chunk`.
+        return self.chunk(start, stop), np.where(np.isfinite(weights), weights, 0.0)
+
     def chunks(self) -> Iterator[NDArray[np.float64]]:
         """Yield the rows in order as float64 arrays of shape (at most chunk, n_features)."""
         for start, stop in self.spans():
@@ -284,6 +291,8 @@ class Rows:
         h = hashlib.blake2b(repr((self._n, self.n_features)).encode(), digest_size=32)
         for chunk in self.chunks():
             h.update(np.ascontiguousarray(chunk).tobytes())
+        if self._row_weights is not None:
+            h.update(np.ascontiguousarray(self.weighted(0, self._n)[1]).tobytes())
         return h.digest()
 
 

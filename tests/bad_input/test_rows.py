@@ -33,6 +33,9 @@ from subjects import (
 
 from skdp.synthetic import Bins, Domain
 
+# Those that take weights of rows.
+WEIGHTED = {"ridge", "standard_scaler", "logistic_regression", "kmeans", "kmeans_lloyd"}
+
 
 def planted(value, dtype=float, shape=(40, 4), at=(17, 2)):
     """Return rows with a bad cell among cells that must not be quoted."""
@@ -229,7 +232,7 @@ def test_bad_rows_with_names(kind):
 @pytest.mark.parametrize("name", ["sample_weight", "group", "check_input"])
 @every_estimator
 def test_arguments_that_fit_does_not_take(kind, name):
-    if (kind, name) == ("ridge", "sample_weight"):
+    if name == "sample_weight" and kind in WEIGHTED:
         return
     weights = np.full(len(GOOD), NUMBER)
     for estimator in both(kind):
@@ -249,9 +252,9 @@ def test_weights_of_rows_are_refused_with_the_reason(kind):
     """And scikit-learn, which reads signatures, sees that there are none."""
     estimator = prepared(kind, fitted=False)
     text = f"{type(estimator).__name__} takes no sample_weight: the weight of a row is private"
-    assert has_fit_parameter(estimator, "sample_weight") == (kind == "ridge")
-    if kind == "ridge":
-        text = "State DPRidge(weight_bound=...), from public knowledge"
+    assert has_fit_parameter(estimator, "sample_weight") == (kind in WEIGHTED)
+    if kind in WEIGHTED:
+        text = f"State {type(estimator).__name__}(weight_bound=...), from public knowledge"
     texts = refused(
         estimator,
         lambda e: e.fit(GOOD, marks(GOOD), sample_weight=np.full(len(GOOD), NUMBER)),

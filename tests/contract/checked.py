@@ -101,7 +101,7 @@ class CheckedParameters(CheckedAggregate):
 class _Classes:
     """States the classes that scikit-learn's checks bring, whatever they are."""
 
-    def fit(self, X: Any, y: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, **weights: Any) -> Any:
         stated, self.classes = self.classes, [0, 1]
         try:
             try:
@@ -109,7 +109,7 @@ class _Classes:
                 self.classes = found if y is not None and len(found) > 1 else [0, 1]
             except (TypeError, ValueError):
                 pass  # bad input, which the fit has to refuse
-            return super().fit(X, y)  # type: ignore[misc]
+            return super().fit(X, y, **weights)  # type: ignore[misc]
         finally:
             self.classes = stated
 
@@ -123,7 +123,8 @@ class CheckedForest(_Classes, DPRandomForestClassifier):
 
 
 class CheckedLogisticRegression(_Classes, DPLogisticRegression):
-    pass
+    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
+        return super().fit(X, y, sample_weight=sample_weight)
 
 
 class CheckedGaussianNB(_Classes, DPGaussianNB):

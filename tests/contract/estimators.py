@@ -75,11 +75,28 @@ from skdp.synthetic import (
 )
 
 
-class WeightedRidge(DPRidge):
-    """A row's weight is told by its second cell."""
+class _Weighted:
+    """A row's weight is told by its second cell: below 0, or above the bound, for some."""
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Any:
-        return super().fit(X, y, sample_weight=1.0 + np.asarray(X)[:, 1], groups=groups)
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Any:
+        weights = 1.0 + np.asarray(X)[:, 1]
+        return super().fit(X, y, sample_weight=weights, groups=groups)  # type: ignore[misc]
+
+
+class WeightedRidge(_Weighted, DPRidge):
+    pass
+
+
+class WeightedScaler(_Weighted, DPStandardScaler):
+    pass
+
+
+class WeightedLogisticRegression(_Weighted, DPLogisticRegression):
+    pass
+
+
+class WeightedKMeans(_Weighted, DPKMeans):
+    pass
 
 
 def _pipeline(**privacy: Any) -> Any:
@@ -167,7 +184,17 @@ class AskedOnline(PrivateMultiplicativeWeights):
 CASES = (
     Case("toy", Toy, sklearn=True),
     Case("standard_scaler", lambda **p: DPStandardScaler(bounds=(-1, 1), **p)),
-    Case("standard_scaler_private", DPStandardScaler, sklearn=True),
+    Case(
+        "standard_scaler_private",
+        DPStandardScaler,
+        sklearn=True,
+        marked=lambda **p: DPStandardScaler(weight_bound=5.0, **p),
+    ),
+    Case(
+        "standard_scaler_weighted",
+        lambda **p: WeightedScaler(bounds=(-1, 1), weight_bound=2.0, **p),
+    ),
+    Case("standard_scaler_weighted_private", lambda **p: WeightedScaler(weight_bound=2.0, **p)),
     Case("minmax_scaler", DPMinMaxScaler, sklearn=True),
     Case("minmax_scaler_stated", lambda **p: DPMinMaxScaler(bounds=(-1, 1), **p)),
     Case("pca", lambda **p: DPPCA(norm_bound=1.0, center=0.0, **p)),
@@ -175,8 +202,29 @@ CASES = (
     Case("pca_laplace", lambda **p: DPPCA(norm_bound=1.0, noise="laplace", **p)),
     Case("pca_wishart", lambda **p: DPPCA(1, norm_bound=1.0, noise="wishart", **p)),
     Case("kmeans", lambda **p: DPKMeans(2, bounds=(-1, 1), **p)),
-    Case("kmeans_private", DPKMeans, sklearn=True),
-    Case("kmeans_lloyd", lambda **p: DPKMeans(2, algorithm="lloyd", **p), sklearn=True),
+    Case(
+        "kmeans_private",
+        DPKMeans,
+        sklearn=True,
+        marked=lambda **p: DPKMeans(weight_bound=5.0, **p),
+    ),
+    Case(
+        "kmeans_lloyd",
+        lambda **p: DPKMeans(2, algorithm="lloyd", **p),
+        sklearn=True,
+        marked=lambda **p: DPKMeans(2, algorithm="lloyd", weight_bound=5.0, **p),
+    ),
+    # Enough epsilon for the tree not to be given up.
+    Case(
+        "kmeans_weighted",
+        lambda **p: WeightedKMeans(2, bounds=(-1, 1), weight_bound=2.0, **{**p, "epsilon": 50.0}),
+    ),
+    # One centre: where several start is random, which hides rows from the audit of little noise.
+    Case(
+        "kmeans_weighted_lloyd",
+        lambda **p: WeightedKMeans(1, algorithm="lloyd", bounds=(-1, 1), weight_bound=2.0, **p),
+    ),
+    Case("kmeans_weighted_mean", lambda **p: WeightedKMeans(1, weight_bound=2.0, **p)),
     # Enough epsilon for the subspace not to be given up, features enough for there to be one.
     Case(
         "kmeans_subspace",
@@ -313,8 +361,20 @@ CASES = (
         "logistic_regression",
         lambda **p: DPLogisticRegression(classes=["no", "yes"], bounds=(-1, 1), **p),
         sklearn=True,
-        marked=lambda **p: CheckedLogisticRegression(epsilon=1e5, **p),
+        marked=lambda **p: CheckedLogisticRegression(weight_bound=5.0, epsilon=1e5, **p),
         labels=_two,
+    ),
+    Case(
+        "logistic_regression_weighted",
+        lambda **p: WeightedLogisticRegression(
+            classes=["no", "yes"], bounds=(-1, 1), weight_bound=2.0, **p
+        ),
+        labels=_two,
+    ),
+    Case(
+        "logistic_regression_weighted_of_three",
+        lambda **p: WeightedLogisticRegression(classes=[0, 1, 2], weight_bound=2.0, **p),
+        labels=three_classes,
     ),
     Case(
         "logistic_regression_of_three",
@@ -499,13 +559,19 @@ CASES = (
 # Checks of scikit-learn that an estimator cannot pass and stay private, each with its reason.
 # No reason may be about fitting, cloning, pickling or parameters. An entry that passes is a
 # failure (strict), so the table cannot outlive its reasons.
+_WEIGHTS = {
+    "check_all_zero_sample_weights_error": "an error would tell of private weights",
+    "check_sample_weight_equivalence_on_dense_data": "demands the accuracy of no noise",
+}
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
+    "CheckedLogisticRegression": _WEIGHTS,
+    "DPStandardScaler": _WEIGHTS,
     "DPKMeans": {
+        **_WEIGHTS,
         "check_clustering": "reads labels_, the exact assignment of private rows: never released",
     },
     "DPRidge": {
-        "check_all_zero_sample_weights_error": "an error would tell of private weights",
-        "check_sample_weight_equivalence_on_dense_data": "demands the accuracy of no noise",
+        **_WEIGHTS,
         "check_sample_weight_equivalence_on_sparse_data": "demands the accuracy of no noise",
     },
 }

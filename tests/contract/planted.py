@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     _m(
         "residuals are not clipped", "queries.grouped_sums",
-        "        offset = round_to_norm(x, radius)\n", "        offset = np.rint(x)\n",
+        "return group, round_to_norm(x, radius)", "return group, np.rint(x)",
         "test_broken_queries.py::test_rows_far_from_every_centre_move_no_further[0.0-replace_one]",
     ),
     _m(
@@ -447,6 +447,80 @@ MUTANTS = (
             ("return clip_to_norm(z, 1.0, self.norm)", "return np.rint(z)"),
         ),
         (f"{ATTAINED}[weighted gram with a target-0.0-add_or_remove_one]",),
+    ),
+    _m(
+        "weights of rows are not clipped from above", "queries.row_weights",
+        "return np.clip(weights, 0.0, most) / most", "return np.maximum(weights, 0.0) / most",
+        f"{ATTAINED}[moments with weights-0.0-add_or_remove_one]",
+        f"{ATTAINED}[mean with weights-0.0-replace_one]",
+        f"{ATTAINED}[count with weights-1e-05-add_or_remove_one]",
+        f"{ATTAINED}[label counts with weights-1e-05-replace_one]",
+        f"{ATTAINED}[label gradient with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "the total weight moves nothing", "queries.weighted",
+        "isqrt_up(-(-5 * d * scale**2 // 4) + self._last**2)", "isqrt_up(-(-5 * d * scale**2 // 4))",
+        f"{ATTAINED}[moments with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "the total weight counts twice as much as there is room for", "queries.weighted",
+        "return math.isqrt(11 * view", "return 2 * math.isqrt(11 * view",
+        f"{ATTAINED}[moments with weights-0.0-replace_one]",
+    ),
+    _m(
+        "a weighted mean moves half as far", "queries.weighted",
+        "size = max(size, 2 * norm) + _ROUNDED", "size = norm + _ROUNDED",
+        f"{ATTAINED}[mean with weights-0.0-replace_one]",
+        f"{ATTAINED}[mean with weights, of no weight-1e-05-replace_one]",
+    ),
+    _m(
+        "a total weight moves by half of the largest one", "queries.weighted",
+        "return Independent(2**_WEIGHT_BITS, 4**_WEIGHT_BITS)",
+        "return Independent(2**_WEIGHT_BITS // 2, 4**_WEIGHT_BITS // 4)",
+        f"{ATTAINED}[count with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "weights of labels move once where a row is replaced", "queries.weighted",
+        "times = 2 if relation == REPLACE_ONE else 1", "times = 1",
+        f"{ATTAINED}[label counts with weights-0.0-replace_one]",
+    ),
+    _m(
+        "weighted gradients in steps half as fine as said", "queries.weighted",
+        "sensitivity(relation).times(2**_FINER_BITS)",
+        "sensitivity(relation).times(2 ** (_FINER_BITS - 1))",
+        f"{ATTAINED}[label gradient with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "weighted offsets are not divided by the steps of weights", "queries.grouped_sums",
+        "sums = (total + (1 << (bits - 1))) >> bits", "sums = total >> (bits - 1)",
+        f"{ATTAINED}[nearest centres with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "weighted counts of centres have noise for half a row", "queries.joint_sums",
+        "t_count = one / (part * per_row)", "t_count = -(-one // 2) / (part * per_row)",
+        f"{ATTAINED}[nearest centres with weights-0.0-replace_one]",
+        f"{ATTAINED}[tree sums with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "weighted squares are not clipped", "queries.grouped_sums",
+        "whole *= parts_of(block[1], most)[:, None]", "whole *= (block[1] / most)[:, None]",
+        f"{ATTAINED}[squared offsets with weights-0.0-add_or_remove_one]",
+    ),
+    _m(
+        "weighted nodes move by half of the largest weight", "queries.trees",
+        "size << bits, size << 2 * bits,", "(size << bits) // 2, size << 2 * bits,",
+        f"{ATTAINED}[tree counts with weights-0.0-replace_one]",
+    ),
+    _m(
+        "leaves of weighted rows have an image twice as long", "queries.trees",
+        "bits = _IMAGE_BITS + more", "bits = _IMAGE_BITS + more - (more > 0)",
+        f"{ATTAINED}[tree sums with weights-1e-05-add_or_remove_one]",
+    ),
+    _m(
+        "weighted means are divided by the exact total", "queries.weighted",
+        "total = max(float(values[-1]) / last, noise)",
+        "total = float(__import__('inspect').currentframe().f_back.f_locals['exact'][-1]) / last",
+        f"{REPLAY}[standard_scaler_weighted-0.0-replace_one]",
     ),
     # --- what is not there ------------------------------------------------------------------------
     _m(

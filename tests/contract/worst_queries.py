@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from cases import Case, make
@@ -49,6 +50,11 @@ from skdp.queries import (
     TargetMoments,
     ThresholdTable,
     WeightedBall,
+    WeightedCount,
+    WeightedGradient,
+    WeightedLabelCounts,
+    WeightedMean,
+    WeightedMoments,
     Workload,
     WorkloadAnswer,
     WorstMarginal,
@@ -58,7 +64,7 @@ from skdp.queries import (
 )
 from skdp.queries.column_sums import sum_view
 from skdp.queries.smooth_sensitivity.ladders import smooth_release
-from skdp.tabular import Bins, Domain, check_coded, check_labelled, check_with_target
+from skdp.tabular import Bins, Domain, check_coded, check_labelled, check_with_target, with_weights
 from tests.views import ball_of, block_mean, block_median, block_smooth_median, box_of
 
 TAU = 0.25
@@ -86,29 +92,29 @@ CENTERS = np.array([[-1.0, 0, 0], [1.0, 0, 0]])
 NEAR = np.array([1.0, 0.5, 0.0]), np.array([-1.0, 0.5, 0.0])  # residuals of the full radius, 1/2
 
 
-def assigned(s):
-    return s.answer(AssignedSums(box(s), CENTERS, 0.5))[0].value
+def assigned(s, most=None):
+    return s.answer(AssignedSums(box(s), CENTERS, 0.5, most=most))[0].value
 
 
 def assigned_in_units(s):
     return s.answer(AssignedSums(box(s), CENTERS, 1.0, units=[1.0, 0.5, 20.0]))[0].value
 
 
-def squares(s):
-    return s.answer(SquaredOffsets(box(s), -np.ones((1, s.n_features)))).value
+def squares(s, most=None):
+    return s.answer(SquaredOffsets(box(s), -np.ones((1, s.n_features)), most)).value
 
 
 def mean_in_units(s):
     return s.answer(Mean(column_box(-np.ones(D), np.ones(D), [3.0, 0.01, 1.0], s.level()))).value
 
 
-def leaf_sums_in_units(s):
+def leaf_sums_in_units(s, most=None):
     low = np.array([-1.0, -1e-4, -1.0])
-    return s.answer(BoxTree(tree_box(low, -low), 2)).sums([4, 5, 6, 7])[0].value
+    return s.answer(BoxTree(tree_box(low, -low), 2, most)).sums([4, 5, 6, 7])[0].value
 
 
-def node_counts(s):
-    return s.answer(BoxTree(box(s), 2)).counts([4, 5, 3]).value
+def node_counts(s, most=None):
+    return s.answer(BoxTree(box(s), 2, most)).counts([4, 5, 3]).value
 
 
 def score(s):
@@ -202,6 +208,20 @@ class LabelledRelease(OneRelease):
         )  # fmt: skip
 
 
+class WeightedRelease(OneRelease):
+    """A query of rows whose weight is the size of their first cell."""
+
+    def _open(self, X):
+        return with_weights(super()._open(X), np.abs(X[:, 0]), estimator="OneRelease")
+
+
+class LabelledWeightedRelease(LabelledRelease):
+    """The same of labelled rows."""
+
+    def _open(self, X):
+        return with_weights(super()._open(X), np.abs(X[:, 0]), estimator="OneRelease")
+
+
 class TargetRelease(OneRelease):
     """A query of rows with a target, the opposite of their first cell."""
 
@@ -236,7 +256,16 @@ def is_far(s):
 BELIEVED = [np.array([0, 0, 0, 100])] * 2
 
 
-def gradient(theta, clip=1.0, n_logits=1):
+def weighted_moments(s):
+    """Every weight is above the bound, or 0."""
+    return s.answer(WeightedMoments(-np.ones(D), np.ones(D), 0.25))[0].value
+
+
+def weighted_mean(s):
+    return s.answer(WeightedMean(box(s), 0.25)).value
+
+
+def gradient(theta, clip=1.0, n_logits=1, most=None):
     """Return the gradient at theta times the second column: rows of doubt differ in it alone."""
 
     def ask(s):
@@ -245,7 +274,8 @@ def gradient(theta, clip=1.0, n_logits=1):
         coef = np.zeros((n_logits, d + 1))
         coef[:, 1] = [-theta, theta, 0.0] if n_logits == 3 else theta
         offset = np.zeros(n_logits)
-        return s.answer(LogisticGradient(view, 0.5, coef, offset, clip)).value
+        query = LogisticGradient(view, 0.5, coef, offset, clip)
+        return s.answer(query if most is None else WeightedGradient(query, most)).value
 
     return ask
 
@@ -375,6 +405,23 @@ QUERIES = [
     ("weighted gram with a target, of no weight", weighted_gram, BOTH, R, (
         np.array([-1.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0])), 0.49),
     ("gram with a target", standard_gram, BOTH, A, (np.array([1.0, 0.0, 0.0]), None), 0.99),
+    ("moments with weights", weighted_moments, BOTH, R + A, CORNERS, 0.99),
+    ("nearest centres with weights", partial(assigned, most=0.25), BOTH, R + A, NEAR, 0.99),
+    ("squared offsets with weights", partial(squares, most=0.25), BOTH, R + A, CORNERS, 0.99),
+    ("tree counts with weights", partial(node_counts, most=0.25), BOTH, R + A, CORNERS, 0.99),
+    ("tree sums with weights", partial(leaf_sums_in_units, most=0.25), BOTH, R + A, CORNERS, 0.99),
+    # The total weight has the room that is left: a row that loses its weight moves as far.
+    ("moments with weights, of no weight", weighted_moments, BOTH, R, NOTHING, 0.99),
+    ("mean with weights", weighted_mean, BOTH, R + A, CORNERS, 0.99),
+    ("mean with weights, of no weight", weighted_mean, BOTH, R, NOTHING, 0.99),
+    ("count with weights", lambda s: s.answer(WeightedCount(0.25)).value, BOTH, A, CORNERS, 0.99),
+    ("count with weights, of no weight", lambda s: s.answer(WeightedCount(0.25)).value, BOTH, R,
+     NOTHING, 0.99),
+    ("label counts with weights", of_classes(lambda n: WeightedLabelCounts(n, 0.25)), BOTH, R + A,
+     RELABELLED, 0.99),
+    ("label gradient with weights", gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.99),
+    ("label gradient of three with weights", gradient(1e6, math.sqrt(2), 3, 0.25), BOTH, R + A,
+     WRONG, 0.99),
     ("target moments", target_moments, BOTH, R + A, CORNERS, 0.99),
     ("target cell counts", lambda s: s.answer(CellCounts(HALVES, labelled=False)), BOTH, R + A,
      CORNERS, 0.99),
@@ -488,6 +535,8 @@ def laplace_pair():
 def release_case(name, ask, relation, delta=0.0):
     """Return an estimator that asks a query; rows have labels where it needs them."""
     kind = LabelledRelease if "label" in name or "block" in name else OneRelease
+    if "with weights" in name:
+        kind = LabelledWeightedRelease if "label" in name else WeightedRelease
     kind = CodedRelease if "coded" in name else kind
     kind = TargetRelease if "target" in name else kind
     return make(Case(name, lambda **p: kind(ask, **p)), delta, relation)

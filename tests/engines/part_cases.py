@@ -31,7 +31,8 @@ from skdp.engines._threads import Threads
 from skdp.tabular.parts import PartsRows
 
 # Their rows are scored by code of the user, mixed, marked or weighted one by one: in one place.
-SPECIAL = {"pipeline", "toy", "toy_ratio", "ridge_weighted"}
+SPECIAL = {"pipeline", "toy", "toy_ratio"}
+SPECIAL |= {case.name for case in estimators.CASES if "weighted" in case.name}
 
 
 def in_parts(case: Case) -> bool:

@@ -1,0 +1,48 @@
+"""Private weights of rows in a fit: a public bound of them, checked before the charge.
+
+Nothing is released here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skdp._parameters import Reals
+from skdp.tabular import with_weights
+
+# What the parameter may be.
+WEIGHT_BOUND = (None, Reals(0, math.inf, "()"))
+
+_NO_BOUND = (
+    "{name}: weights are private, so what a row may move needs a public bound of them. State "
+    "{name}(weight_bound=...), from public knowledge: larger weights are clipped to it. Nothing "
+    "was charged."
+)
+
+
+_OF_PRESENT = (
+    "{name}: sample_weight needs nan_policy='raise': with 'omit' each column is asked of rows of "
+    "its own, without weights. Fill missing cells before (DPSimpleImputer), or leave weights out. "
+    "Nothing was charged."
+)
+
+
+def check_weight_bound(estimator: Any) -> float:
+    """Return the stated bound of weights, or raise; its range is checked with the parameters."""
+    if estimator.weight_bound is None:
+        raise ValueError(_NO_BOUND.format(name=type(estimator).__name__))
+    return float(estimator.weight_bound)
+
+
+def weighted_rows(estimator: Any, rows: Any, sample_weight: Any) -> tuple[Any, float | None]:
+    """Return checked rows with their weights, and the bound of these; None without weights.
+
+    The estimator's parameters have been checked.
+    """
+    if sample_weight is None:
+        return rows, None
+    if getattr(estimator, "nan_policy", "raise") == "omit":
+        raise ValueError(_OF_PRESENT.format(name=type(estimator).__name__))
+    most = check_weight_bound(estimator)
+    return with_weights(rows, sample_weight, estimator=type(estimator).__name__), most
