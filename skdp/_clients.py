@@ -55,6 +55,16 @@ def _caller() -> str:
     return ""
 
 
+def is_asked_by(module: str) -> bool:
+    """Say whether a function of a module is among those that asked for this fit."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "") == module:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def refused_for_users(splitter: Any) -> tuple[str, str]:
     """Return the name of a splitter that no budget of users takes, of subclasses too, and why."""
     for kind in type(splitter).__mro__:

@@ -7,6 +7,7 @@ rest computes on public parameters and on what was released.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +22,7 @@ from skdp._present import present_columns
 from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
 from skdp._transforming import Transformer
 from skdp.base import in_precision_of, keeps_precision
+from skdp.budget.ambient import outside_level
 from skdp.core import Box, Session
 from skdp.planning import Allowance, bounds_in, row_count
 from skdp.queries import CellQuantile, LearnedBox, Moments, WeightedMoments
@@ -358,3 +360,30 @@ def auto_q(n: float, epsilon: float) -> float:
         return _LARGEST_Q
     digit = 10.0 ** (math.floor(math.log10(q)) - 2)
     return float(f"{math.ceil(q / digit) * digit:.2e}")
+
+
+_DOUBTFUL = (
+    "{name}: bounds were learned, and those of {which} may be far off: rows are too few for this "
+    "epsilon, or most of a column is one value (amounts that are mostly zero). Its standard error "
+    "is NaN, and its scale may be far too small or too large for the next step. State bounds: "
+    "bounds={{name: (low, high), ...}}, of all columns."
+)
+
+
+def warn_of_doubtful_bounds(
+    estimator: Any, errors: Floats, stated: Pair | None, most: float | None
+) -> None:
+    """Warn of columns whose learned bounds nobody can trust; the errors are released.
+
+    With weights they are all NaN.
+    """
+    if stated is not None or most is not None:
+        return
+    doubtful = np.flatnonzero(np.isnan(errors))
+    if doubtful.size:
+        names = getattr(estimator, "feature_names_in_", None)
+        shown = ", ".join(repr(str(j) if names is None else str(names[j])) for j in doubtful[:5])
+        more = f" and {doubtful.size - 5} more" if doubtful.size > 5 else ""
+        which = f"column {shown}" if doubtful.size == 1 else f"columns {shown}{more}"
+        text = _DOUBTFUL.format(name=type(estimator).__name__, which=which)
+        warnings.warn(text, stacklevel=outside_level())

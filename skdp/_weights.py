@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from skdp._clients import is_asked_by
 from skdp._parameters import Reals
 from skdp.tabular import with_weights
 
@@ -28,8 +29,17 @@ _OF_PRESENT = (
 )
 
 
+_OF_OTHERS = (
+    "{name}: AdaBoost weighs a row by the errors on all rows, so its weights move with every row, "
+    "and no ledger sees it. Use DPExplainableBoostingClassifier or DPTrainOnRelease. Nothing was "
+    "charged."
+)
+
+
 def check_weight_bound(estimator: Any) -> float:
     """Return the stated bound of weights, or raise; its range is checked with the parameters."""
+    if is_asked_by("sklearn.ensemble._weight_boosting"):
+        raise TypeError(_OF_OTHERS.format(name=type(estimator).__name__))
     if estimator.weight_bound is None:
         raise ValueError(_NO_BOUND.format(name=type(estimator).__name__))
     return float(estimator.weight_bound)

@@ -32,6 +32,7 @@ from skdp._scalers import (
     release_range,
     release_weighted_moments,
     root_error,
+    warn_of_doubtful_bounds,
 )
 from skdp._weights import WEIGHT_BOUND, weighted_rows
 from skdp.base import names_of
@@ -287,6 +288,7 @@ class DPStandardScaler(Scaler):
                 self.mean_std_error_ = finite(mean_error * half_width)
                 clipped = found.clipped(self.mean_)
                 self.mean_std_error_ = np.hypot(self.mean_std_error_, clipped[0])
+                warn_of_doubtful_bounds(self, self.mean_std_error_, stated, most)
                 if self.with_std:
                     variance = np.maximum(found.square - found.mean**2, 0.0)
                     floor = np.clip(variance_error, _RESOLUTION, _UNIFORM)

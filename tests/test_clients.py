@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
+from sklearn.ensemble import AdaBoostClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -22,6 +23,7 @@ from skdp import (
     BudgetExceededError,
     DPKMeans,
     DPLogisticRatio,
+    DPLogisticRegression,
     DPStandardScaler,
     DPSubsampleAggregate,
     PrivacyBudget,
@@ -255,3 +257,13 @@ def test_a_wrapper_that_passes_on_every_attribute_has_no_price():
     (one,) = check_pipeline(Wrapper(kmeans(PrivacyBudget(1.0))))
     assert one.where == "Wrapper"
     assert "an unknown number of times" in one.what
+
+
+def test_boosting_by_errors_on_all_rows_is_refused():
+    """Its weights move with every row, and no ledger would see it."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    budget = PrivacyBudget(10.0)
+    model = DPLogisticRegression(classes=[0, 1], bounds=(-3, 3), weight_bound=1.0, budget=budget)
+    with pytest.raises(TypeError, match="AdaBoost weighs a row by the errors"):
+        AdaBoostClassifier(model, n_estimators=2).fit(X, X[:, 0] > 0)
+    assert budget.spent.epsilon == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pickle
 import tracemalloc
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -441,3 +442,16 @@ def test_a_fit_holds_no_copy_of_the_rows(tmp_path, estimator):
     finally:
         tracemalloc.stop()
     assert peak < 16 * 2**20
+
+
+def test_learned_bounds_that_nobody_can_trust_are_warned_of():
+    """Most of a column is one value: a scale that is off would rule the next step, silently."""
+    rng = np.random.default_rng(0)
+    gains = np.where(rng.random(20_000) < 0.97, 0.0, rng.lognormal(8, 1, 20_000))
+    table = pd.DataFrame({"age": rng.normal(40, 10, 20_000), "gain": gains})
+    with pytest.warns(UserWarning, match="'gain' may be far off") as caught:
+        DPStandardScaler(epsilon=0.3, random_state=0).fit(table)
+    assert "age" not in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DPStandardScaler(bounds=(0, 1e5), epsilon=0.3, random_state=0).fit(table)
