@@ -162,7 +162,7 @@ def _total(terms: Counter[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Charge:
-    """One line of the ledger: what was released, when, by whom, with which noise. No data.
+    """One line of the ledger: what was released, by which estimator and process, when. No data.
 
     Parameters
     ----------

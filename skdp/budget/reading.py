@@ -106,7 +106,7 @@ class BudgetReader:
 
     @property
     def charges(self) -> list[Charge]:
-        """Every charge, oldest first: what was released, when, by whom, with which noise."""
+        """Every charge, oldest first: what was released, by which estimator, when, how."""
         with self._account.noting_seal():
             return self._ledger.charges(self.adjacency)
 

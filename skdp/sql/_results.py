@@ -182,11 +182,12 @@ def _bounding(plan: Plan, by: Any) -> list[str]:
     if out and (not stated or out["rows_low"] > 0 or out["keys_low"] > 0):
         found = max(round(out["rows"]), 0)
         low, high = math.floor(out["rows_low"]), math.ceil(out["rows_high"])
+        keys, rows = by.max_keys_per_unit_, by.max_rows_per_unit_
         notes.append(
-            f"at most {by.max_keys_per_unit_} keys of a unit count, and {by.max_rows_per_unit_} of "
-            f"its rows in each: about {found:,} rows were left out ({low:,} to {high:,}), by which "
-            "counts and sums are too low in all; intervals are about the rows that count. State "
-            "max_keys_per_unit and max_rows_per_unit to decide that"
+            f"at most {keys} {'key' if keys == 1 else 'keys'} of a unit and at most {rows} of its "
+            f"rows for a key count: about {found:,} rows were left out ({low:,} to {high:,}), so "
+            "counts and sums are too low by these rows together; intervals are about the rows that "
+            "count. State max_keys_per_unit and max_rows_per_unit to decide that"
         )
     for name, units in sorted(getattr(by, "hidden_units_", {}).items()):
         notes.append(
