@@ -46,6 +46,7 @@ def fit_private(estimator, X):
     with warnings.catch_warnings():
         # Of bins that coincide: by released quantiles.
         warnings.filterwarnings("ignore", message="DPKBinsDiscretizer")
+        warnings.filterwarnings("ignore", message="DPStandardScaler: bounds were learned")
         # Of centres that coincide: they are released.
         warnings.filterwarnings("ignore", message=".*centres coincide")
         return estimator.fit(*(among_public(X) if takes_marks(estimator) else (X,)))
