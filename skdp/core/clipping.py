@@ -45,6 +45,7 @@ __all__ = [
     "clip_to_norm",
     "isqrt_up",
     "power_of_two_grid",
+    "vector",
 ]
 
 Floats = NDArray[np.float64]
@@ -74,7 +75,7 @@ def power_of_two_grid(bound: float, bits: int = GRID_BITS) -> float:
 
 def _bounds(low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
     """Return copies of both bounds; refuse those that are no numbers, or no row of them."""
-    ends = _vector(low), _vector(high)
+    ends = vector(low), vector(high)
     if ends[0].shape != ends[1].shape:
         raise ValueError("low and high must have as many numbers")
     if any(np.isnan(end).any() for end in ends):
@@ -82,7 +83,7 @@ def _bounds(low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats]:
     return ends
 
 
-def _vector(values: ArrayLike) -> Floats:
+def vector(values: ArrayLike) -> Floats:
     """Return a copy of one number a column: a table would stretch a row to many."""
     array = np.atleast_1d(np.array(values, dtype=np.float64))
     if array.ndim != 1:
@@ -348,7 +349,7 @@ class Ball:
     """
 
     def __init__(self, center: ArrayLike, radius: float, *, bits: int = GRID_BITS) -> None:
-        self.center = _vector(center)
+        self.center = vector(center)
         self.radius = check_radius(float(radius))
         self.n_dims = self.center.size
         if self.n_dims > MAX_FEATURES:  # squares of so many coordinates add up exactly

@@ -210,16 +210,13 @@ def checked_integers(exact: Any, kind: type) -> NDArray:
 
     Of a type of skdp the kind of its array is looked at, of another every entry.
     """
-    found = type(exact) is np.ndarray and (
-        exact.dtype.kind in "iu"
-        or (
-            exact.dtype.kind == "O"
-            and (is_reviewed(kind) or all(type(one) is int for one in exact.flat))
-        )
-    )
-    if not found:
+    whole = type(exact) is np.ndarray and exact.dtype.kind in "iuO"
+    if whole and exact.dtype.kind == "O" and not is_reviewed(kind):
+        whole = all(type(one) is int for one in exact.flat)
+    if not whole:
         raise TypeError(f"{kind.__name__}.exact must return an array of integers")
-    return exact
+    # NumPy adds unsigned integers and signed ones as floats, which round.
+    return exact.astype(object) if exact.dtype.kind == "u" else exact
 
 
 # --- the register -----------------------------------------------------------------------------
@@ -423,7 +420,7 @@ def _check_held(value: Any, kind: type, field: str) -> None:
         return
     if type(value) is np.ndarray and not value.dtype.hasobject:
         # Public answers that scores are held against are made integers by the choice itself.
-        known = value.dtype.kind != "f" or issubclass(kind, Choice) or not np.isnan(value).any()
+        known = value.dtype.kind != "f" or issubclass(kind, Choice) or np.isfinite(value).all()
         if not known:
             raise ValueError(f"{field} of {kind.__name__} must be finite, not NaN")
         return

@@ -118,7 +118,7 @@ class Session:
                 return kind.measure(query, table, meter, share, name)
             if issubclass(kind, Choice):
                 size = moved_by(kind, query, table.stability)
-                scores = self._computed(kind, share, name, lambda: kind.scores(query, table))
+                scores = self._computed(share, name, lambda: kind.scores(query, table))
                 return kind.decoded(
                     query, exponential_mechanism(self._meter, name, scores, size, share)
                 )
@@ -127,26 +127,25 @@ class Session:
             size = moved_by(kind, query, table.stability)
             if not is_reviewed(type(size)):
                 raise TypeError(f"{kind.__name__}.sensitivity must return one of skdp.core")
+            unit = query.unit
             exact = self._computed(
-                kind, share, name, lambda: checked_integers(kind.exact(query, table), kind)
+                share, name, lambda: checked_integers(kind.exact(query, table), kind)
             )
-            values, std = size.noised(self._meter, name, exact, share, query.unit)
+            values, std = size.noised(self._meter, name, exact, share, unit)
             if not known:  # whether int64 holds them would tell of what is exact
                 values = values.astype(object)
             return kind.decoded(query, Noisy(values, std, terms))
 
-    def _computed(self, kind: type, share: Share, name: str, make: Callable[[], Any]) -> Any:
+    def _computed(self, share: Share, name: str, make: Callable[[], Any]) -> Any:
         """Return what a query computes of the rows, if its share is there.
 
-        What skdp has reviewed fails for public reasons only. Whether another one fails may depend
-        on a row: it pays for that.
+        Whether it fails may depend on a row (on whether there is one, say): that is paid for.
         """
         self._meter.check(share, name)
         try:
             return make()
         except BaseException:
-            if not is_reviewed(kind):
-                self._meter.take(share, name)
+            self._meter.take(share, name)
             raise
 
     def row_count(self, share: Share = None, *, name: str = "count") -> Release:

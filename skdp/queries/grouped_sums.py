@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdp.core.clipping import Box, Floats, check_center, check_width, isqrt_up, power_of_two_grid
+from skdp.core.clipping import (
+    Box,
+    Floats,
+    check_bits,
+    check_center,
+    check_width,
+    isqrt_up,
+    power_of_two_grid,
+)
 from skdp.core.mechanisms import Independent, l2_noise
 from skdp.core.privacy_filter import Release, Share, released
 from skdp.core.query import Measurement, Noisy, Query, reviewed
@@ -89,7 +97,7 @@ def round_to_norm(q: Floats, radius: int) -> Floats:
     d = q.shape[1]
     whole = np.rint(q)
     # A sum of squares at or above 2**53 may be inexact but is above the limit all the same.
-    outside = np.flatnonzero(np.einsum("ij,ij->i", whole, whole) > limit)
+    outside = np.flatnonzero(~(np.einsum("ij,ij->i", whole, whole) <= limit))
     if outside.size:
         far = np.clip(q[outside], -np.finfo(float).max, np.finfo(float).max)
         largest = np.abs(far).max(axis=1)  # the same in any order
@@ -100,9 +108,9 @@ def round_to_norm(q: Floats, radius: int) -> Floats:
         norm2 = np.einsum("ij,ij->i", y, y)  # exact: at most d 2**(2 bits) <= 2**53
         y *= (radius / np.sqrt(norm2))[:, None]
         np.trunc(y, out=y)
-        over = np.flatnonzero(np.einsum("ij,ij->i", y, y) > limit)
+        over = np.flatnonzero(~(np.einsum("ij,ij->i", y, y) <= limit))
         y[over] -= np.sign(y[over])
-        still = np.flatnonzero(np.einsum("ij,ij->i", y, y) > limit)
+        still = np.flatnonzero(~(np.einsum("ij,ij->i", y, y) <= limit))
         y[still] = 0.0
         whole[outside] = y
     return whole
@@ -134,7 +142,7 @@ class ColumnBox:
         unit = self.units
         wide = (half_width > 0) & (unit > 0)
         ratio = np.divide(half_width, unit, out=np.zeros(self.n_dims), where=wide)
-        steps = 2.0**bits / max(float(np.linalg.norm(ratio)), 2.0**-900)
+        steps = 2.0 ** check_bits(bits, 31) / max(float(np.linalg.norm(ratio)), 2.0**-900)
         # A column without width is its centre: 0 steps of no length.
         self.grid = np.maximum(np.where(wide, unit, 0.0) / steps, 2.0**-1000)
         self.half = np.where(wide, np.minimum(np.rint(half_width / self.grid), 2.0**bits), 0.0)

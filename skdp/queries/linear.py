@@ -68,10 +68,12 @@ from skdp.core.clipping import (
     NORM_BITS,
     Floats,
     ScaledBox,
+    check_bits,
     check_width,
     clip_to_norm,
     isqrt_up,
     power_of_two_grid,
+    vector,
 )
 from skdp.core.mechanisms import Independent, Spherical
 from skdp.core.privacy_filter import Release, released
@@ -126,15 +128,15 @@ class StandardBall:
         *,
         bits: int = GRID_BITS,
     ) -> None:
-        self.low = np.array(low, dtype=np.float64)
-        self.high = np.array(high, dtype=np.float64)
-        self.middle = np.array(center, dtype=np.float64)
-        self.scale = np.array(scale, dtype=np.float64)
+        self.low, self.high = vector(low), vector(high)
+        self.middle, self.scale = vector(center), vector(scale)
+        if len({side.size for side in (self.low, self.high, self.middle, self.scale)}) != 1:
+            raise ValueError("low, high, center and scale must have as many numbers")
         self.radius = float(radius)
         if not (0.0 < self.radius < math.inf and np.all(self.scale > 0.0)):
             raise ValueError("radius and scale must be positive")
         self.n_dims = self.low.size
-        step = power_of_two_grid(self.radius, bits)
+        step = power_of_two_grid(self.radius, check_bits(bits, NORM_BITS))
         self.center = np.zeros(self.n_dims)  # of what rows are mapped to
         self.grid = np.full(self.n_dims, step)
         self.norm = math.floor(self.radius / step)
@@ -297,6 +299,10 @@ class LogisticGradient(Query):
         return np.column_stack([as_total(r.T @ q, dtype), constant])
 
     def exact(self, table: PrivateTable) -> NDArray:
+        if self.theta.ndim != 2 or self.theta.shape[1] != self.view.n_dims + 1:
+            raise ValueError(f"theta must have {self.view.n_dims + 1} columns")
+        if self.offset.shape not in ((), (len(self.theta),)):
+            raise ValueError("offset must be a number for each row of theta")
         rows, view, d = table.rows, self.view, self.view.n_dims
         n_logits = len(self.theta)
         dtype = total_dtype(rows, 2**36)

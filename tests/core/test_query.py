@@ -30,6 +30,7 @@ from skdp.core.query import check_query, owned, reviewed
 from skdp.core.table import stability_of
 from skdp.queries import (
     AssignedSums,
+    ColumnBox,
     ColumnCells,
     EdgeHistogram,
     KeyTotals,
@@ -487,3 +488,56 @@ def test_how_many_units_have_rows_is_private():
         with pytest.raises(PrivacyLeakError, match="private"):
             session.n_rows  # noqa: B018
         assert session.row_count(0.5).std > 0
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: StandardBall([0.0], [2.0], np.zeros((2, 1)), [1.0], 1.0), "one number"),
+        (lambda: StandardBall([0.0], [2.0], [0.0, 1.0], [1.0], 1.0), "as many"),
+        (lambda: StandardBall([0.0], [2.0], [0.0], [1.0], 1.0, bits=31), "bits"),
+        (lambda: ColumnBox([0.0], [1.0], [0.5], bits=48), "bits"),
+    ],
+)
+def test_other_maps_whose_bound_would_not_hold_are_refused(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+def test_a_wrong_shape_tells_the_number_of_rows_to_nobody_who_has_not_paid():
+    """Shapes that fit a chunk by chance: an offset for each row, of as many rows as there are."""
+    for k in (1, 2, 3):
+        query = LogisticGradient(Box([0.0], [2.0]), 0.5, np.zeros((1, 2)), np.zeros((k, 1)), 1.0)
+        session, query = asking(query, epsilon=1.0)
+        with session:
+            with pytest.raises(ValueError, match="offset must be a number"):
+                session.answer(query, 0.25)
+            assert session.remaining == Fraction(3, 4)
+
+
+def test_an_infinite_centre_is_refused():
+    """Infinity less infinity is no number, which no limit would stop."""
+    query = AssignedSums(Box([0.0], [1.0]), np.array([[np.inf]]), 1e-6, units=np.array([0.0]))
+    session, query = asking(query, epsilon=1.0)
+    with session, pytest.raises(ValueError, match="finite"):
+        session.answer(query)
+
+
+def test_unsigned_integers_are_added_up_exactly():
+    """NumPy makes floats of unsigned and signed integers: what is exact would be rounded first."""
+
+    @core.register_query
+    @dataclass(frozen=True, eq=False)
+    class Large(core.Query):
+        def exact(self, table):
+            return np.array([2**60 + 119], dtype=np.uint64)
+
+        def sensitivity(self, relation):
+            return core.Independent(1, 1)
+
+        def decoded(self, noisy):
+            return noisy.values
+
+    session, query = asking(Large(), epsilon=1e9)
+    with session:
+        assert session.answer(query).tolist() == [2**60 + 119]

@@ -316,10 +316,10 @@ def test_rows_must_be_coded_by_the_workload_s_domain():
     other = Workload((3, 2), [Cells([0])])
     with opened(X) as session:
         with pytest.raises(PrivacyLeakError, match="not coded"):
-            session.answer(WorkloadAnswer(other, 0))
+            session.answer(WorkloadAnswer(other, 0), 0.125)
         with pytest.raises(PrivacyLeakError, match="too large"):
-            session.answer(Marginal(SIZES, (2,) * 11))
-        assert session.remaining == 1
+            session.answer(Marginal(SIZES, (2,) * 11), 0.125)
+        assert session.remaining == 0.75  # what fails is paid for
     plain = check_rows(X, estimator="Test")
     session = open_session(plain, estimator="Test", epsilon=1.0, delta=0.0)
     with session, pytest.raises(PrivacyLeakError, match="not coded"):
@@ -338,10 +338,10 @@ def test_public_numbers_of_another_shape_are_refused():
             WorstMarginal(ALL, TABLES, 0.0),
         ):
             with pytest.raises(ValueError, match="must have shape"):
-                session.answer(wrong)
+                session.answer(wrong, 0.125)
         with pytest.raises(ValueError, match="zip"):
-            session.answer(WorstMarginal(ALL, TABLES[:-1], penalties))
-        assert session.remaining == 1
+            session.answer(WorstMarginal(ALL, TABLES[:-1], penalties), 0.125)
+        assert session.remaining == 0.25  # what fails is paid for
 
 
 def test_groups_of_others_are_refused():

@@ -34,9 +34,9 @@ __all__ = [
 ]
 
 WIDTHS = (1, 2, 4, 8, 12)  # of runs of bins that are held against the noise
-FIRST = 0.003  # chance that noise is taken for the first rows of a side
+FIRST = 0.01  # chance that noise is taken for the first rows of a side
 FURTHER = 0.003  # and for rows beyond those found, each time that some were
-_TRIM = 2e-4  # chance that noise alone keeps the outer bins of a run
+_TRIM = 3e-2  # chance that noise alone keeps the outer bins of a run; less the farther they are
 _WEIGHT = 1.1  # of what clipping does, in a standard error
 _FARTHEST = 3.0  # doublings that a bound may lie beyond the last bin with rows
 _FARTHEST_OF_FEW = 2.0
@@ -126,8 +126,8 @@ def _trimmed(counts: Floats, first: int, last: int, std: float, *, gaussian: boo
     A run that begins among the rows is clear by these alone, whatever its outer bins hold.
     """
     sums = np.cumsum(counts[first : last + 1][::-1])
-    chance = np.array(math.log(_TRIM))
-    levels = [noise_level(chance, k + 1, std, gaussian=gaussian) for k in range(sums.size)]
+    chance = math.log(_TRIM) - 2.0 * np.log(np.arange(sums.size, 0.0, -1.0))
+    levels = [noise_level(chance[k], k + 1, std, gaussian=gaussian) for k in range(sums.size)]
     above = sums / np.array(levels)
     clear = np.flatnonzero(above >= 1.0)
     return last - int(clear[0] if clear.size else np.argmax(above))
