@@ -416,7 +416,10 @@ def _check_held(value: Any, kind: type, field: str) -> None:
     ):
         # What it holds, too: a map of rows that rests on another map, say.
         for one in vars(value).values():
-            _check_held(one, kind, field)
+            # Of cuts that values are only compared with, an infinite one is beyond them all.
+            only_compared = type(one) is np.ndarray and getattr(type(value), "compares", False)
+            if not (only_compared and not np.isnan(one).any()):
+                _check_held(one, kind, field)
         return
     if type(value) is np.ndarray and not value.dtype.hasobject:
         # Public answers that scores are held against are made integers by the choice itself.

@@ -336,6 +336,7 @@ class SplitTrees:
     n_columns : int
     """
 
+    compares: ClassVar[bool] = True  # a cut may be infinite
     columns: NDArray[np.int64]
     cuts: Floats
     n_columns: int
