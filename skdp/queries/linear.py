@@ -272,12 +272,15 @@ class LogisticGradient(Query):
     def unit(self) -> float:
         return float(self.view.grid[0]) * 2.0**-_RESIDUAL_BITS
 
-    def logits(self, q: Floats) -> Floats:
-        """Return the logits of mapped rows, each a function of its row to the last bit."""
+    def check_shapes(self) -> None:
+        """Refuse numbers that would be repeated over rows, or over logits."""
         if self.theta.ndim != 2 or self.theta.shape[1] != self.view.n_dims + 1:
             raise ValueError(f"theta must have {self.view.n_dims + 1} columns")
         if self.offset.shape not in ((), (len(self.theta),)):
             raise ValueError("offset must be a number for each row of theta")
+
+    def logits(self, q: Floats) -> Floats:
+        """Return the logits of mapped rows, each a function of its row to the last bit."""
         largest = max(float(np.linalg.norm(self.theta, axis=1).max(initial=0.0)), 2.0**-60)
         room = _PRODUCT_BITS - 1 - math.ceil(math.log2(math.sqrt(self._norm2) * largest))
         bits = min(room, _FINEST)
@@ -303,6 +306,7 @@ class LogisticGradient(Query):
         return np.column_stack([as_total(r.T @ q, dtype), constant])
 
     def exact(self, table: PrivateTable) -> NDArray:
+        self.check_shapes()
         rows, view, d = table.rows, self.view, self.view.n_dims
         n_logits = len(self.theta)
         dtype = total_dtype(rows, 2**36)

@@ -332,6 +332,7 @@ class WeightedGradient(Query):
 
     def exact(self, table: PrivateTable) -> NDArray:
         gradient = self.gradient
+        gradient.check_shapes()
         shape = gradient.theta.shape
         dtype = total_dtype(table.rows, 2**36)
 
