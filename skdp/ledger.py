@@ -83,6 +83,7 @@ def _charge_row(charge: Charge) -> list[object]:
         charge.delta,
         charge.mechanism + seeded,
         len(charge.releases),
+        f"{charge.pid} on {charge.host}" if charge.host else str(charge.pid),
         charge.note,
     ]
 
@@ -151,6 +152,7 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
             "delta",
             "noise",
             "releases",
+            "process",
             "note",
         )
         lines += _table(head, [_charge_row(charge) for charge in charges[first:]])

@@ -82,11 +82,18 @@ def test_pages_run_when_pasted(page):
     run(name, len(blocks(name, "python")), {"__name__": name})
 
 
+def test_sharing_a_ledger():
+    names: dict = {}
+    exec(compile(blocks("doc/many_hosts.md", "python")[0], "doc/many_hosts.md", "exec"), names)
+    (charge,) = names["budget"].charges
+    assert charge.note == "Ben, model of readmissions"
+
+
 def test_no_page_with_code_is_left_out():
     text = Path(__file__).read_text(encoding="utf-8")
     pages = [page for page in ROOT.glob("doc/*.md") if blocks(f"doc/{page.name}", "python")]
     assert len(pages) > 15
-    pages = [page for page in pages if page.stem != "many_hosts"]  # which needs a server
+    pages = [page for page in pages if page.stem != "many_hosts"]  # the rest of it needs a server
     run = re.findall(r'"(?:doc/)?([a-z_]+)(?:\.md)?"', text)
     assert [page.stem for page in pages if page.stem not in run] == []
 

@@ -152,7 +152,7 @@ def test_what_has_no_error_has_no_interval():
 def test_notes_say_what_else_there_is_to_know():
     ages = np.arange(2000) % 70 + 18.0
     median = statistics.median(ages, bounds=(0, 120))
-    assert np.isnan(median.std) and "error_bound" in median.note and median.note in repr(median)
+    assert np.isnan(median.std) and "intervals=True" in median.note and median.note in repr(median)
     stated, _ = statistics.histogram(ages, 3, bounds=(0, 120))
     learned, _ = statistics.histogram(ages, 3)
     assert not stated.note and "in no cell" in learned.note

@@ -10,7 +10,7 @@ actual root mean square error.
 
     python doc/benchmarks/learned_bounds.py [--runs 40] [--quick]
 
-Takes about 8 ms a call: 40 minutes for the whole table on one core.
+Takes about 8 ms a call: ten minutes for the whole table on one core.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 from sklearn.isotonic import isotonic_regression
 
+from skdp.statistics._limits import heavy_z
+
 Floats = NDArray[np.float64]
 
 __all__ = [
@@ -25,7 +27,6 @@ __all__ = [
     "half_width",
     "quantile_bins",
     "quotient_interval",
-    "spread_seen",
     "tree_excess",
     "variance_interval",
 ]
@@ -82,8 +83,7 @@ def quotient_interval(
     """Return the quotients in [low, high] that noise of total and count allows (Fieller).
 
     All r with |total - r count| within the 95% quantile of the noise of that difference, which r
-    alone decides; their hull. `extra` is the variance of the total beyond its noise, for intervals
-    at 95% only.
+    alone decides; their hull. `extra` is the variance of the total beyond its noise.
     """
     grid = np.linspace(low, high, 513)
 
@@ -94,8 +94,7 @@ def quotient_interval(
         else:
             variance = total_std**2 + size**2 + extra
             kurtosis = 3 * (total_std**4 + size**4) / variance**2 if pure else 0.0
-            z = _heavy_z(kurtosis) if level == LEVEL else float(ndtri(0.5 + level / 2))
-            limit = z * np.sqrt(variance)
+            limit = heavy_z(kurtosis, level) * np.sqrt(variance)
         return limit - np.abs(total - r * count)
 
     inside = np.flatnonzero(allowed(grid) >= 0)
@@ -119,32 +118,6 @@ def quotient_interval(
 
 
 _Z_LAPLACE = -math.log(1 - LEVEL) / math.sqrt(2)
-
-
-def _heavy_z(kurtosis: Any) -> Any:
-    """Return the 95% quantile, in deviations, of a sum that is between normal and Laplace.
-
-    By its excess kurtosis (Cornish & Fisher 1938), which is above the truth for one draw of Laplace
-    noise already, so that is the most.
-    """
-    return np.minimum(Z + (Z**3 - 3 * Z) / 24 * kurtosis, _Z_LAPLACE)
-
-
-def spread_seen(value: Floats, std: float) -> Floats:
-    """Return variances from noisy ones, so that intervals by them hold as often as they say.
-
-    x becomes (x + sqrt(x**2 + 4 std**2)) / 2: above x by std**2 / x where it is clear of noise. So
-    much is needed on average, as the share that an interval holds is concave in its variance.
-    Where noise hides the variance, it is about std. Intervals hold in 94.9 to 95.3% where it is
-    three deviations of noise or more, and in up to 100% below: nothing is known there.
-
-    Examples
-    --------
-    >>> spread_seen(np.array([-100.0, 0.0, 100.0]), 1.0).round(2).tolist()
-    [0.01, 1.0, 100.01]
-    """
-    root = np.hypot(value, 2 * std)
-    return np.where(value < 0, 2 * std**2 / np.maximum(root - value, 1e-300), (value + root) / 2)
 
 
 def _two_laplace_all(a: float, sizes: Any, level: float = LEVEL) -> Any:
@@ -242,7 +215,7 @@ def _edge_limits(depth: int, q: float, pure: bool) -> Floats:
     squares = tree_excess(depth, q) ** 2
     variance = squares.sum(axis=1)
     kurtosis = 3 * (squares**2).sum(axis=1) / np.maximum(variance, 1e-300) ** 2
-    return np.asarray(_heavy_z(kurtosis if pure else 0.0) * np.sqrt(variance))
+    return np.asarray(heavy_z(kurtosis if pure else 0.0, LEVEL) * np.sqrt(variance))
 
 
 def quantile_bins(

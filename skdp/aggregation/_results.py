@@ -18,13 +18,13 @@ from skdp.aggregation._intervals import (
     half_width,
     quantile_bins,
     quotient_interval,
-    spread_seen,
     tree_excess,
     variance_interval,
 )
 from skdp.aggregation._plan import TREE_DEPTH, Aggregate
 from skdp.core import Release
 from skdp.planning import Allowance
+from skdp.statistics._limits import spread_seen
 from skdp.tabular import KeyTerm
 
 __all__ = [

@@ -41,6 +41,8 @@ class Account:
     ----------
     terms : Terms
         They must be ones that the accountant can keep.
+    note : str, default=""
+        Written with each charge.
 
     Attributes
     ----------
@@ -53,16 +55,17 @@ class Account:
         Of the reservations that are open here, oldest first.
     """
 
-    __slots__ = ("accountant", "ledger", "sealed", "terms", "tokens")
+    __slots__ = ("accountant", "ledger", "note", "sealed", "terms", "tokens")
 
     accountant: Accountant
     ledger: LedgerOperations
+    note: str
     sealed: bool
     terms: Terms
     tokens: dict[str, None]
 
-    def __init__(self, terms: Terms) -> None:
-        self.terms, self.sealed, self.tokens = terms, False, {}
+    def __init__(self, terms: Terms, note: str = "") -> None:
+        self.terms, self.note, self.sealed, self.tokens = terms, note, False, {}
         self.accountant = accountant_of(terms)
 
     @contextlib.contextmanager
@@ -176,7 +179,7 @@ class Account:
             "estimator": check_text(estimator, "estimator"),
             "seeded": bool(seeded),
             "releases": releases_json(releases),
-            "note": check_text(note, "note"),
+            "note": ": ".join(filter(None, (self.note, check_text(note, "note")))),
         }
         with self.noting_seal():
             charge, room = self.ledger.record(

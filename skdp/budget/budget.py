@@ -17,7 +17,7 @@ from joblib.hashing import Hasher
 
 from skdp.budget import ambient
 from skdp.budget.account import Account, Reservation
-from skdp.budget.amounts import check_delta, check_positive, exact, exact_shares
+from skdp.budget.amounts import check_delta, check_positive
 from skdp.budget.arguments import (
     check_parts,
     check_plan,
@@ -30,13 +30,12 @@ from skdp.budget.arguments import (
 )
 from skdp.budget.charge import Charge, Cost
 from skdp.budget.handle import Handle
-from skdp.budget.ledger import Ledger
-from skdp.budget.opening import open_or_create
+from skdp.budget.ledger import Ledger, Terms
+from skdp.budget.opening import open_or_create, opened
 from skdp.budget.parallel import parts_cost
 from skdp.budget.reading import BudgetReader
 from skdp.budget.row_counts import RowCounts, warn_unexpected
 from skdp.exceptions import (
-    BudgetExceededError,
     LedgerError,
     SealedBudgetError,
 )
@@ -58,7 +57,8 @@ def _short(value: float) -> str:
 def _unpickle(*values: Any) -> PrivacyBudget:
     """Return the live budget of this ledger, or connect to its file, or return a sealed one."""
     *found, tokens = values if len(values) > 8 else (*values, ())  # pickles of 0.1 have no tokens
-    budget = PrivacyBudget._attach(Handle.from_values(found))
+    note = found.pop() if len(found) > Handle.LENGTH else ""
+    budget = PrivacyBudget._attach(Handle.from_values(found), note)
     for token in tokens:
         budget._account.tokens.setdefault(token)
     return budget
@@ -115,6 +115,9 @@ class PrivacyBudget(BudgetReader):
     plans : list of (float, float) or None, default=None
         Under "pld": the (epsilon, delta) of each plan. They are fixed now, and may sum to at most
         those of the budget. None: one plan with the whole budget.
+    note : str, default=""
+        Written with each charge that is made through this object and its copies in worker
+        processes: who spends, and what for. It must be public.
 
     Attributes
     ----------
@@ -203,6 +206,7 @@ class PrivacyBudget(BudgetReader):
         dataset: str | None = None,
         n_rows: int | Sequence[int] | None = None,
         plans: Sequence[tuple[float, float]] | None = None,
+        note: str = "",
     ) -> None:
         if hasattr(self, "_account"):
             raise RuntimeError(
@@ -212,7 +216,7 @@ class PrivacyBudget(BudgetReader):
         facts = checked_facts(dataset, n_rows, terms)
         if must_exist and ledger is None:
             raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")
-        account = Account(terms)
+        account = Account(terms, check_text(note, "note"))
         if ledger is None:
             account.ledger, stored = Ledger.create_in_memory(terms, facts), dict[str, Any](facts)
         else:
@@ -230,12 +234,41 @@ class PrivacyBudget(BudgetReader):
         self._n_rows = RowCounts(tuple(json.loads(facts.get("n_rows") or "[]")), binds=origin)
 
     @classmethod
-    def _attach(cls, handle: Handle) -> PrivacyBudget:
+    def open(cls, ledger: str | os.PathLike[str], *, note: str = "") -> PrivacyBudget:
+        """Return the budget of an existing ledger, with the promise that it was made with.
+
+        Parameters
+        ----------
+        ledger : str or os.PathLike
+            Path or URL.
+        note : str, default=""
+            Written with each charge; see the class.
+
+        Raises
+        ------
+        LedgerError
+            If there is no ledger, or it cannot be read.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from skdp.budget import PrivacyBudget
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "customers.budget")
+        ...     _ = PrivacyBudget(2.0, 1e-6, ledger=path)
+        ...     PrivacyBudget.open(path).epsilon
+        2.0
+        """
+        stated = Terms.of(opened(ledger_path(ledger, must_exist=True)).stated()).arguments()
+        return cls(**stated, ledger=ledger, must_exist=True, note=note)
+
+    @classmethod
+    def _attach(cls, handle: Handle, note: str = "") -> PrivacyBudget:
         """Return the live budget on a ledger, or one on its file, sealed if that is not there."""
         budget = _LIVE.get((handle.path, handle.ledger_id))
         if budget is None:
             self = cls.__new__(cls)
-            self._set_up(*handle.account(), origin=False)
+            self._set_up(*handle.account(note), origin=False)
             budget = _LIVE.setdefault((handle.path, handle.ledger_id), self)
             ambient._LIVE.add(budget)
         return budget
@@ -253,7 +286,9 @@ class PrivacyBudget(BudgetReader):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._ledger.share()
-        return _unpickle, (*Handle.of(self._account).values(), tuple(self._account.tokens))
+        account = self._account
+        values = Handle.of(account).values(note=account.note)
+        return _unpickle, (*values, tuple(account.tokens))
 
     def __getstate__(self) -> dict[str, Any]:
         # For formats without functions (skops), which set a state where pickle calls _unpickle. No
@@ -395,47 +430,6 @@ class PrivacyBudget(BudgetReader):
         self._account.describe(charge, releases)
 
     # -- planning -----------------------------------------------------------------------------
-
-    def split(self, **weights: float) -> dict[str, float]:
-        """Share the remaining epsilon by weight.
-
-        Parameters
-        ----------
-        **weights : float
-            Positive weights, one for each name.
-
-        Returns
-        -------
-        shares : dict of str to float
-            An epsilon for each name. Their decimal sum is exactly what remains: the last share
-            takes the rounding error of the others. (If weights differ by more than nine digits,
-            each share is rounded down by itself.) Under "gdp" and "zcdp", the shares are for
-            Gaussian fits at ``remaining.delta``. They leave something over, because such fits add
-            up to less than the sum of their epsilons.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If there is no weight, or one is not a finite number above 0.
-        BudgetExceededError
-            If nothing remains.
-
-        Examples
-        --------
-        >>> from skdp.budget import PrivacyBudget
-        >>> PrivacyBudget(1.0).split(scale=1, pca=2, kmeans=2)
-        {'scale': 0.2, 'pca': 0.4, 'kmeans': 0.4}
-        """
-        if not weights:
-            raise ValueError("split needs at least one weight: split(name=1, other=3).")
-        exacts = {name: exact(check_positive(w, name)) for name, w in weights.items()}
-        left = exact(self.remaining.epsilon)
-        if left == 0:
-            raise BudgetExceededError("Nothing of the budget remains to be split.")
-        shares = dict(zip(weights, exact_shares(left, list(exacts.values())), strict=True))
-        if min(shares.values()) <= 0:
-            raise ValueError("The weights differ too much: a share would round to zero.")
-        return shares
 
     def reserve(self, cost: Cost | Sequence[Cost], *, note: str | None = None) -> Reservation:
         """Set a price aside for a block of code, for example a whole grid search.

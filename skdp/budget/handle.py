@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from skdp.budget.account import Account
 from skdp.budget.ledger import Terms
@@ -34,6 +34,8 @@ _NAMES = (
 @dataclass(frozen=True)
 class Handle:
     """Where a ledger is, and what it should say."""
+
+    LENGTH: ClassVar[int] = len(_NAMES)
 
     path: str
     ledger_id: str
@@ -66,21 +68,23 @@ class Handle:
             raise ValueError("This is not the state of a PrivacyBudget.")
         return cls.from_values([state[name] for name in _NAMES if name in state])
 
-    def values(self) -> tuple[Any, ...]:
-        """Return the values that a pickle holds."""
+    def values(self, note: str = "") -> tuple[Any, ...]:
+        """Return the values that a pickle holds; a note, if there is one, is the last."""
         t = self.terms
         terms = (t.epsilon, t.delta, t.adjacency, t.accountant, t.separate_delta)
         more: tuple[Any, ...] = (t.plans, t.unit) if t.unit is not None else (t.plans,)
         more = more if any(more) else ()
+        if note:
+            more = (t.plans, t.unit, note)
         return (self.path, self.ledger_id, *terms, self.temporary, *more)
 
     def state(self) -> dict[str, Any]:
         """Return the same by name, for formats without functions."""
         return dict(zip(_NAMES, self.values(), strict=False))
 
-    def account(self) -> tuple[Account, Mapping[str, Any]]:
+    def account(self, note: str = "") -> tuple[Account, Mapping[str, Any]]:
         """Return the account of this ledger, sealed if it is not there, and what that says."""
-        account = Account(self.terms)
+        account = Account(self.terms, note)
         account.ledger = ledger_at(self.path, self.ledger_id, temporary=self.temporary)
         try:
             stored = account.ledger.stated()

@@ -9,12 +9,13 @@ import datetime
 from collections.abc import Iterable
 
 from skdp.budget.account import Account
-from skdp.budget.amounts import check_delta
+from skdp.budget.amounts import check_delta, check_positive, exact, exact_shares
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.ledger import Terms
 from skdp.budget.operations import LedgerOperations
 from skdp.budget.row_counts import RowCounts
 from skdp.budget.statement import Statement
+from skdp.exceptions import BudgetExceededError
 
 __all__ = ["BudgetReader"]
 
@@ -72,6 +73,11 @@ class BudgetReader:
     def ledger(self) -> str | None:
         """The absolute path of the ledger; None if it ends with the process that made it."""
         return None if self._ledger.temporary else self._ledger.path
+
+    @property
+    def note(self) -> str:
+        """What is written with each charge that is made through this object."""
+        return self._account.note
 
     @property
     def dataset(self) -> str | None:
@@ -185,3 +191,44 @@ class BudgetReader:
         3
         """
         return self._account.fits(cost)
+
+    def split(self, **weights: float) -> dict[str, float]:
+        """Share the remaining epsilon by weight.
+
+        Parameters
+        ----------
+        **weights : float
+            Positive weights, one for each name.
+
+        Returns
+        -------
+        shares : dict of str to float
+            An epsilon for each name. Their decimal sum is exactly what remains: the last share
+            takes the rounding error of the others. (If weights differ by more than nine digits,
+            each share is rounded down by itself.) Under "gdp" and "zcdp", the shares are for
+            Gaussian fits at ``remaining.delta``. They leave something over, because such fits add
+            up to less than the sum of their epsilons.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If there is no weight, or one is not a finite number above 0.
+        BudgetExceededError
+            If nothing remains.
+
+        Examples
+        --------
+        >>> from skdp.budget import PrivacyBudget
+        >>> PrivacyBudget(1.0).split(scale=1, pca=2, kmeans=2)
+        {'scale': 0.2, 'pca': 0.4, 'kmeans': 0.4}
+        """
+        if not weights:
+            raise ValueError("split needs at least one weight: split(name=1, other=3).")
+        exacts = {name: exact(check_positive(w, name)) for name, w in weights.items()}
+        left = exact(self.remaining.epsilon)
+        if left == 0:
+            raise BudgetExceededError("Nothing of the budget remains to be split.")
+        shares = dict(zip(weights, exact_shares(left, list(exacts.values())), strict=True))
+        if min(shares.values()) <= 0:
+            raise ValueError("The weights differ too much: a share would round to zero.")
+        return shares

@@ -8,6 +8,7 @@ ledger is opened.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import json
@@ -109,6 +110,11 @@ class Terms:
     separate_delta: float
     plans: tuple[tuple[float, float], ...] = ()
     unit: str | None = None  # the column whose value says whose a row is; None: one row
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them by name, as `PrivacyBudget` takes them."""
+        named = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return named | {"plans": list(self.plans) or None}
 
     def texts(self) -> dict[str, str | None]:
         """Return the terms as the ledger stores them."""

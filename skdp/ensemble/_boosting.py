@@ -276,11 +276,11 @@ def centred_terms(
 
 
 def released_bins(
-    session: Session, low: Floats, high: Floats, n_cells: int, *, labelled: bool = True
+    session: Session, low: Floats, high: Floats, n_cells: int, *, kind: str = "labelled"
 ) -> tuple[ColumnCells, Floats]:
     """Release the counts of equal cells; return bins with enough rows, and their counts."""
     fine = ColumnCells(even_cuts(low, high, n_cells))
-    counted = session.answer(CellCounts(fine, labelled), _CELLS_SHARE)
+    counted = session.answer(CellCounts(fine, kind), _CELLS_SHARE)
     least = max(_CELL_NOISE * float(np.mean(counted.std)), _LEAST_ROWS)
     columns = np.split(counted.value, fine.starts[1:-1])
     cuts = tuple(merged(*one, least) for one in zip(fine.cuts, columns, strict=True))

@@ -194,7 +194,9 @@ class DPExplainableBoostingRegressor(TargetRegressor):
         low, high, _, _ = self._boxed(session, columns, target, width)
         sides = float(low[d]), float(high[d])
         center, spread, n = _target(session, *sides)
-        cells, weights = released_bins(session, low[:d], high[:d], int(self.n_bins), labelled=False)
+        cells, weights = released_bins(
+            session, low[:d], high[:d], int(self.n_bins), kind="with target"
+        )
         wide = min(max(_NOISE / _noise(session, weights, d, n), _WIDE[0]), _WIDE[1])
         reach = max(sides[1] - center, center - sides[0], _LEAST)
         largest = min(wide * spread, reach)

@@ -1,6 +1,6 @@
 """Cells of columns and leaves of trees: how many rows each has, and gradients of additive models.
 
-Released: noisy counts of the cells of every column and noisy sums of residuals in them, of rows
+Released: noisy counts of the cells of every column, and noisy sums of residuals in them, of rows
 with private labels or targets; and noisy counts of each label in the leaves of trees.
 
 **Cells** (`ColumnCells`). Public or released cuts divide each column: a value is in cell i of its
@@ -130,25 +130,30 @@ class CellCounts(Query):
     Attributes
     ----------
     cells : ColumnCells
-    labelled : bool
-        Whether the rows are of `check_labelled`; else they have their target in the last column.
+    kind : {"labelled", "with target", "columns"}
+        Rows of `check_labelled`; with their target in the last column; or with neither.
     """
 
     name: ClassVar[str] = "counts of cells"
     cells: ColumnCells
-    labelled: bool = True
+    kind: str = "labelled"
 
     def exact(self, table: PrivateTable) -> NDArray:
-        size = int(self.cells.starts[-1])
+        size, kind = int(self.cells.starts[-1]), self.kind
+        if kind not in ("labelled", "with target", "columns"):
+            raise ValueError(f"kind must be 'labelled', 'with target' or 'columns', got {kind!r}")
 
         def add(block: Any, totals: list[NDArray]) -> None:
-            rows = block[0][block[1] >= 0] if self.labelled else block[:, :-1]
+            if kind == "labelled":
+                rows = block[0][block[1] >= 0]
+            else:
+                rows = block[:, :-1] if kind == "with target" else block
             totals[0] += np.bincount(self.cells.codes(rows).ravel(), minlength=size)
 
         def fresh() -> list[NDArray]:
             return [np.zeros(size, dtype=np.int64)]
 
-        read = "labelled" if self.labelled else "chunk"
+        read = "labelled" if kind == "labelled" else "chunk"
         (total,) = table.fold(add, fresh, width=len(self.cells.cuts), read=read)
         return total
 

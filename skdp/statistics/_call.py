@@ -7,7 +7,7 @@ session, which charges once, under the function's name.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from skdp.base import CallContext, check_bounds, check_integer
 from skdp.core import PrivacyCertificate, Session
 from skdp.planning import bounds_in
 from skdp.queries import LearnedBox
+from skdp.statistics._limits import Limits
 from skdp.statistics._released import Floats as Floats
 from skdp.statistics._released import Pair as Pair
 from skdp.statistics._released import Released as Released
@@ -143,21 +144,34 @@ def result(
     bounds: Pair | None = None,
     asked: Any = None,
     note: str = "",
+    limits: Limits | None = None,
+    names: Sequence[Any] | None = None,
+    labels: Mapping[str, Any] | None = None,
 ) -> Released:
     """Return a result; the entry of a flat column, or of all cells, stands alone.
 
     With `keepdims` an axis of length 1 stands for the rows, and one for the columns of X unless it
     is `flat`, as in numpy. `asked` is the argument ``bounds`` of a function whose errors are finite
-    with good bounds; `note` says what else a reader of the answer has to know.
+    with good bounds; `note` says what else a reader of the answer has to know. `labels` say what
+    entries are of, in a shape that broadcasts to theirs; `names` are those of columns.
     """
     array = np.array(value, dtype=np.float64)
+    found = dict(labels or {})
+    if names is not None and not flat and not across:
+        found["column"] = np.empty(len(names), dtype=object)
+        found["column"][:] = names
+    found = {name: np.broadcast_to(one, array.shape) for name, one in found.items()}
     error = np.broadcast_to(np.asarray(std, dtype=np.float64), array.shape).copy()
     if flat or (across and not keepdims):
         array, error = array[..., 0], error[..., 0]
+        limits = None if limits is None else limits.at((..., 0))
+        found = {name: one[..., 0] for name, one in found.items()}
     if keepdims:
         axis = array.ndim if flat else array.ndim - 1
         array, error = np.expand_dims(array, axis), np.expand_dims(error, axis)
     array, error = np.array(array), np.array(error)
+    limits = None if limits is None else limits.shaped(array.shape)
+    found = {name: np.reshape(one, array.shape) for name, one in found.items()}
     array.setflags(write=False)
     error.setflags(write=False)
     if bounds is not None:
@@ -166,4 +180,5 @@ def result(
         high.setflags(write=False)
         bounds = low, high
     unknown = isinstance(asked, str) and bool(np.any(np.isnan(error) & np.isfinite(array)))
-    return Released(array, error, privacy, bounds, _NOT_LEARNED if unknown else note)
+    note = _NOT_LEARNED if unknown else note
+    return Released(array, error, privacy, bounds, note, limits, found)

@@ -98,7 +98,12 @@ def _counted(
         release = session.answer(EdgeHistogram(tuple(edges)))
         privacy = session.certificate()
     note = _LEARNED_EDGES if stated is None else ""
-    return result(release.value, release.std, privacy, flat=False, note=note), edges
+    labels: dict[str, Floats] = {}
+    for j, edge in enumerate(edges):
+        of = "" if d == 1 else f"_{j}"
+        shape = [-1 if i == j else 1 for i in range(d)]  # along its own axis
+        labels |= {f"from{of}": edge[:-1].reshape(shape), f"to{of}": edge[1:].reshape(shape)}
+    return result(release.value, release.std, privacy, flat=False, note=note, labels=labels), edges
 
 
 def histogram(
@@ -226,7 +231,7 @@ def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray
         release = session.answer(LabelSums(np.zeros(1), np.ones(1), len(known)), name="counts")
         privacy = session.certificate()
     counts, std = release.value[order, 0], np.broadcast_to(release.std, (len(known), 1))[order, 0]
-    return result(counts, std, privacy, flat=False), known[order]
+    return result(counts, std, privacy, flat=False, labels={"category": known[order]}), known[order]
 
 
 def _density(counts: Released, widths: Any) -> Released:
@@ -536,7 +541,14 @@ def subset_sums(
     if learned is not None:  # any label may have all the rows that are clipped
         error = np.hypot(error, learned.sum_error())
     return result(
-        release.value[order], error[order], privacy, flat=flat, bounds=(low, high), asked=bounds
+        release.value[order],
+        error[order],
+        privacy,
+        flat=flat,
+        bounds=(low, high),
+        asked=bounds,
+        names=rows.names,
+        labels={"class": known[order][:, None]},
     )
 
 

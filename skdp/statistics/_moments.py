@@ -37,8 +37,8 @@ def _per_freedom(n: float, ddof: int) -> float:
 
 def _variance(
     call: Call, X: ArrayLike, bounds: Any, ddof: int
-) -> tuple[Floats, Floats, PrivacyCertificate, bool, tuple[Floats, Floats]]:
-    """Return variances, their standard errors, the certificate, whether X is flat, the bounds."""
+) -> tuple[Floats, Floats, PrivacyCertificate, dict[str, Any]]:
+    """Return variances, their standard errors, the certificate, and what `result` is told."""
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (ddof,)) as (session, low, high, learned):
         first, second, n = session.answer(Moments(low, high))
@@ -52,7 +52,7 @@ def _variance(
         center = low / 2 + high / 2 + first.value * (high / 2 - low / 2)
         clipped = learned.product_errors(center).diagonal()
         error = np.hypot(error, clipped * _per_freedom(n, ddof))
-    return variance, error, privacy, flat, (low, high)
+    return variance, error, privacy, {"flat": flat, "bounds": (low, high), "names": rows.names}
 
 
 def var(
@@ -147,10 +147,8 @@ def var(
         max_rows_per_unit=max_rows_per_unit,
     )
     check_axis(axis, keepdims)
-    variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
-    return result(
-        variance, error, privacy, flat=flat, keepdims=keepdims, bounds=clipped, asked=bounds
-    )
+    variance, error, privacy, told = _variance(call, X, bounds, check_ddof(ddof))
+    return result(variance, error, privacy, keepdims=keepdims, asked=bounds, **told)
 
 
 def std(
@@ -242,17 +240,9 @@ def std(
         max_rows_per_unit=max_rows_per_unit,
     )
     check_axis(axis, keepdims)
-    variance, error, privacy, flat, clipped = _variance(call, X, bounds, check_ddof(ddof))
-    deviation = np.sqrt(variance)
-    return result(
-        deviation,
-        root_error(variance, error),
-        privacy,
-        flat=flat,
-        keepdims=keepdims,
-        bounds=clipped,
-        asked=bounds,
-    )
+    variance, error, privacy, told = _variance(call, X, bounds, check_ddof(ddof))
+    deviation, error = np.sqrt(variance), root_error(variance, error)
+    return result(deviation, error, privacy, keepdims=keepdims, asked=bounds, **told)
 
 
 @dataclass(frozen=True)

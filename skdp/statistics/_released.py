@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from skdp.core import PrivacyCertificate
+from skdp.statistics._limits import Limits
 
 __all__ = ["Released"]
 
@@ -42,6 +43,17 @@ def _whole_width(std: Floats, level: float) -> Floats:
     p = np.maximum(square / (square + 1.0 + np.sqrt(2.0 * square + 1.0)), 1e-300)
     laplace = np.ceil(np.log((1.0 - level) * (1.0 + p) / 2.0) / np.log(p)) - 1.0
     return np.maximum(laplace, float(norm.ppf(0.5 + level / 2)) * std + 1.0)
+
+
+def _shown(cell: Any) -> str:
+    """Return a cell of a table for notebooks."""
+    return f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell))
+
+
+def _check_level(level: float) -> float:
+    if not isinstance(level, numbers.Real) or not 0 < level < 1:
+        raise ValueError(f"level must be a number above 0 and below 1; got {level!r}.")
+    return float(level)
 
 
 def _frozen(values: Any) -> Floats:
@@ -82,6 +94,11 @@ class Released:
     note : str
         Why an error is NaN, if learned bounds or the mechanism are the reason; or which rows may be
         in no cell; otherwise empty.
+    limits : object or None
+        What `interval` and `population_interval` use of a call with ``intervals=True``.
+    labels : dict of ndarray
+        What each entry is of, for `to_frame`: its column, level, class or cell. Empty after
+        arithmetic.
     """
 
     value: Floats
@@ -89,6 +106,8 @@ class Released:
     privacy: PrivacyCertificate | tuple[PrivacyCertificate, ...]
     bounds: Pair | None = None
     note: str = ""
+    limits: Limits | None = None
+    labels: Mapping[str, NDArray] = field(default_factory=dict)
 
     # -- as a number and as an array ----------------------------------------------------------
 
@@ -102,7 +121,10 @@ class Released:
         return len(self.value)
 
     def __getitem__(self, index: Any) -> Released:
-        return self._with(self.value[index], self.std[index])
+        found = self._with(self.value[index], self.std[index])
+        limits = None if self.limits is None else self.limits.at(index)
+        labels = {name: np.asarray(one[index]) for name, one in self.labels.items()}
+        return replace(found, limits=limits, labels=labels)
 
     def __iter__(self) -> Iterator[Released]:
         return (self[i] for i in range(len(self)))
@@ -120,16 +142,17 @@ class Released:
     def _repr_html_(self) -> str:
         """Return a table of the values and their intervals, for notebooks."""
         low, high = self.interval()
-        cells = np.stack([np.ravel(one) for one in (self.value, self.std, low, high)], axis=1)
+        columns = [*self.labels.values(), self.value, self.std, low, high]
+        cells = list(zip(*(np.ravel(one) for one in columns), strict=True))
         shown = "".join(
-            "<tr>" + "".join(f"<td>{one:.6g}</td>" for one in row) + "</tr>" for row in cells[:50]
+            "<tr>" + "".join(f"<td>{_shown(one)}</td>" for one in row) + "</tr>"
+            for row in cells[:50]
         )
         more = f"<p>and {len(cells) - 50} more</p>" if len(cells) > 50 else ""
         note = f"<p>{escape(self.note)}</p>" if self.note else ""
-        return (
-            "<table><thead><tr><th>value</th><th>standard error</th><th>95% of noise, from</th>"
-            f"<th>to</th></tr></thead><tbody>{shown}</tbody></table>{more}{note}"
-        )
+        head = [*self.labels, "value", "standard error", "95% of noise, from", "to"]
+        names = "".join(f"<th>{escape(name)}</th>" for name in head)
+        return f"<table><thead><tr>{names}</tr></thead><tbody>{shown}</tbody></table>{more}{note}"
 
     # -- its error ----------------------------------------------------------------------------
 
@@ -137,8 +160,9 @@ class Released:
         """Return an interval for the answer without noise, with at least this probability.
 
         It is for the rows as clipped to ``bounds``, and for each entry by itself. It does not cover
-        a population that the rows were drawn from. Its width is that for Laplace noise or for
-        Gaussian noise of this standard error, whichever is wider.
+        a population that the rows were drawn from: see `population_interval`. Its width is that for
+        Laplace noise or for Gaussian noise of this standard error, whichever is wider. For medians
+        and quantiles released with ``intervals=True`` it is found from counts of rows.
 
         Parameters
         ----------
@@ -155,15 +179,49 @@ class Released:
         ValueError
             If `level` is out of its range.
         """
-        if not isinstance(level, numbers.Real) or not 0 < level < 1:
-            raise ValueError(f"level must be a number above 0 and below 1; got {level!r}.")
-        half = _width(float(level)) * self.std
+        level = _check_level(level)
+        if self.limits is not None and (known := self.limits.noise(level)) is not None:
+            return known
+        half = _width(level) * self.std
         whole = (self.value == np.rint(self.value)) & (self.std > 0)
-        half = np.where(whole, np.maximum(half, _whole_width(self.std, float(level))), half)
+        half = np.where(whole, np.maximum(half, _whole_width(self.std, level)), half)
         return self.value - half, self.value + half
 
+    def population_interval(self, level: float = 0.95) -> Pair:
+        """Return an interval for the population that the rows were drawn from.
+
+        It covers noise and sampling, for each entry by itself: the mean, median or quantile of the
+        population, after clipping to ``bounds``. It needs rows (or units, with `groups`) that were
+        drawn independently of each other from that population. If several rows are of one unit,
+        the interval allows for rows of a unit that are all alike, so it may be far too wide.
+        Coverage is approximate for few rows and for levels near 0 or 1.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Above 0 and below 1.
+
+        Returns
+        -------
+        low, high : ndarray
+            Of the shape of ``value``; NaN where ``std`` of a mean is.
+
+        Raises
+        ------
+        ValueError
+            If `level` is out of its range, or if nothing was released that tells the variance of
+            the population: it needs `mean`, `median` or `quantile` with ``intervals=True``.
+        """
+        level = _check_level(level)
+        if self.limits is None:
+            raise ValueError(
+                "population_interval needs an answer of mean, median or quantile with "
+                "intervals=True, not computed further: others do not release how much rows differ"
+            )
+        return self.limits.population(level)
+
     def to_frame(self, level: float = 0.95) -> Any:
-        """Return a pandas DataFrame with value, std, low and high: a row for each entry.
+        """Return a pandas DataFrame: for each entry a row of its labels, value, std, low and high.
 
         Parameters
         ----------
@@ -185,7 +243,7 @@ class Released:
         except ImportError:
             raise ImportError("to_frame needs pandas: pip install pandas.") from None
         low, high = self.interval(level)
-        named = {"value": self.value, "std": self.std, "low": low, "high": high}
+        named = {**self.labels, "value": self.value, "std": self.std, "low": low, "high": high}
         return pd.DataFrame({name: np.ravel(column) for name, column in named.items()})
 
     # -- arithmetic ---------------------------------------------------------------------------

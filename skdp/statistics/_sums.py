@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._parameters import FLAG, check_parameter
+from skdp._scalers import moment_errors
 from skdp.budget import PrivacyBudget
 from skdp.core import Mean, Release, Session, Sum, open_session, released
-from skdp.queries import LearnedBox, sum_view
+from skdp.queries import LearnedBox, Moments, sum_view
 from skdp.statistics._call import Call, Floats, Released, check_axis, result
+from skdp.statistics._limits import MeanLimits, spread_seen
 
 
 def count(
@@ -188,7 +191,15 @@ def count_nonzero(
     with call.opened(rows, (across,)) as session:
         release = _sum(session, 0.0, 1.0, nonzero=True, across=across, name="count_nonzero")
         privacy = session.certificate()
-    return result(release.value, release.std, privacy, flat=flat, across=across, keepdims=keepdims)
+    return result(
+        release.value,
+        release.std,
+        privacy,
+        flat=flat,
+        across=across,
+        keepdims=keepdims,
+        names=rows.names,
+    )
 
 
 def _sum(
@@ -328,6 +339,7 @@ def sum(  # noqa: A001  as numpy's
         keepdims=keepdims,
         bounds=(low, high),
         asked=bounds,
+        names=rows.names,
     )
 
 
@@ -336,6 +348,7 @@ def mean(
     *,
     axis: int | None = 0,
     keepdims: bool = False,
+    intervals: bool = False,
     bounds: Any = "private",
     nan_policy: str = "raise",
     n_rows: str = "private",
@@ -356,6 +369,9 @@ def mean(
         0: for each column. None: for all cells together.
     keepdims : bool, default=False
         Keep the axis of the rows, with length 1.
+    intervals : bool, default=False
+        True: also release the mean square, so that `Released.population_interval` is known. The
+        noise is then up to twice as large. Only with ``axis=0``.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them count as the nearest bound. ``"private"``
@@ -397,8 +413,8 @@ def mean(
     **Privacy.** *Released*: bounds, if not stated, and one number for each column, or one for all
     cells. *Sensitivity* (L2): if the number of rows is public, the diagonal of the bounds divided
     by that number; otherwise that of the sum together with the number of rows, which are released
-    as one vector. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. *Charged*:
-    (epsilon, delta), once, as "mean".
+    as one vector. *Mechanism*: K-norm noise, or rounded Gaussian if delta > 0. With
+    ``intervals=True``: what `var` releases. *Charged*: (epsilon, delta), once, as "mean".
 
     Examples
     --------
@@ -421,6 +437,9 @@ def mean(
         max_rows_per_unit=max_rows_per_unit,
     )
     across = check_axis(axis, keepdims, whole=True)
+    check_parameter(intervals, "intervals", FLAG)
+    if intervals:
+        return _mean_with_intervals(call, X, bounds, keepdims, across=across)
     rows, flat = call.table(X)
     with call.bounded(rows, bounds, (across,)) as (session, low, high, learned):
         view = sum_view(low, high, rows.n_features, across=across)
@@ -438,4 +457,40 @@ def mean(
         keepdims=keepdims,
         bounds=(low, high),
         asked=bounds,
+        names=rows.names,
+    )
+
+
+def _mean_with_intervals(
+    call: Call, X: ArrayLike, bounds: Any, keepdims: bool, *, across: bool
+) -> Released:
+    """Return means with what tells how far they are from those of a population."""
+    if across:
+        raise ValueError("axis must be 0 with intervals=True: cells of one row are not independent")
+    rows, flat = call.table(X)
+    with call.bounded(rows, bounds, ("intervals",)) as (session, low, high, learned):
+        first, second, n = session.answer(Moments(low, high))
+        private = float(session.adjacency != "replace_one")
+        clusters = float(session.max_rows_per_unit or 1)
+        pure, privacy = session.pure, session.certificate()
+    center, half = low / 2 + high / 2, high / 2 - low / 2
+    noise = float(np.max(first.std))
+    error, spread_error = moment_errors(first.value, second.value, noise, private)
+    value = np.clip(center + half * first.value, low, high)
+    error, spread_error = half * error, half**2 * spread_error
+    if learned is not None:
+        error = np.hypot(error, learned.mean_error())
+        spread_error = np.hypot(spread_error, learned.product_errors(value).diagonal())
+    spread = spread_seen((second.value - first.value**2) * half**2, spread_error)
+    limits = MeanLimits(value, error, clusters * spread / max(n - 1.0, 1.0), low, high, pure)
+    return result(
+        value,
+        error,
+        privacy,
+        flat=flat,
+        keepdims=keepdims,
+        bounds=(low, high),
+        asked=bounds,
+        limits=limits,
+        names=rows.names,
     )

@@ -13,12 +13,11 @@ from scipy.stats import binom, laplace, norm
 from skdp.aggregation import _intervals
 from skdp.aggregation._intervals import (
     Z,
-    _heavy_z,
     quantile_bins,
     quotient_interval,
-    spread_seen,
     tree_excess,
 )
+from skdp.statistics._limits import heavy_z, spread_seen
 
 # --- quantiles ----------------------------------------------------------------------------------
 
@@ -119,7 +118,7 @@ def test_a_spread_far_above_laplace_noise_makes_a_normal_interval():
     """Not one of Laplace noise, 8% longer."""
     low, high = quotient_interval(500.0, 1000.0, 0.1, 0.1, low=-1, high=1, pure=True, extra=10.0**4)
     assert (high - low) / 2 == pytest.approx(Z * 100 / 1000, rel=1e-3)
-    assert _heavy_z(3.0) > _heavy_z(1.0) > _heavy_z(0.0) == Z
+    assert heavy_z(3.0, 0.95) > heavy_z(1.0, 0.95) > heavy_z(0.0, 0.95) == Z
 
 
 def test_a_spread_without_noise_is_as_it_is():

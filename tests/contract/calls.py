@@ -99,6 +99,7 @@ CALLS = (
     _call("sum", bounds=UNIT),
     _call("mean"),
     _call("mean", bounds=UNIT),
+    _call("mean_with_intervals", partial(statistics.mean, intervals=True)),
     _call("mean_of_rows", partial(statistics.mean, axis=None), bounds=UNIT),
     _call("var", bounds=UNIT),
     _call("std"),
@@ -110,6 +111,7 @@ CALLS = (
     _call("subset_sums", _subset, bounds=UNIT),
     _call("quantile", lambda X, **o: statistics.quantile(X, [0.1, 0.5, 0.9], **o)),
     _call("median", bounds=UNIT),
+    _call("median_with_intervals", partial(statistics.median, intervals=True), bounds=UNIT),
     _call("query_session", _asked),
     _call("mst_cost", _path, relations=("replace_one",)),
 )

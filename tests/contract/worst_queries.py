@@ -423,8 +423,9 @@ QUERIES = [
     ("label gradient of three with weights", gradient(1e6, math.sqrt(2), 3, 0.25), BOTH, R + A,
      WRONG, 0.99),
     ("target moments", target_moments, BOTH, R + A, CORNERS, 0.99),
-    ("target cell counts", lambda s: s.answer(CellCounts(HALVES, labelled=False)), BOTH, R + A,
+    ("target cell counts", lambda s: s.answer(CellCounts(HALVES, "with target")), BOTH, R + A,
      CORNERS, 0.99),
+    ("cell counts", lambda s: s.answer(CellCounts(HALVES, "columns")), BOTH, R + A, CORNERS, 0.99),
     ("target cell errors", cell_errors, BOTH, R + A, CORNERS, 0.99),
     ("threshold table", lambda s: s.answer(
         ThresholdTable(np.array([-1.0, 0.0, 1.0]), 2)), BOTH, R + A, CORNERS, 0.99),

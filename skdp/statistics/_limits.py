@@ -1,0 +1,345 @@
+"""Intervals that are more than a standard error times a width: of quantiles, and of populations.
+
+`zoomed` asks an open session for counts of cells, which are released with independent noise. All
+else is computed from what was released. Guarantee: that of `skdp.queries.CellCounts`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from skdp.core import Session
+from skdp.queries import CellCounts, ColumnCells, Lattice
+
+__all__ = ["Limits", "MeanLimits", "QuantileLimits", "heavy_z", "spread_seen", "zoomed"]
+
+Floats = NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+
+_CELLS = 12, 10  # of a window: where a population's quantile may be, and where that of the rows
+_LOCATING = Fraction(1, 8)  # of a quantile's share, for the first window
+_LAST = Fraction(3, 8)  # of it, at least, for the last window
+_WINDOWS = 6
+_LOST = 1e-3  # chance that a quantile is in none of the windows after the first
+_CERTAIN = 1 - _LOST / (_WINDOWS - 1)
+
+
+class Limits(Protocol):
+    """What a `Released` asks for intervals of its own, in the shape of its value."""
+
+    def noise(self, level: float) -> Pair | None:
+        """Return the interval for the rows; None where the standard error says it."""
+
+    def population(self, level: float) -> Pair:
+        """Return the interval for the population that units were drawn from."""
+
+    def at(self, index: Any) -> Limits:
+        """Return the same for some entries."""
+
+    def shaped(self, shape: tuple[int, ...]) -> Limits:
+        """Return the same in another shape."""
+
+
+# --- widths ---------------------------------------------------------------------------------------
+
+
+def heavy_z(kurtosis: Any, level: float) -> Any:
+    """Return a quantile, in deviations, of a sum of noises that is between normal and Laplace.
+
+    By its excess kurtosis (Cornish & Fisher 1938), and at most that of a single Laplace noise.
+    """
+    z = float(ndtri(0.5 + level / 2))
+    laplace = max(-math.log(1 - level) / math.sqrt(2), z)
+    return np.clip(z + (z**3 - 3 * z) / 24 * np.asarray(kurtosis), z, laplace)
+
+
+def spread_seen(value: Any, std: Any) -> Floats:
+    """Return variances from noisy ones, so that intervals by them hold as often as they say.
+
+    x becomes (x + sqrt(x**2 + 4 std**2)) / 2: above x by std**2 / x where it is clear of noise. So
+    much is needed on average, as the share that an interval holds is concave in its variance.
+    Where noise hides the variance, it is about std. Intervals hold in 94.9 to 95.3% where it is
+    three deviations of noise or more, and in up to 100% below: nothing is known there.
+
+    Examples
+    --------
+    >>> spread_seen(np.array([-100.0, 0.0, 100.0]), 1.0).round(2).tolist()
+    [0.01, 1.0, 100.01]
+    """
+    value = np.asarray(value, dtype=np.float64)
+    root = np.hypot(value, 2 * np.asarray(std))
+    below = 2 * np.square(std) / np.maximum(root - value, 1e-300)
+    return np.where(value < 0, below, (value + root) / 2)
+
+
+# --- means ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MeanLimits:
+    """The interval of a population's mean, from a released mean, variance and number of rows.
+
+    Attributes
+    ----------
+    value, error : ndarray
+        Means, and the standard errors of their noise.
+    spread : ndarray
+        Variance of the rows' mean around that of the population.
+    low, high : ndarray
+        Bounds of the columns.
+    """
+
+    value: Floats
+    error: Floats
+    spread: Floats
+    low: Floats
+    high: Floats
+    pure: bool
+
+    def noise(self, level: float) -> None:
+        """Return None: noise alone is in the standard error."""
+        return
+
+    def population(self, level: float) -> Pair:
+        """Return the interval of the population's mean of clipped values."""
+        variance = self.error**2 + self.spread
+        share = self.error**2 / np.maximum(variance, 1e-300)
+        half = heavy_z(3.0 * share**2 if self.pure else 0.0, level) * np.sqrt(variance)
+        low = np.clip(self.value - half, self.low, self.high)
+        return low, np.clip(self.value + half, self.low, self.high)
+
+    def at(self, index: Any) -> MeanLimits:
+        """Return the limits of some entries."""
+        return self._each(lambda one: one[index])
+
+    def shaped(self, shape: tuple[int, ...]) -> MeanLimits:
+        """Return the limits in another shape."""
+        return self._each(lambda one: np.broadcast_to(one, self.value.shape).reshape(shape))
+
+    def _each(self, of: Callable[[Floats], Any]) -> MeanLimits:
+        arrays = (self.value, self.error, self.spread, self.low, self.high)
+        value, error, spread, low, high = (np.asarray(of(one)) for one in arrays)
+        return MeanLimits(value, error, spread, low, high, self.pure)
+
+
+# --- quantiles ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Window:
+    """Noisy counts of a column's rows in the cells between candidates, and one level.
+
+    Attributes
+    ----------
+    lattice : Lattice
+        The column's candidates.
+    edges : ndarray of int, shape (k + 1,)
+        Cell i holds the candidates from edges[i] up to edges[i + 1] - 1. The first cell has all
+        rows below it too, and the last one all rows above.
+    counts : ndarray of shape (k,)
+    std : float
+        Of one count.
+    q : float
+        The level.
+    clusters : float
+        How many rows may move together: of one unit.
+    """
+
+    lattice: Lattice
+    edges: NDArray[np.int64]
+    counts: Floats
+    std: float
+    q: float
+    pure: bool
+    clusters: float
+
+    @property
+    def excess(self) -> Floats:
+        """Rows below each inner edge, less q of all rows."""
+        return np.cumsum(self.counts)[:-1] - self.q * self.counts.sum()
+
+    def _limits(self, level: float, population: bool) -> Pair:
+        """Return how far below, and how far above, 0 noise takes the excess at each inner edge."""
+        q, k = self.q, len(self.counts)
+        below = np.arange(1, k)
+        squares = below * (1 - q) ** 2 + (k - below) * q**2
+        fourths = below * (1 - q) ** 4 + (k - below) * q**4
+        variance = self.std**2 * squares
+        cumulant = 3 * self.std**4 * fourths if self.pure else np.zeros(k - 1)
+        z = float(ndtri(0.5 + level / 2))
+        if not population:
+            half = heavy_z(cumulant / np.maximum(variance, 1e-300) ** 2, level) * np.sqrt(variance)
+            return half, half
+        rows = max(float(self.counts.sum()), 1.0) * q * (1 - q)  # a binomial number, of the rows
+        total = np.maximum(variance + self.clusters * rows, 1e-300)
+        cumulant = cumulant + rows * (1 - 6 * q * (1 - q)) * self.clusters**3
+        kurtosis = np.maximum(cumulant / total**2, 0.0)
+        skew = rows * (1 - 2 * q) * self.clusters**2 / total**1.5
+        # Cornish & Fisher (1938), to the second order; never less than for a normal distribution.
+        even = z + (z**3 - 3 * z) * kurtosis / 24 - (2 * z**3 - 5 * z) * skew**2 / 36
+        odd = skew * (z * z - 1) / 6
+        root = np.sqrt(total)
+        return np.maximum(even - odd, z) * root, np.maximum(even + odd, z) * root
+
+    def between(self, level: float, *, population: bool = False) -> tuple[int, int]:
+        """Return the edges of the column between which the quantile is, at a level.
+
+        The rows below an edge e are an integer r. The quantile (any of NumPy's) is e or more if
+        r <= q n - q, and below e if r >= q n + 1 - q. An edge is passed if the excess is further
+        from 0 than that and the noise. All edges on the way from the ends of the window have to be
+        passed, so an end is wrong only where the one edge next to the quantile is passed by noise.
+        This holds for a population, too, although the same rows decided where the window is: beyond
+        its quantile there are at least as many rows below an edge as there are below the quantile.
+        """
+        left, right = self._limits(level, population)
+        excess = self.excess
+        passed = excess < -left - self.q
+        first = int(np.argmin(np.append(passed, False)))
+        passed = (excess > right + 1 - self.q)[::-1]
+        last = len(self.counts) - int(np.argmin(np.append(passed, False)))
+        return int(self.edges[first]), int(self.edges[last])
+
+    def interval(self, level: float, *, population: bool = False) -> tuple[float, float]:
+        """Return the ends of the interval in the column's units."""
+        last = self.lattice.size
+        first_edge, last_edge = 0, last
+        if level < 1 - 2 * _LOST:
+            # A window that misses the quantile is part of what a level allows.
+            first_edge, last_edge = self.between(level + _LOST, population=population)
+        if self.lattice.step:
+            low, high = self.lattice.value(np.array([first_edge, last_edge - 1]))
+        else:
+            low = self.lattice.low if first_edge == 0 else _cut(self.lattice, first_edge)
+            high = self.lattice.high if last_edge == last else _cut(self.lattice, last_edge)
+        return float(low), float(high)
+
+    @property
+    def value(self) -> float:
+        """The quantile: where the excess, made to ascend, goes through 0."""
+        rising = np.maximum.accumulate(self.excess)
+        falling = np.minimum.accumulate(self.excess[::-1])[::-1]
+        middle = (rising + falling) / 2
+        first, last = self.edges[0], self.edges[-1]
+        if not len(middle):
+            place = (first + last - 1) / 2
+            start, end = first, last
+        else:
+            cell = int(np.searchsorted(middle, 0.0))
+            start, end = self.edges[cell], self.edges[cell + 1]
+            part = 0.5
+            if 0 < cell < len(middle):
+                rise = middle[cell] - middle[cell - 1]
+                part = float(-middle[cell - 1] / rise) if rise > 0 else 0.5
+            place = start - 0.5 + part * (end - start)
+        number = int(np.clip(round(place), start, end - 1))
+        return float(self.lattice.value(np.array([number]))[0])
+
+
+def _cut(lattice: Lattice, edge: int) -> float:
+    """Return where candidate edge - 1 ends and candidate edge begins."""
+    below, above = lattice.value(np.array([edge - 1, edge]))
+    return float(below / 2 + above / 2)
+
+
+@dataclass(frozen=True)
+class QuantileLimits:
+    """The windows of released quantiles, an array of `Window` in the shape of their values."""
+
+    windows: NDArray[np.object_]
+
+    def noise(self, level: float) -> Pair:
+        """Return the interval for the rows."""
+        return self._interval(level, population=False)
+
+    def population(self, level: float) -> Pair:
+        """Return the interval for the population."""
+        return self._interval(level, population=True)
+
+    def at(self, index: Any) -> QuantileLimits:
+        """Return the limits of some entries."""
+        found = self.windows[index]
+        if isinstance(found, Window):
+            found = np.array(found, dtype=object)
+        return QuantileLimits(found)
+
+    def shaped(self, shape: tuple[int, ...]) -> QuantileLimits:
+        """Return the limits in another shape."""
+        return QuantileLimits(self.windows.reshape(shape))
+
+    def _interval(self, level: float, *, population: bool) -> Pair:
+        ends = [one.interval(level, population=population) for one in self.windows.ravel()]
+        both = np.array(ends, dtype=np.float64).reshape(*self.windows.shape, 2)
+        return both[..., 0], both[..., 1]
+
+
+def zoomed(
+    session: Session, low: Floats, high: Floats, levels: Sequence[float], step: float | None
+) -> NDArray[np.object_]:
+    """Release counts of cells around quantiles; return their last windows, (n_levels, d).
+
+    The first window has all candidates of a column. Cells that cannot hold the quantile of the
+    rows, or that of the population, by far more than noise, are left out of the next window. Where
+    noise leaves windows as they are, the next counts take twice the share. The last window takes
+    what is left: where all cells have one candidate, or no more than `_LAST` would be left.
+    """
+    bounds = zip(low.tolist(), high.tolist(), strict=True)
+    lattices = [Lattice(a, b, step, "uniform") for a, b in bounds]
+    found = np.empty((len(levels), len(lattices)), dtype=object)
+    for i, q in enumerate(levels):
+        share = session.remaining / (len(levels) - i)
+        inner = outer = [(0, lattice.size) for lattice in lattices]
+        left, asked = share, share * _LOCATING
+        for window in range(1, _WINDOWS + 1):
+            edges = [_edges(*ends) for ends in zip(outer, inner, strict=True)]
+            small = all(one[-1] - one[0] == len(one) - 1 for one in edges)
+            if small or window == _WINDOWS or left - asked < share * _LAST:
+                break
+            left -= asked
+            counted = _counted(session, lattices, edges, q, asked)
+            outer = [one.between(_CERTAIN, population=True) for one in counted]
+            narrow = [one.between(_CERTAIN) for one in counted]
+            both = zip(narrow, inner, strict=True)
+            if all(2 * (b - a) > end - start for (a, b), (start, end) in both):
+                asked = 2 * asked
+            inner = narrow
+        found[i] = _counted(session, lattices, edges, q, left)
+    return found
+
+
+def _edges(outer: tuple[int, int], inner: tuple[int, int]) -> NDArray[np.int64]:
+    """Return the edges of a window: evenly where the population's quantile and the rows' may be."""
+    even = [np.linspace(*ends, n + 1) for ends, n in zip((outer, inner), _CELLS, strict=True)]
+    found = np.unique(np.concatenate(even).round().astype(np.int64))
+    return found[(found >= outer[0]) & (found <= outer[1])]
+
+
+def _counted(
+    session: Session,
+    lattices: list[Lattice],
+    edges: list[NDArray[np.int64]],
+    q: float,
+    share: Fraction,
+) -> list[Window]:
+    """Release the counts of one window of each column."""
+    cuts, every = [], []
+    for lattice, of in zip(lattices, edges, strict=True):
+        at = np.array([_cut(lattice, int(edge)) for edge in of[1:-1]])
+        keep = np.append(True, at[1:] > at[:-1]) if at.size else np.ones(0, bool)
+        cuts.append(at[keep])  # candidates that are the same float share a cell
+        every.append(np.concatenate([of[:1], of[1:-1][keep], of[-1:]]))
+    release = session.answer(CellCounts(ColumnCells(tuple(cuts)), "columns"), share)
+    std = float(np.max(release.std))
+    starts = np.cumsum([0, *(len(one) - 1 for one in every)])
+    clusters = float(session.max_rows_per_unit or 1)
+    return [
+        Window(lattice, of, release.value[a:b], std, q, session.pure, clusters)
+        for lattice, of, a, b in zip(lattices, every, starts[:-1], starts[1:], strict=True)
+    ]
