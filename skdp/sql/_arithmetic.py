@@ -12,6 +12,8 @@ from sqlglot import exp
 
 from skdp.sql._refusals import only, refuse, said
 from skdp.sql._typed import (
+    TO_DATES,
+    TO_NUMBERS,
     WORDS,
     Expr,
     Scope,
@@ -46,12 +48,12 @@ def _literal(node: exp.Literal, scope: Scope) -> Expr:
     text = str(node.this)
     if node.is_string:
         if "\0" in text:
-            refuse(node, "a text with a zero character is not answered")
+            refuse(node, "a text with the character of code 0 is not supported", "leave it out")
         return Expr(text_of(text), "text", None, text)
     try:
         return _number_literal(Decimal(text))
     except (InvalidOperation, ValueError):
-        refuse(node, f"{said(node)} is no number that can be computed with")
+        refuse(node, f"{said(node)} is not a finite number", "write a number below 1e308")
 
 
 def _boolean(node: exp.Boolean, scope: Scope) -> Expr:
@@ -78,9 +80,8 @@ def _numbers(node: exp.Expr, scope: Scope, *parts: exp.Expr) -> list[Expr]:
         if one.family not in ("int", "num", "null"):
             refuse(
                 part,
-                f"{said(part)} is {WORDS[one.family]}, and {type(node).__name__.upper()} needs "
-                "numbers",
-                "CAST(... AS DOUBLE) makes numbers of text, NULL where it holds none",
+                f"{said(node)} needs numbers, but {said(part)} holds {WORDS[one.family]}",
+                TO_NUMBERS,
             )
         out.append(one)
     return out
@@ -150,7 +151,7 @@ def _int_div(node: exp.IntDiv, scope: Scope) -> Expr:
     only(node, "this", "expression")
     a, b = _numbers(node, scope, node.this, node.expression)
     if {a.family, b.family} != {"int"}:
-        refuse(node, "// needs integers", "FLOOR(a / b) takes numbers")
+        refuse(node, f"{said(node)} needs integers on both sides", "use FLOOR(a / b)")
     left, right = (f"TRY_CAST({one.sql} AS HUGEINT)" for one in (a, b))
     return Expr(f"TRY_CAST(({left} // NULLIF({right}, 0)) AS BIGINT)", "int")
 
@@ -210,8 +211,8 @@ def _round(node: exp.Round, scope: Scope) -> Expr:
 def _dated(node: exp.Expr, part: exp.Expr, scope: Scope) -> Expr:
     one = compiled(part, scope)
     if one.family not in ("date", "time"):
-        way = "CAST(... AS DATE) makes dates of text, NULL where it holds none"
-        refuse(part, f"{said(part)} is no date", way)
+        reason = f"{said(node)} needs a date or timestamp, but {said(part)} holds"
+        refuse(part, f"{reason} {WORDS[one.family]}", TO_DATES)
     return one
 
 
@@ -226,7 +227,8 @@ _SPANS = {"year": (0, 9999), "quarter": (1, 4), "month": (1, 12), "day": (1, 31)
 def _part(node: exp.Expr, name: str, part: exp.Expr, scope: Scope) -> Expr:
     name = {"dow": "dayofweek"}.get(name, name)
     if name not in _PARTS:
-        refuse(node, f"{name!r} is not taken out of dates here", f"take one of {_PARTS}")
+        way = f"use {', '.join(_PARTS[:-1])} or {_PARTS[-1]}"
+        refuse(node, f"EXTRACT of {name!r} from a date is not supported", way)
     one = _dated(node, part, scope)
     low, high = _SPANS[name]
     moment = f"TRY_CAST({tamed(one)} AS TIMESTAMP)"
@@ -250,7 +252,8 @@ def _trunc(node: exp.Expr, scope: Scope) -> Expr:
     only(node, "this", "unit")
     unit = node.args["unit"].name.lower()
     if unit not in ("year", "quarter", "month", "week", "day", "hour", "minute"):
-        refuse(node, f"dates are not cut at {unit!r}")
+        way = "use 'year', 'quarter', 'month', 'week', 'day', 'hour' or 'minute'"
+        refuse(node, f"DATE_TRUNC to {unit!r} is not supported", way)
     one = _dated(node, node.this, scope)
     moment = f"TRY_CAST({tamed(one)} AS TIMESTAMP)"
     return Expr(f"date_trunc('{unit}', {moment})", "time")
@@ -260,14 +263,16 @@ def _interval(node: exp.Interval) -> str:
     only(node, "this", "unit")
     unit = node.args["unit"].name.upper() if node.args.get("unit") is not None else ""
     if unit.rstrip("S") not in ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE"):
-        refuse(node, f"no such interval: {said(node)}", "write INTERVAL 3 DAY")
-    count = small_integer(node.this, 10_000, "an interval", text=True)
+        way = "use YEAR, MONTH, WEEK, DAY, HOUR or MINUTE, such as INTERVAL 3 DAY"
+        refuse(node, f"the unit of {said(node)} is not supported", way)
+    count = small_integer(node.this, 10_000, "the length of an interval", text=True)
     return f"INTERVAL ({count}) {unit.rstrip('S')}"
 
 
 def _shifted(node: exp.Binary, scope: Scope) -> Expr:
     if not isinstance(node, exp.Add | exp.Sub):
-        refuse(node, "an interval is added to a date or taken off it")
+        reason = f"{said(node)}: an interval can only be added to or subtracted from a date"
+        refuse(node, reason, "write for example x + INTERVAL 3 DAY")
     one = _dated(node, node.this, scope)
     symbol = "+" if isinstance(node, exp.Add) else "-"
     moment = f"TRY_CAST({tamed(one)} AS TIMESTAMP)"
@@ -280,12 +285,13 @@ def _shifted(node: exp.Binary, scope: Scope) -> Expr:
 
 def _days_between(node: exp.Sub, first: Expr, scope: Scope) -> Expr:
     second = compiled(node.expression, scope)
+    reason = f"the difference {said(node)} needs a DATE on both sides"
     if first.family != "date":
-        refuse(node, "a difference is taken of dates only", "CAST both AS DATE")
+        refuse(node, reason, "write CAST(x AS DATE) - CAST(y AS DATE)")
     if second.family == "text" and isinstance(second.constant, str):
         second = Expr(date_literal(node, second.constant, "date"), "date")
     if second.family != "date":
-        refuse(node, "a difference is taken of dates only", "CAST both AS DATE")
+        refuse(node, reason, "write CAST(x AS DATE) - CAST(y AS DATE)")
     return Expr(f"TRY_CAST(({tamed(first)} - {tamed(second)}) AS BIGINT)", "int")
 
 

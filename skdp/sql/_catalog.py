@@ -158,13 +158,15 @@ class Catalog:
             shadows = _shadows(cursor)
         except Exception:  # noqa: BLE001
             raise RuntimeError(
-                "the connection to DuckDB cannot be used; nothing was charged"
+                "the connection to DuckDB cannot be used, for example because it is closed. Open "
+                "it again, and make a new PrivateDatabase; nothing was charged"
             ) from None
         if shadows:
             cursor.close()
             raise RuntimeError(
-                f"macros or functions of this database have names of the engine's: {shadows}. They "
-                "would be run in their place. Drop or rename them; nothing was charged"
+                "the database has macros or functions with the names of built-in functions: "
+                f"{', '.join(shadows)}. DuckDB would run them instead of the built-in ones. Drop "
+                "or rename them; nothing was charged"
             )
         return cursor
 
@@ -191,8 +193,9 @@ class Catalog:
                 found = []
             if found != [(column.name, column.kind) for column in table.columns.values()]:
                 raise RuntimeError(
-                    f"table {table.name!r} is not what was declared: make a new PrivateDatabase; "
-                    "nothing was charged"
+                    f"table {table.name!r} has changed since it was declared: it has other columns "
+                    "or types, was dropped, or is a view now. Make a new PrivateDatabase; nothing "
+                    "was charged"
                 )
 
 
@@ -206,13 +209,16 @@ def open_catalog(database: Any, tables: Any, engine: str = "duckdb") -> Catalog:
     """
     duckdb = _duckdb()
     if not isinstance(tables, Mapping) or not tables:
-        raise TypeError("tables must be a dict from names to 'public' or {'unit': column, ...}")
+        raise TypeError(
+            "tables must be a dict from the names of one or more tables to 'public', "
+            "{'unit': column} or {'owner': (column, owning table, its key column)}"
+        )
     lazy = None
     if engine == "polars":
         if not isinstance(database, Mapping):
             raise TypeError(
-                "engine='polars' needs database to be a dict from names to tables of polars, "
-                "pandas or pyarrow, or to Parquet files"
+                "with engine='polars', database must be a dict from names to tables of polars, "
+                f"pandas or pyarrow, or to paths of Parquet files; got {type(database).__name__}"
             )
         public = {folded(str(name)) for name, spec in tables.items() if spec == "public"}
         connection, found, lazy = _of_polars(duckdb, database, public)
@@ -225,13 +231,19 @@ def open_catalog(database: Any, tables: Any, engine: str = "duckdb") -> Catalog:
     cursor = catalog.cursor()
     for name, spec in tables.items():
         if not isinstance(name, str):
-            raise TypeError("tables must be named by text")
+            raise TypeError(f"the names in tables must be strings, got {type(name).__name__}")
         place = folded(name)
         if place in catalog.tables:
-            raise ValueError(f"table {name!r} is declared twice")
+            raise ValueError(
+                f"table {name!r} is declared twice: names that differ only in upper and lower case "
+                "are the same. Declare it once"
+            )
         source = found.get(place) if isinstance(database, Mapping) else _base_table(cursor, name)
         if source is None:
-            raise ValueError(f"there is no table {name!r}; views are not asked, tables are")
+            raise ValueError(
+                f"there is no table {name!r} in the database. Views, temporary tables and tables "
+                "of other attached engines do not count: copy them with CREATE TABLE ... AS SELECT"
+            )
         catalog.tables[place] = _declared(name, source, _columns_of(cursor, source), spec)
     cursor.close()
     _check_owners(catalog)
@@ -265,7 +277,7 @@ def _duckdb() -> Any:
 def _connected(duckdb: Any, database: Any) -> Any:
     if isinstance(database, str | os.PathLike):
         if not Path(os.fspath(database)).exists():
-            raise FileNotFoundError(f"no file {os.fspath(database)!r}")
+            raise FileNotFoundError(f"there is no DuckDB file {os.fspath(database)!r}")
         return duckdb.connect(os.fspath(database), read_only=True)
     if not (hasattr(database, "cursor") and hasattr(database, "execute")):
         raise TypeError(
@@ -285,15 +297,13 @@ def _in_memory(duckdb: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, st
             if not path.endswith((".parquet", ".parq")) or (
                 "*" not in path and not Path(path).exists()
             ):
-                raise ValueError(f"table {name!r} must be Parquet files, or a table")
+                raise ValueError(
+                    f"table {name!r} must be a table of pandas, polars or pyarrow, or the path of "
+                    f"Parquet files that exist (.parquet or .parq); got {path!r}"
+                )
             sources[folded(name)] = f"{_FILES}{text_of(path)})"
             continue
-        try:
-            connection.register("skdp_given", table)
-            connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM skdp_given")
-            connection.unregister("skdp_given")
-        except Exception:  # noqa: BLE001  its text may quote a cell
-            raise TypeError(f"table {name!r} cannot be read by DuckDB") from None
+        _copy(connection, name, table)
         sources[folded(name)] = f'"memory"."main".{quoted(name)}'
     return connection, sources
 
@@ -308,14 +318,21 @@ def _of_polars(
     for name, table in given.items():
         source = f'"memory"."main".{quoted(name)}'
         arrow = lazy.add(name, source, table, whole=folded(name) in public)
-        try:
-            connection.register("skdp_given", arrow)
-            connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM skdp_given")
-            connection.unregister("skdp_given")
-        except Exception:  # noqa: BLE001  its text may quote a cell
-            raise TypeError(f"table {name!r} cannot be read by DuckDB") from None
+        _copy(connection, name, arrow)
         sources[folded(name)] = source
     return connection, sources, lazy
+
+
+def _copy(connection: Any, name: str, table: Any) -> None:
+    try:
+        connection.register("skdp_given", table)
+        connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM skdp_given")
+        connection.unregister("skdp_given")
+    except Exception:  # noqa: BLE001  its text may quote a cell
+        raise TypeError(
+            f"table {name!r} cannot be read by DuckDB. It must be a table of pandas, polars or "
+            f"pyarrow with columns of types that DuckDB has; got {type(table).__name__}"
+        ) from None
 
 
 def _base_tables(cursor: Any) -> list[tuple[str, str, str, bool]]:
@@ -346,8 +363,9 @@ def _base_table(cursor: Any, name: str) -> str | None:
         if here and folded(table) == folded(last) and folded(of) == folded(schema):
             if not whole:
                 raise ValueError(
-                    f"table {name!r} has generated columns or collations, which may fail on a cell "
-                    "or take two ids for one; make a table without (CREATE TABLE ... AS SELECT)"
+                    f"table {name!r} has generated columns or collations. They are not supported: "
+                    "a generated column may fail on a value, and a collation may treat two ids as "
+                    "equal. Declare a copy: CREATE TABLE ... AS SELECT"
                 )
             return whole
     return None
@@ -357,7 +375,9 @@ def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
     try:
         found = cursor.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
     except Exception:  # noqa: BLE001
-        raise ValueError("a declared table cannot be read") from None
+        raise ValueError(
+            f"DuckDB cannot read {source}. Check that the table or file exists and is not damaged"
+        ) from None
     return [(row[0], row[1]) for row in found]
 
 
@@ -367,13 +387,20 @@ def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any)
     if isinstance(spec, str) and spec == "public":
         return Table(name, source, known)
     if not isinstance(spec, Mapping) or not set(spec) <= _KEYS:
-        raise TypeError(f"table {name!r} must be 'public', or a dict of {sorted(_KEYS)}")
+        raise TypeError(
+            f"table {name!r} must be declared as 'public', or by a dict with 'unit' or 'owner', "
+            "and where needed 'columns' and 'keys'"
+        )
     if ("unit" in spec) == ("owner" in spec):
-        raise ValueError(f"table {name!r} needs a 'unit' column or an 'owner', one of them")
+        raise ValueError(
+            f"table {name!r} needs either 'unit' (the column of the privacy unit) or 'owner' "
+            "(column, owning table, its key column), and not both"
+        )
 
     def column(given: Any) -> str:
         if not isinstance(given, str) or folded(given) not in known:
-            raise ValueError(f"table {name!r} has no column {given!r}")
+            listed = ", ".join(one.name for one in known.values())
+            raise ValueError(f"table {name!r} has no column {given!r}. Its columns are: {listed}")
         return folded(given)
 
     for given, pair in dict(spec.get("columns") or {}).items():
@@ -384,20 +411,27 @@ def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any)
     for given, keys in dict(spec.get("keys") or {}).items():
         place = column(given)
         if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys:
-            raise TypeError(f"keys of {name!r}.{given!r} must be a list of what it may hold")
+            raise TypeError(
+                f"'keys' of {name!r}.{given!r} must be a list of all values that the column may "
+                "have, one or more"
+            )
         was = known[place]
         known[place] = Column(was.name, was.kind, was.bounds, tuple(dict.fromkeys(keys)))
     if "unit" in spec:
         unit = column(spec["unit"])
         if known[unit].family == "other" and known[unit].kind.upper() not in _OTHER_IDS:
             raise TypeError(
-                f"unit {name!r}.{spec['unit']!r} must hold plain values, of a type of which no two "
-                "that differ are equal"
+                f"column {spec['unit']!r} of table {name!r} cannot be the unit: its type is "
+                f"{known[unit].kind}, whose values may differ and compare as equal, or be of any "
+                "size. Use a column of integers, text, dates, timestamps or UUIDs"
             )
         return Table(name, source, known, unit=unit)
     owner = spec["owner"]
     if isinstance(owner, str) or not isinstance(owner, Sequence) or len(owner) != 3:
-        raise TypeError(f"owner of {name!r} must be (column, owning table, its key column)")
+        raise TypeError(
+            f"'owner' of table {name!r} must be (column, owning table, its key column), such as "
+            "('order_id', 'orders', 'id')"
+        )
     first, table, key = map(str, owner)
     return Table(name, source, known, owner=Owner(column(first), folded(table), folded(key)))
 
@@ -407,9 +441,11 @@ def bounds_of(what: str, pair: Any) -> tuple[float, float]:
     try:
         low, high = (float(one) for one in pair)
     except (TypeError, ValueError):
-        raise TypeError(f"bounds of {what} must be two numbers") from None
+        raise TypeError(f"bounds of {what} must be two numbers, (lower, upper)") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"bounds of {what} must be finite, the lower one first")
+        raise ValueError(
+            f"bounds of {what} must be two finite numbers (lower, upper), with lower below upper"
+        )
     return low, high
 
 
@@ -421,15 +457,21 @@ def _check_owners(catalog: Catalog) -> None:
             above = catalog.tables.get(at.owner.table)
             if above is None or above.public or at.owner.key not in above.columns:
                 raise ValueError(
-                    f"owner of {at.name!r} must be a declared private table and one of its columns"
+                    f"'owner' of table {at.name!r} must name a declared private table and one of "
+                    f"its columns: {at.owner.table!r} is not declared, is public, or has no column "
+                    f"{at.owner.key!r}"
                 )
             if folded(above.name) in seen:
-                raise ValueError(f"owners of {table.name!r} lead back to itself")
+                raise ValueError(
+                    f"the owners of table {table.name!r} form a circle. The last of them must have "
+                    "a 'unit'"
+                )
             families = at.columns[at.owner.column].family, above.columns[at.owner.key].family
             if families[0] != families[1] or families[0] in ("other", "num"):
                 raise TypeError(
-                    f"{at.name!r}.{at.owner.column!r} and the key of its owner must be of one "
-                    "type: integers, text or dates"
+                    f"{at.name!r}.{at.owner.column!r} and the key of its owner, "
+                    f"{above.name!r}.{at.owner.key!r}, must have the same type: integers, text, "
+                    "dates, timestamps or booleans"
                 )
             seen.add(folded(above.name))
             at = above
@@ -455,7 +497,9 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
             f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
         ).fetchone()
     except Exception:  # noqa: BLE001
-        raise RuntimeError(f"table {above.name!r} cannot be read") from None
+        raise RuntimeError(
+            f"table {above.name!r} cannot be read, to check that each key in it names one row"
+        ) from None
     finally:
         cursor.close()
     _check_once(not twice[0], above, owner)
@@ -464,8 +508,9 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
 def _check_once(once: bool, above: Table, owner: Owner) -> None:
     if not once:
         raise ValueError(
-            f"{above.name!r}.{above.columns[owner.key].name!r} does not name one row each: what "
-            "points to it would have several owners"
+            f"values of {above.name!r}.{above.columns[owner.key].name!r}, the key of an owner, are "
+            "not unique. A row that refers to one of them would have several owners. Use a key "
+            "column with unique values"
         )
 
 
@@ -477,4 +522,7 @@ def _check_units(catalog: Catalog) -> None:
     # Integers of up to 64 bits, and texts, are compared as they are; others after a cast, which may
     # take two ids for one, or fail on a cell.
     if len(families) > 1 or (len(kinds) > 1 and not families <= {"int", "text"}):
-        raise TypeError("unit columns of all tables must be of one type: they are compared")
+        raise TypeError(
+            "the unit columns of all tables must have the same type, since they are compared with "
+            f"each other; their types are {', '.join(sorted(kinds))}"
+        )

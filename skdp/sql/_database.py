@@ -102,13 +102,14 @@ class PrivateDatabase:
     ) -> None:
         if not isinstance(budget, PrivacyBudget):
             raise TypeError(
-                f"budget must be a PrivacyBudget with a unit, got {type(budget).__name__}"
+                f"budget must be a PrivacyBudget, got {type(budget).__name__}. Make one with "
+                "PrivacyBudget(..., unit='user_id', adjacency='add_or_remove_one')"
             )
         if budget.unit is None or budget.adjacency != "add_or_remove_one":
             raise ValueError(
-                "budget must protect a unit that is added or removed: a WHERE makes the number of "
-                "units private. Make one with PrivacyBudget(..., unit='user_id', "
-                "adjacency='add_or_remove_one')"
+                "budget must have a unit and adjacency='add_or_remove_one', because a WHERE clause "
+                "makes the number of units private. Make one with PrivacyBudget(..., "
+                "unit='user_id', adjacency='add_or_remove_one')"
             )
         check_parameter(engine, "engine", "duckdb", "polars")
         self.budget = budget
@@ -242,11 +243,16 @@ class PrivateDatabase:
             with catalog.reading() as cursor:
                 found = cursor.execute(str(plan.left_keys)).fetchall()
         except Exception:  # noqa: BLE001
-            raise RuntimeError("DuckDB could not read keys; nothing was charged") from None
+            raise RuntimeError(
+                "DuckDB could not read the keys from the public tables on the left of LEFT JOIN; "
+                "nothing was charged"
+            ) from None
         if not 0 < len(found) <= MOST_KEYS:
+            many = f"more than {MOST_KEYS:,}" if found else "no"
             raise QueryRefusedError(
-                f"public tables state {len(found)} keys, and 1 to {MOST_KEYS} are answered. "
-                "Nothing was charged."
+                f"the public tables on the left of LEFT JOIN have {many} keys. Change the "
+                f"conditions on them in WHERE, so that 1 to {MOST_KEYS:,} keys are left. Nothing "
+                "was charged."
             )
         # DuckDB returns them in the order in which its threads end: noise with a seed needs one.
         return sorted((key[0] if len(key) == 1 else key for key in found), key=repr)
@@ -268,13 +274,19 @@ class PrivateDatabase:
         if reads_public_tables_alone(select, catalog):
             return None
         if bounds is not None and not isinstance(bounds, Mapping):
-            raise TypeError("bounds must be a dict of columns to pairs of numbers: {'x': (0, 1)}")
+            raise TypeError(
+                "bounds must be a dict from the text of aggregated expressions to pairs of "
+                "numbers, such as {'x': (0, 1)}"
+            )
         boxes = {name: bounds_of(repr(name), pair) for name, pair in (bounds or {}).items()}
         parts = staged(query, select, catalog, unit, boxes, anonymized=options.used)
         stated = {"epsilon": epsilon, "delta": delta, "max_keys_per_unit": max_keys}
         for name, value in options.values:
             if stated[name] not in (None, PRIVATE):
-                raise ValueError(f"{name} is stated twice: in OPTIONS and beside the query")
+                raise ValueError(
+                    f"{name} is given twice: in the OPTIONS of the query, and as a parameter. Give "
+                    "it in one place"
+                )
             stated[name] = int(value) if name.startswith("max") and value.is_integer() else value
         more = [one.table.source for one in parts.subqueries]
         if catalog.lazy is not None:  # refused before anything is read
@@ -295,7 +307,8 @@ class PrivateDatabase:
         max_keys = stated["max_keys_per_unit"]
         if not plan.keys:
             if max_keys not in (PRIVATE, 1):
-                plan.notes.append("kappa, max_keys_per_unit: without GROUP BY a unit has one key")
+                note = "kappa (max_keys_per_unit) has no effect: without GROUP BY there is one key"
+                plan.notes.append(note)
             keys, max_keys = [EVERYTHING], 1
         elif plan.left_keys is not None:
             keys = self._left_keys(catalog, plan)
@@ -363,9 +376,10 @@ def _released(
     except Exception as error:
         if not answers:
             raise
+        before = "1 subquery was" if len(answers) == 1 else f"{len(answers)} subqueries were"
         raise PartsError(
-            f"a part of the query failed ({type(error).__name__}) after {len(answers)} subqueries "
-            "were released and charged: their answers are the `subqueries` of this error",
+            f"a part of the query failed ({type(error).__name__}) after {before} released and "
+            "charged. The answers so far are in the attribute `subqueries` of this error",
             answers,
         ) from None
     answers[-1].subqueries = answers[:-1]
@@ -379,7 +393,8 @@ def _compute(cursor: Any, plan: Plan, lazy: Any, more: Sequence[str] = ()) -> No
         cursor.execute(f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}")
     except Exception:  # noqa: BLE001  its text may quote a cell
         raise RuntimeError(
-            "DuckDB could not compute the rows of the query; nothing was charged"
+            "DuckDB could not compute the rows of the query, for example for lack of memory or "
+            "disk space; nothing was charged"
         ) from None
     if lazy is not None:  # what there is now has the types, and no rows
         lazy.into(cursor, "temp.main.skdp_rows_of_query", plan.rows, more)

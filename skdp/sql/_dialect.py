@@ -64,7 +64,8 @@ def without_options(text: str, tokens: list[Any]) -> tuple[str, Options]:
             if name not in ("anonymization", "differential_privacy"):
                 continue
             if i != 0:
-                raise _wrong(token, "options of anonymization belong to the outermost SELECT")
+                reason = f"SELECT WITH {name.upper()} is allowed only at the start of the query"
+                raise _wrong(token, f"{reason}. Give epsilon and delta there, or as parameters")
             last, values = _read(tokens, i + 3)
             options = Options(True, tuple(values.items()))
             edits.append((tokens[i + 1].start, tokens[last].end + 1, ""))
@@ -91,25 +92,31 @@ def _read(tokens: list[Any], at: int) -> tuple[int, dict[str, float]]:
     """Return where OPTIONS(...) ends, and what it says."""
     texts = [token.text for token in tokens[at:]]
     if len(texts) < 3 or texts[0].lower() != "options" or texts[1] != "(":
-        raise _wrong(tokens[at - 1], "OPTIONS(epsilon = ..., delta = ...) follows")
+        name = tokens[at - 1].text.upper()
+        reason = f"WITH {name} must be followed by OPTIONS(...)"
+        raise _wrong(tokens[at - 1], f"{reason}, such as OPTIONS(epsilon = 1, delta = 1e-6)")
     values: dict[str, float] = {}
     i = 2
     while i < len(texts) and texts[i] != ")":
         name = _NAMES.get(texts[i].lower())
-        known = sorted(_NAMES)
-        if name is None or name in values:
-            raise _wrong(tokens[at + i], f"{texts[i]!r} is no option here, or twice: {known}")
+        if name is None:
+            reason = f"{texts[i]!r} is not an option. The options are {', '.join(_NAMES)}"
+            raise _wrong(tokens[at + i], reason)
+        if name in values:
+            raise _wrong(tokens[at + i], f"option {texts[i]!r} is given twice. Give it once")
         token = tokens[at + i + 2] if len(texts) > i + 2 and texts[i + 1] == "=" else None
         if token is None or token.token_type != TokenType.NUMBER or _digits(token):
-            raise _wrong(tokens[at + i], f"option {texts[i]!r} needs a number, without 1_000")
+            reason = f"option {texts[i]!r} must be set to a number. Write {texts[i]} = 0.5 or the"
+            raise _wrong(tokens[at + i], f"{reason} like, without underscores in the number")
         values[name] = float(token.text)
         if name == "max_keys_per_unit" and not (values[name].is_integer() and values[name] >= 1):
-            raise _wrong(tokens[at + i], f"option {texts[i]!r} needs an integer from 1")
+            reason = f"option {texts[i]!r} must be an integer of 1 or more"
+            raise _wrong(tokens[at + i], f"{reason}: the number of keys in which a unit counts")
         i += 3
         if i < len(texts) and texts[i] == ",":
             i += 1
     if i == len(texts):
-        raise _wrong(tokens[-1], "OPTIONS( is not closed")
+        raise _wrong(tokens[-1], "the closing parenthesis of OPTIONS(...) is missing")
     return at + i, values
 
 
@@ -127,7 +134,8 @@ def _named_bounds(tokens: list[Any], words: list[str], i: int) -> list[tuple[int
         depth += {")": 1, "(": -1}.get(words[m], 0)
         m -= 1
     if comma is None or k >= len(tokens) or m == 0:
-        raise _wrong(tokens[i], f"{_BOUNDS} => (low, high) is expected")
+        reason = f"{_BOUNDS} must be the last argument of an aggregate"
+        raise _wrong(tokens[i], f"{reason}, written as {_BOUNDS} => (0, 10)")
     return [
         (tokens[m - 1].start, tokens[m - 1].start, "anon_"),
         (tokens[i].start, tokens[j].end + 1, "clamped BETWEEN "),
@@ -152,12 +160,15 @@ def clamp_of(node: exp.Expr) -> tuple[float, float] | None:
         sign = -1.0 if isinstance(one, exp.Neg) else 1.0
         inner = one.this if isinstance(one, exp.Neg) else one
         if not isinstance(inner, exp.Literal) or inner.is_string:
-            refuse(node, "CLAMPED BETWEEN needs two stated numbers")
+            way = "write for example CLAMPED BETWEEN 0 AND 10"
+            refuse(node, f"CLAMPED BETWEEN in {said(node)} needs two literal numbers", way)
         ends.append(sign * float(inner.this))
     if max(abs(end) for end in ends) > 1e100:
-        refuse(node, "CLAMPED BETWEEN needs numbers within 1e100 of 0")
+        way = "write numbers between -1e100 and 1e100"
+        refuse(node, f"the numbers of CLAMPED BETWEEN in {said(node)} are too large", way)
     if not ends[0] < ends[1]:
-        refuse(node, "CLAMPED BETWEEN needs the lower number first")
+        reason = f"the first number of CLAMPED BETWEEN in {said(node)} is not below the second"
+        refuse(node, reason, "write the lower number first")
     return ends[0], ends[1]
 
 
@@ -168,7 +179,11 @@ def plain_aggregate(node: exp.Anonymous) -> exp.Expr:
         parts.pop()
     kind = _AGGREGATES[str(node.this).lower()]
     if len(parts) != (2 if kind is exp.PercentileCont else 1):
-        refuse(node, f"{said(node)} has other arguments than it takes")
+        way = (
+            "write ANON_PERCENTILE(x, 0.5), or one expression for the other functions; CLAMPED "
+            "BETWEEN ... AND ... may follow it"
+        )
+        refuse(node, f"{said(node)} has the wrong number of arguments", way)
     made: exp.Expr = kind(this=parts[0].copy())
     if len(parts) == 2:
         made.set("expression", parts[1].copy())

@@ -38,11 +38,11 @@ def _keys(plan: Plan) -> str:
     if not plan.keys:
         return "none, one row for all"
     labels = ", ".join(key.label for key in plan.keys)
-    how = "found privately, rare ones do not show"
+    how = "found privately, rare ones are not shown"
     if plan.public_keys is not None:
         how = "declared"
     if plan.left_keys is not None:
-        how = "all that public tables have; COUNT(*) counts private rows, where SQL has 1 for none"
+        how = "all in the public tables; COUNT(*) of a key without private rows is 0, in SQL 1"
     return f"{labels} ({how})"
 
 
@@ -76,7 +76,7 @@ def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
             least = f" (for {', '.join(private)} of 1)" if private else ""
             lines.append(f"half width of {what}: about {alone[one.name]:.4g}{least}")
     if _needs_rows(plan) and not rows_per_key:
-        lines.append("errors: say rows_per_key= to see how large they will be")
+        lines.append("errors: give rows_per_key= to see how large they would be")
     return lines
 
 

@@ -105,8 +105,10 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
                 if found[least] == _UNKNOWN:
                     refuse(
                         node,
-                        "a subquery that is released has any number of rows for one row here",
-                        "equate all that it groups by",
+                        "the number of rows that a released subquery gives for one row is not "
+                        "known beforehand, since the query does not equate all columns of its "
+                        "GROUP BY",
+                        "add an equality for every column that the subquery groups by",
                     )
                 most *= max(found[least], 1)
                 reached.add(least)
@@ -114,12 +116,15 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
     except ValueError:
         raise
     except Exception:  # noqa: BLE001
-        raise refusal(node, "a public table cannot be read") from None
+        way = "check that the public tables of the query still exist"
+        raise refusal(node, "DuckDB cannot read a public table of the query", way) from None
     if most > MOST_MATCHES:
         refuse(
             node,
-            f"public tables make up to {most:,} rows of one; at most {MOST_MATCHES:,} are answered",
-            "equate columns of each public table with columns of the others, or with constants",
+            f"joins with public tables can give {most:,} rows for one row; at most "
+            f"{MOST_MATCHES:,} are allowed",
+            "add conditions that equate columns of each public table with columns of other tables "
+            "or with constants",
         )
     return most
 

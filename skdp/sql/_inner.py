@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from skdp.sql._expressions import Expr, compiled, condition
 from skdp.sql._refusals import only, refuse, said
-from skdp.sql._typed import canonical
+from skdp.sql._typed import TO_NUMBERS, WORDS, canonical
 
 __all__ = ["InnerAggregates"]
 
@@ -28,7 +28,8 @@ class InnerAggregates:
 
     def column(self, node: exp.Column) -> Expr:
         """Return a column that is grouped by."""
-        refuse(node, f"{said(node)} is neither grouped by nor aggregated")
+        reason = f"{said(node)} is neither in GROUP BY nor inside of an aggregate"
+        refuse(node, reason, f"add it to GROUP BY, or use an aggregate such as MAX({said(node)})")
 
     def special(self, node: exp.Expr) -> Expr | None:
         """Return an aggregate, or what is grouped by."""
@@ -57,21 +58,26 @@ class InnerAggregates:
             if isinstance(of, exp.Distinct):
                 only(of, "expressions")
                 if len(of.expressions) != 1:
-                    refuse(node, "COUNT(DISTINCT ...) takes one expression")
+                    reason = f"{said(node)} counts several expressions together"
+                    refuse(node, reason, "count one expression")
                 distinct, of = "DISTINCT ", of.expressions[0]
             return Expr(f"count({distinct}{compiled(of, self.rows).sql}){tail}", "int")
         if type(node) not in (exp.Sum, exp.Avg, exp.Min, exp.Max):
-            refuse(node, f"{said(node)} is not answered inside a subquery")
+            reason = f"the aggregate {said(node)} is not supported inside of a subquery"
+            refuse(node, reason, "use COUNT, SUM, AVG, MIN or MAX")
         only(node, "this")
         one = compiled(node.this, self.rows)
         if isinstance(node, exp.Min | exp.Max):
             name = "min" if isinstance(node, exp.Min) else "max"
             if one.family in ("other", "null"):
-                refuse(node, f"values of this type have no order here: {said(node)}")
+                reason = f"{said(node)} is not supported: {said(node.this)} holds"
+                way = "use it on numbers, text, booleans, dates or timestamps"
+                refuse(node, f"{reason} {WORDS[one.family]}", way)
             value = canonical(one.sql, one.family)
             return Expr(f"{name}({value}){tail}", one.family, one.bounds)
         if one.family not in ("int", "num"):
-            refuse(node, f"{said(node)} needs numbers")
+            reason = f"{said(node)} needs numbers, but {said(node.this)} holds"
+            refuse(node, f"{reason} {WORDS[one.family]}", TO_NUMBERS)
         if isinstance(node, exp.Sum) and one.family == "int":
             return Expr(f"TRY_CAST(sum(TRY_CAST({one.sql} AS HUGEINT)){tail} AS BIGINT)", "int")
         fixed = f"TRY_CAST({one.sql} AS DECIMAL(28, 9))"

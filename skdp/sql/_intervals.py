@@ -97,13 +97,16 @@ def check_names(select: exp.Expr, outputs: Iterable[Any]) -> None:
     for one in outputs:
         name = folded(one.name)
         if not name or name.encode(errors="replace").decode() != name:
-            refuse(select, "a column has no name, or one that is no Unicode", "name it with AS")
+            reason = "a column of the answer has an empty name, or a name that is not Unicode"
+            refuse(select, reason, "name it with AS")
         ends = ["_low", "_high"] * one.measured
         ends += ["_population_low", "_population_high"] * bool(one.population)
         taken += [name, *(name + end for end in ends)]
     if len(set(taken)) < len(taken):
+        twice = next(name for i, name in enumerate(taken) if name in taken[:i])
         refuse(
             select,
-            "two columns have one name, or one has the name of another one's interval",
-            "name them with AS",
+            f"the answer would have two columns named {twice!r} (every number x of the answer has "
+            "its interval in the columns x_low and x_high)",
+            "give the columns different names with AS",
         )

@@ -11,6 +11,7 @@ from skdp.sql._refusals import only, refusal, refuse, said
 from skdp.sql._typed import (
     LONGEST,
     TYPES,
+    WORDS,
     Expr,
     Scope,
     alike,
@@ -54,7 +55,8 @@ def _between(node: exp.Between, scope: Scope) -> Expr:
 
 def _in(node: exp.In, scope: Scope) -> Expr:
     if node.args.get("query") is not None:
-        refuse(node, "IN (SELECT ...) stands alone between ANDs of WHERE, or is refused")
+        reason = "IN (SELECT ...) inside of OR, CASE or another expression is not supported"
+        refuse(node, reason, "make it a condition of WHERE, by itself or joined to others by AND")
     only(node, "this", "expressions")
     parts = [compiled(part, scope) for part in (node.this, *node.expressions)]
     _, (x, *listed) = alike(node, parts)
@@ -81,7 +83,10 @@ def _is(node: exp.Is, scope: Scope) -> Expr:
     if isinstance(node.expression, exp.Boolean) and one.family in ("bool", "null"):
         value = "TRUE" if node.expression.this else "FALSE"
         return Expr(f"({one.sql} IS NOT DISTINCT FROM {value})", "bool", (0.0, 1.0))
-    raise refusal(node, f"IS is followed by NULL, TRUE or FALSE: {said(node)}")
+    if isinstance(node.expression, exp.Boolean):
+        reason = f"{said(node)} needs a boolean before IS, but {said(node.this)} holds"
+        raise refusal(node, f"{reason} {WORDS[one.family]}", "write a comparison, such as x = 1")
+    raise refusal(node, f"{said(node)} is not supported", "use IS NULL, IS TRUE or IS FALSE")
 
 
 # --- choices ------------------------------------------------------------------------------------
@@ -161,11 +166,13 @@ def _casted(node: exp.Cast, scope: Scope) -> Expr:
     kind = node.to.this.name if hasattr(node.to.this, "name") else ""
     family = _CASTS.get(kind)
     if family is None:
-        reason = f"a cast to {said(node.to)} is not answered"
-        refuse(node, reason, "casts go to BIGINT, DOUBLE, VARCHAR, BOOLEAN, DATE and TIMESTAMP")
+        reason = f"a cast to {said(node.to)} is not supported"
+        way = "cast to BIGINT, DOUBLE, DECIMAL, VARCHAR, BOOLEAN, DATE or TIMESTAMP"
+        refuse(node, reason, way)
     one = compiled(node.this, scope)
     if one.family == "other":
-        refuse(node, f"values of this type can only be counted: {said(node)}")
+        reason = f"{said(node)}: {said(node.this)} has a type that can only be counted"
+        refuse(node, reason, "convert the column before the table is declared")
     if one.family == "text" and isinstance(one.constant, str) and family in ("date", "time"):
         return Expr(date_literal(node, one.constant, family), family)
     if one.family == "null":
@@ -176,9 +183,10 @@ def _casted(node: exp.Cast, scope: Scope) -> Expr:
     if one.family == "bool" and family in ("int", "num"):
         kept = 0.0, 1.0
     if kind == "DECIMAL":  # a number of so many digits, kept as DOUBLE like all others
-        params = [small_integer(p.this, 38, "a width") for p in node.to.expressions]
+        params = [small_integer(p.this, 38, "a precision or scale") for p in node.to.expressions]
         if params and not (1 <= params[0] <= 38 and 0 <= (params[1:] or [0])[0] <= params[0]):
-            refuse(node, f"no such type: {said(node.to)}")
+            way = "write DECIMAL(p, s) with p from 1 to 38 and s from 0 to p"
+            refuse(node, f"there is no type {said(node.to)}", way)
         width = f"({', '.join(map(str, params))})" if params else "(18, 3)"
         kept = kept and (kept[0] - 1, kept[1] + 1)
         return Expr(f"TRY_CAST(TRY_CAST({one.sql} AS DECIMAL{width}) AS DOUBLE)", "num", kept)
@@ -195,14 +203,16 @@ def _texts(node: exp.Expr, scope: Scope, *parts: exp.Expr) -> list[Expr]:
     for part in parts:
         one = compiled(part, scope)
         if one.family not in ("text", "null"):
-            refuse(part, f"{said(part)} is no text", "CAST(... AS VARCHAR) makes text of it")
+            reason = f"{said(node)} needs text, but {said(part)} holds {WORDS[one.family]}"
+            refuse(part, reason, "use CAST(x AS VARCHAR)")
         out.append(one)
     return out
 
 
 def _stated_text(node: exp.Expr, part: exp.Expr, what: str) -> str:
     if not (isinstance(part, exp.Literal) and part.is_string) or "\0" in str(part.this):
-        refuse(part, f"{what} must be a text that the query states: {said(node)}")
+        reason = f"{what} in {said(node)} must be a text literal"
+        refuse(part, reason, "write a text in quotes, such as 'abc', without the character 0")
     return str(part.this)
 
 
@@ -235,11 +245,12 @@ def _matches(name: str) -> Callable[[Any, Scope], Expr]:
 def _substring(node: exp.Substring, scope: Scope) -> Expr:
     only(node, "this", "start", "length")
     (one,) = _texts(node, scope, node.this)
-    start = small_integer(node.args.get("start"), 10**6, "a position")
+    start = small_integer(node.args.get("start"), 10**6, "the position of SUBSTRING")
     length = node.args.get("length")
-    size = LONGEST if length is None else small_integer(length, 10**6, "a length")
+    size = LONGEST if length is None else small_integer(length, 10**6, "the length of SUBSTRING")
     if size < 0 or start < 0:
-        refuse(node, "positions and lengths of SUBSTRING must not be negative")
+        reason = f"{said(node)}: position and length must not be negative"
+        refuse(node, reason, "use RIGHT(x, n) for the last n characters")
     return Expr(f"substring({one.sql}, {start}, {size})", "text")
 
 
@@ -247,9 +258,9 @@ def _end_of_text(name: str) -> Callable[[Any, Scope], Expr]:
     def handler(node: exp.Expr, scope: Scope) -> Expr:
         only(node, "this", "expression")
         (one,) = _texts(node, scope, node.this)
-        size = small_integer(node.expression, 10**6, "a length")
+        size = small_integer(node.expression, 10**6, f"the length of {name.upper()}")
         if size < 0:
-            refuse(node, "a length must not be negative")
+            refuse(node, f"{said(node)}: the length must not be negative", "write 0 or more")
         return Expr(f'"{name}"({one.sql}, {size})', "text")
 
     return handler
@@ -272,10 +283,11 @@ def _joined(node: exp.Expr, scope: Scope) -> Expr:
 def _replace(node: exp.Replace, scope: Scope) -> Expr:
     only(node, "this", "expression", "replacement")
     (one,) = _texts(node, scope, node.this)
-    old = _stated_text(node, node.expression, "what is replaced")
+    old = _stated_text(node, node.expression, "the text to replace")
     new = _stated_text(node, node.args["replacement"], "the replacement")
     if len(new) > 10 * max(len(old), 1):
-        refuse(node, "a replacement must be at most ten times as long as what it replaces")
+        reason = f"{said(node)}: the new text may be at most ten times as long as the old one"
+        refuse(node, reason, "use a shorter text")
     inner = f'replace("left"({one.sql}, {LONGEST}), {text_of(old)}, {text_of(new)})'
     return Expr(f'"left"({inner}, {LONGEST})', "text")
 

@@ -35,12 +35,14 @@ def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
     Raises
     ------
     ValueError
-        For a line that is none like this.
+        If the line does not name a database, or has other options.
     """
     parts = shlex.split(line)
     database = names.get(parts[0]) if parts else None
     if not isinstance(database, PrivateDatabase):
-        raise ValueError(f"{_USAGE}: DATABASE is the name of a PrivateDatabase")
+        raise ValueError(
+            f"DATABASE must be the name of a variable with a PrivateDatabase. Usage: {_USAGE}"
+        )
     parameters: dict[str, Any] = {}
     explain, to = False, ""
     progress: dict[str, Any] = {}
@@ -51,17 +53,24 @@ def dpsql(line: str, cell: str, names: dict[str, Any]) -> Any:
         elif part == "--progress":
             progress["progress"] = told
         elif part in ("--epsilon", "--delta"):
-            parameters[part[2:]] = float(next(rest, "none"))
+            parameters[part[2:]] = _number(part, next(rest, ""))
         elif part == "--to":
             to = next(rest, "")
         else:
-            raise ValueError(f"{_USAGE}: got {part!r}")
+            raise ValueError(f"{part!r} is not an option. Usage: {_USAGE}")
     if explain:
         return database.explain(cell, **parameters)
     answer = database.sql(cell, **parameters, **progress)
     if to:
         names[to] = answer
     return answer
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{option} must be followed by a number. Usage: {_USAGE}") from None
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -24,8 +24,9 @@ def over_units(node: exp.Expr) -> OverUnits:
     """Return the error that says so: whoever can release it first does."""
     return OverUnits(
         node,
-        f"{place_of(node)}this subquery aggregates over units, which is a release of its own. "
-        "GROUP BY the unit in it, or run it first by itself. Nothing was charged.",
+        f"{place_of(node)}a subquery that aggregates rows of several privacy units is not "
+        "supported here. Group by the privacy unit in it, or run it first as a query of its own. "
+        "Nothing was charged.",
     )
 
 

@@ -27,28 +27,39 @@ def parsed(text: str) -> tuple[exp.Expr, Options]:
         If it is no SQL, more than one statement, or none that selects.
     """
     if not isinstance(text, str):
-        raise TypeError(f"a query must be text, got {type(text).__name__}")
+        raise TypeError(f"the query must be a string, got {type(text).__name__}")
     if len(text) > _LONGEST:
-        raise QueryRefusedError(f"a query may have {_LONGEST} characters. Nothing was charged.")
+        raise QueryRefusedError(
+            f"the query has more than {_LONGEST:,} characters. Shorten it, for example by joining "
+            "a public table instead of a list of values. Nothing was charged."
+        )
     try:
         tokens = tokenize(text, read="duckdb")
         first = tokens[0].token_type if tokens else None
         if first not in _STARTS:
             raise QueryRefusedError(
-                "a query starts with SELECT or WITH; nothing else is run. Nothing was charged."
+                "the query must start with SELECT or WITH; other statements are not run. Nothing "
+                "was charged."
             )
         text, options = without_options(text, tokens)
         statements = [
             one for one in parse(text, read="duckdb", error_level=ErrorLevel.RAISE) if one
         ]
     except SqlglotError as error:
-        raise QueryRefusedError(f"{_place(error)}this is not SQL. Nothing was charged.") from None
+        reason = f"{_place(error)}the query cannot be parsed as SQL of DuckDB"
+        way = "Correct its syntax"
+        if "clamped" in text.lower():
+            way += ": CLAMPED BETWEEN needs SELECT WITH ANONYMIZATION OPTIONS(...) at the start"
+        raise QueryRefusedError(f"{reason}. {way}. Nothing was charged.") from None
     except RecursionError:
-        raise QueryRefusedError("the query is nested too deeply. Nothing was charged.") from None
+        raise QueryRefusedError(
+            "the query is nested too deeply. Use fewer levels of parentheses and subqueries. "
+            "Nothing was charged."
+        ) from None
     if len(statements) != 1:
         raise QueryRefusedError(
-            f"a query is one statement, got {len(statements)}. Ask for each by itself. Nothing was "
-            "charged."
+            f"the query must be one statement, got {len(statements)}. Run each by itself. Nothing "
+            "was charged."
         )
     statement = statements[0]
     while isinstance(statement, exp.Subquery) and not any(

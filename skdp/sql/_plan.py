@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlglot import exp
 
@@ -18,10 +18,10 @@ from skdp.sql._expressions import Expr, compiled, condition
 from skdp.sql._inner import InnerAggregates
 from skdp.sql._intervals import check_names, interval_of
 from skdp.sql._outline import Key, Output, Plan, Specification
-from skdp.sql._refusals import only, refusal, refuse, said
+from skdp.sql._refusals import SOURCES, only, refusal, refuse, refuse_bounds, said
 from skdp.sql._relations import AGGREGATES, Body, grouped_item, is_aggregate, item_name
-from skdp.sql._sources import LEFT_OF_PRIVATE, Compiler
-from skdp.sql._typed import quoted, text_of
+from skdp.sql._sources import Compiler
+from skdp.sql._typed import TO_NUMBERS, WORDS, quoted, text_of
 
 __all__ = ["EVERYTHING", "MOST_KEYS", "planned"]
 
@@ -51,20 +51,10 @@ _KINDS: dict[type, str] = {
     exp.ApproxQuantile: "quantile",
 }
 _SAMPLE = (exp.Variance, exp.Stddev, exp.StddevSamp)
-_INSTEAD: dict[type, tuple[str, str]] = {
-    exp.Max: (
-        "MAX shows one row",
-        "take QUANTILE_CONT(x, 0.99), or declare the column's bounds, which are public",
-    ),
-    exp.Min: (
-        "MIN shows one row",
-        "take QUANTILE_CONT(x, 0.01), or declare the column's bounds, which are public",
-    ),
-    exp.AnyValue: ("ANY_VALUE shows one row", "GROUP BY the column"),
-    exp.ApproxDistinct: (
-        "distinct values of other columns than the unit are not counted",
-        "COUNT(DISTINCT unit), or GROUP BY the column",
-    ),
+_ONE_ROW: dict[type, str] = {  # aggregates that show one row, and what to use instead
+    exp.Max: "for numbers use QUANTILE_CONT({}, 0.99); a subquery grouped by the unit may use MAX",
+    exp.Min: "for numbers use QUANTILE_CONT({}, 0.01); a subquery grouped by the unit may use MIN",
+    exp.AnyValue: "add {} to GROUP BY",
 }
 
 
@@ -94,11 +84,15 @@ class Released:
                 return compiled(alias, self)
             finally:
                 self.aliases[folded(node.name)] = hidden
-        self.body.scope.column(node)  # unknown names are refused as such
+        found = self.body.scope.column(node)  # unknown names are refused as such
+        way = f"add {said(node)} to GROUP BY, or use COUNT, SUM, AVG or MEDIAN of it"
+        if found.tags:  # ids of units are no keys
+            way = f"use COUNT({'DISTINCT ' * ('unit' in found.tags)}{said(node)})"
         raise refusal(
             node,
-            f"{said(node)} would show single rows: it is neither grouped by nor aggregated",
-            f"GROUP BY {said(node)}, or take COUNT, SUM, AVG or MEDIAN of it",
+            f"{said(node)} would show single rows: it is neither in GROUP BY nor inside of an "
+            "aggregate",
+            way,
         )
 
     def special(self, node: exp.Expr) -> Expr | None:
@@ -111,7 +105,8 @@ class Released:
         if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.Interval):
             return None
         if isinstance(node, exp.Select | exp.Exists):
-            refuse(node, "a subquery beside aggregates is not answered", "ask for it by itself")
+            reason = f"the subquery {said(node)} is not supported beside aggregates"
+            refuse(node, reason, "run it as a query of its own")
         if not is_aggregate(node):
             key = self._key(node)
             if key is not None:
@@ -155,10 +150,17 @@ class Released:
             only(node, "this")
         kind = _KINDS.get(type(node))
         if kind is None or given is None:
-            reason, instead = _INSTEAD.get(type(node), (f"{said(node)} is not answered", ""))
-            refuse(node, reason, instead or "there are COUNT, SUM, AVG, VAR_POP, MEDIAN and others")
+            if type(node) in _ONE_ROW:
+                way = _ONE_ROW[type(node)].format(said(node.this))
+                refuse(node, f"{said(node)} would show the value of one row", way)
+            if isinstance(node, exp.ApproxDistinct):
+                self._refuse_distinct(node)
+            way = "use COUNT, SUM, AVG, VAR_POP, STDDEV_POP, MEDIAN or QUANTILE_CONT"
+            refuse(node, f"the aggregate {said(node)} is not supported", way)
         if isinstance(given, exp.Distinct):
-            refuse(node, "DISTINCT is counted for units only", "GROUP BY the column")
+            reason = f"DISTINCT in {said(node)} is not supported: it works only for privacy units"
+            way = "use COUNT(DISTINCT x) with the unit column as x, or leave DISTINCT out"
+            refuse(node, reason, way)
         if isinstance(node, _SAMPLE):
             self._note(f"{said(node)}: divided by the number of rows, not by one less")
         if test is not None:
@@ -167,8 +169,8 @@ class Released:
         if one.family not in ("int", "num"):
             refuse(
                 given,
-                f"{said(given)} holds no numbers",
-                "CAST(... AS DOUBLE) makes numbers of text, NULL where it holds none",
+                f"{said(node)} needs numbers, but {said(given)} holds {WORDS[one.family]}",
+                TO_NUMBERS,
             )
         column = self._value(one, said(given), clamp)
         return self._added(Specification("", kind, column, q))
@@ -180,11 +182,17 @@ class Released:
         if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
             return self._count(node, test)
         if not isinstance(node, exp.Count | exp.Sum | exp.Avg):
-            way = "ask for variances and quantiles by themselves, or in plain SQL"
-            refuse(node, f"{said(node)} beside counts, sums and means of units", way)
+            reason = (
+                f"{said(node)} is not supported beside counts, sums and means in a query that is "
+                "written WITH ANONYMIZATION or WITH DIFFERENTIAL_PRIVACY, which aggregate the rows "
+                "of a unit first"
+            )
+            way = "ask for variances and quantiles in a query of their own, or use plain SQL"
+            refuse(node, reason, way)
         whole = isinstance(node, exp.Count)
         if whole and clamp is not None and not all(end.is_integer() for end in clamp):
-            refuse(node, "a count is clamped between integers")
+            reason = f"the bounds {clamp[0]:g} and {clamp[1]:g} of a count are not integers"
+            refuse(node, reason, "write for example CLAMPED BETWEEN 0 AND 10")
         filtered: exp.Expr = node
         if test is not None:
             filtered = exp.Filter(this=node.copy(), expression=exp.Where(this=test.copy()))
@@ -198,7 +206,9 @@ class Released:
         only(node, "this", "expression")
         order = node.expression
         if not isinstance(node.this, exp.PercentileCont) or len(order.expressions) != 1:
-            refuse(node, f"{said(node)} is not answered", "take PERCENTILE_CONT or QUANTILE_CONT")
+            reason = f"the aggregate {said(node)} is not supported"
+            way = "use PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x), or QUANTILE_CONT(x, 0.5)"
+            refuse(node, reason, way)
         only(node.this, "this")
         ordered = order.expressions[0]
         only(ordered, "this", "desc", "nulls_first")
@@ -210,8 +220,9 @@ class Released:
             q = float(given.this)
             if 0 < q < 1:
                 return q
-        way = "take QUANTILE_CONT(x, 0.01) or 0.99 instead of 0 or 1, which show one row"
-        raise refusal(node, "a quantile needs one number between 0 and 1", way)
+        reason = f"the level in {said(node)} must be one number between 0 and 1"
+        way = "use for example 0.5, or 0.01 and 0.99 instead of 0 and 1, which would show one row"
+        raise refusal(node, reason, way)
 
     def _count(self, node: exp.Expr, test: exp.Expr | None) -> Specification:
         only(node, "this", "big_int")
@@ -221,13 +232,10 @@ class Released:
             inner = of.expressions[0] if len(of.expressions) == 1 else None
             one = None if inner is None else compiled(inner, self.body.scope)
             if one is None or "unit" not in one.tags:
-                refuse(
-                    node,
-                    "distinct values of other columns than the unit are not counted",
-                    f"COUNT(DISTINCT {self.unit}), or GROUP BY the column",
-                )
+                self._refuse_distinct(node)
             if test is not None:
-                refuse(node, "COUNT(DISTINCT ...) with FILTER is not answered", "use WHERE")
+                reason = f"FILTER with {said(node)} is not supported"
+                refuse(node, reason, "write the condition in WHERE")
             return self._added(Specification("", "distinct_units"))
         tests = []
         if isinstance(node, exp.CountIf):
@@ -245,6 +253,18 @@ class Released:
         sql = f"(CASE WHEN {' AND '.join(tests)} THEN 1 ELSE 0 END)"
         column = self._value(Expr(sql, "int", (0.0, 1.0)), said(node), (0.0, 1.0))
         return self._added(Specification("", "sum", column, whole=True))
+
+    def _refuse_distinct(self, node: exp.Expr) -> NoReturn:
+        """Refuse to count distinct values, and name the columns of the unit, which are counted."""
+        units = [
+            name
+            for _, relation, _ in self.body.scope.tables
+            for name, one in relation.fields.items()
+            if "unit" in one.tags
+        ]
+        way = f"use COUNT(DISTINCT {units[0]}), or " if units else ""
+        reason = f"{said(node)} is not supported: only distinct privacy units can be counted"
+        refuse(node, reason, f"{way}add the column to GROUP BY")
 
     def _added(self, one: Specification) -> Specification:
         for known in self.aggregates:
@@ -293,7 +313,8 @@ def planned(text: str, select: exp.Expr, *args: Any, **options: Any) -> Plan:
     except QueryRefusedError:
         raise
     except Exception:  # noqa: BLE001
-        raise refusal(select, "a part of this query cannot be read") from None
+        way = "simplify it, and try its parts one by one"
+        raise refusal(select, "a part of the query is not supported", way) from None
 
 
 def _planned(
@@ -309,9 +330,12 @@ def _planned(
 ) -> Plan:
     compiler = Compiler(catalog)
     if isinstance(select, exp.Union):
-        refuse(select, "UNION of answers is not answered", "put UNION ALL into FROM (SELECT ...)")
+        way = "write SELECT ... FROM (SELECT ... UNION ALL SELECT ...) AS t"
+        refuse(select, "UNION of aggregated queries is not supported", way)
     if not isinstance(select, exp.Select):
-        refuse(select, f"{type(select).__name__.upper()} is not answered: one SELECT is")
+        kind = type(select).__name__.upper()
+        kind = "ORDER BY or LIMIT after a SELECT in parentheses" if kind == "SUBQUERY" else kind
+        refuse(select, f"{kind} is not supported", "write the whole query as one SELECT")
     only(
         select,
         *("expressions", "from_", "joins", "where", "group", "having", "order", "limit"),
@@ -321,8 +345,8 @@ def _planned(
     if body.unit is None:
         refuse(
             select,
-            "FROM has public tables alone, and other parts of the query have not",
-            "begin with the private table, or ask public tables by themselves",
+            "this FROM has only public tables, but another part of the query reads other tables",
+            "put a private table into this FROM, or run the query on public tables by itself",
         )
     items = list(_items(select))
     keys = _keys(select, items, body)
@@ -336,12 +360,13 @@ def _planned(
     scope.aliases = {folded(name): item for name, item in items}
     tail = _tail(select, scope, items)
     if not scope.aggregates and not keys:
-        refuse(select, "nothing of this query is an aggregate")
+        way = "use COUNT, SUM, AVG, MEDIAN or another aggregate"
+        refuse(select, "the query has neither an aggregate nor GROUP BY", way)
     unknown = set(stated) - {folded(name) for name, _ in scope.values.values()}
     if spare is not None:  # other parts of the query may aggregate them
         spare &= unknown
     elif unknown:
-        refuse(select, f"bounds name {sorted(unknown)}, which the query does not aggregate")
+        refuse_bounds(select, unknown, [name for name, _ in scope.values.values()])
     return Plan(
         text,
         _rows(body, unit, scope),
@@ -365,13 +390,17 @@ def _left_keys(select: exp.Expr, body: Body, keys: list[Key]) -> str | None:
     if left is None:
         return None
     if any(one.released is not None for _, one, _ in left.scope.tables):
-        way = "take JOIN, or ask for the subquery first and state its keys in VALUES"
-        refuse(select, "a subquery that is released is on the left of a LEFT JOIN", way)
+        way = "use JOIN, or run the subquery first and list its keys in VALUES"
+        reason = "a released subquery on the left of a LEFT JOIN with a private table"
+        refuse(select, f"{reason} is not supported", way)
     public = [left.compiled(key.node) for key in keys]
     pairs = zip(public, keys, strict=True)
     if not keys or not all(one is not None and one.sql == key.row.sql for one, key in pairs):
-        way = "group by columns of the public table, put the private table first, or take JOIN"
-        refuse(select, LEFT_OF_PRIVATE, way)
+        way = (
+            "use GROUP BY with columns of the public table only, put the private table on the "
+            "left, or use JOIN"
+        )
+        refuse(select, SOURCES["left"][0], way)
     where = f" WHERE {' AND '.join(left.tests)}" if left.tests else ""
     columns = ", ".join(key.encoded for key in keys)
     return f"SELECT DISTINCT {columns} {left.source}{where} LIMIT {MOST_KEYS + 1}"
@@ -392,7 +421,8 @@ def _items(select: exp.Select) -> Iterator[tuple[str, exp.Expr]]:
         if isinstance(inner, exp.Star) or (
             isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
         ):
-            refuse(inner, "* shows single rows", "name what is grouped by, and aggregates")
+            reason = f"{said(inner)} would show single rows"
+            refuse(inner, reason, "list the columns of GROUP BY, and aggregates")
         yield item_name(item, number), inner
 
 
@@ -409,7 +439,8 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
     if distinct is not None:
         only(distinct)
         if group is not None or any(is_aggregate(item) for _, item in items):
-            refuse(distinct, "SELECT DISTINCT of aggregates is not answered", "leave DISTINCT out")
+            reason = "SELECT DISTINCT with GROUP BY or aggregates is not supported"
+            refuse(distinct, reason, "leave DISTINCT out")
         named = [item for _, item in items]
     keys: list[Key] = []
     for node in named:
@@ -418,12 +449,18 @@ def _keys(select: exp.Select, items: list[tuple[str, exp.Expr]], body: Body) -> 
         if row.tags:
             refuse(
                 node,
-                "grouping by the unit, or by what one unit owns, would show each by itself",
-                "group by what many have in common, or by the unit inside a subquery",
+                f"grouping by {said(one)} would show single privacy units, since each value "
+                "belongs to one unit",
+                "group by a column that many units have in common; a subquery in FROM may group "
+                "by the unit",
             )
         if row.family in ("other", "null"):
-            way = "CAST(... AS VARCHAR) makes text of them"
-            refuse(node, f"values of this type are no keys: {said(node)}", way)
+            way = (
+                "group by numbers, text, booleans, dates or timestamps, or convert the column "
+                "before the table is declared"
+            )
+            reason = f"grouping by {said(one)} is not supported, since it holds"
+            refuse(node, f"{reason} {WORDS[row.family]}", way)
         if any(key.row.sql == row.sql for key in keys):
             continue
         known = body.scope.field_of(one) if isinstance(one, exp.Column) else None
@@ -442,9 +479,9 @@ def _output(name: str, item: exp.Expr, scope: Released) -> Output:
         return Output(name, one.sql)
     ends = interval_of(item, scope, len(used))
     if ends is None:
-        scope.notes.append(f"{name}: no interval, since it is computed in a way that intervals do "
-                           "not follow, or from several numbers with a quantile, a variance or a "
-                           "standard deviation among them")  # fmt: skip
+        scope.notes.append(f"{name}: no interval. There are intervals for one aggregate, and for "
+                           "+, -, *, /, ROUND, FLOOR and CEIL of it; for several aggregates only "
+                           "if they are counts, sums and means")  # fmt: skip
         return Output(name, one.sql, "NULL::DOUBLE", "NULL::DOUBLE", measured=True)
     plain = isinstance(item, exp.Avg | exp.Filter) and len(used) == 1 and used[0].kind == "mean"
     population = used[0].name if plain and one.sql == quoted(used[0].name) else None
@@ -468,7 +505,8 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
         if isinstance(of, exp.Literal) and not of.is_string:
             place = int(of.this) - 1 if str(of.this).isdigit() else -1
             if not 0 <= place < len(items):
-                refuse(one, "ORDER BY names a column that is not there")
+                reason = f"ORDER BY {said(of)} is not the number of a column of SELECT"
+                refuse(one, reason, f"use a number from 1 to {len(items)}, or a name")
             of = items[place][1]
         elif isinstance(of, exp.Column) and not of.table and folded(of.name) in scope.aliases:
             of = scope.aliases[folded(of.name)]
@@ -487,7 +525,8 @@ def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]
             only(part, "expression")
             value = part.expression
             if not isinstance(value, exp.Literal) or not str(value.this).isdigit():
-                refuse(part, f"{name.upper()} needs a stated integer")
+                way = f"write it as a number, such as {name.upper()} 10"
+                refuse(part, f"{name.upper()} must be an integer", way)
             tail += f" {name.upper()} {min(int(value.this), _MOST_ROWS)}"
     return tail
 

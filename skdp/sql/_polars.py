@@ -34,7 +34,10 @@ def _frame(name: str, table: Any) -> Any:
         path = os.fspath(table)
         missing = "*" not in path and not Path(path).exists()
         if not path.endswith((".parquet", ".parq")) or missing:
-            raise ValueError(f"table {name!r} must be Parquet files, or a table")
+            raise ValueError(
+                f"table {name!r} must be a table of polars, pandas or pyarrow, or the path of "
+                f"Parquet files that exist (.parquet or .parq); got {path!r}"
+            )
         return pl.scan_parquet(path)
     if isinstance(table, pl.LazyFrame):
         return table
@@ -45,7 +48,14 @@ def _frame(name: str, table: Any) -> Any:
         made = pl.from_pandas(table) if kind == "pandas" else pl.from_arrow(table)
         return made.lazy()
     except Exception:  # noqa: BLE001  its text may quote a cell
-        raise TypeError(f"table {name!r} cannot be read by polars") from None
+        raise _unreadable(name, table) from None
+
+
+def _unreadable(name: str, table: Any) -> TypeError:
+    return TypeError(
+        f"table {name!r} cannot be read by polars. It must be a table of polars, pandas or pyarrow "
+        f"or the path of a Parquet file; got {type(table).__name__}"
+    )
 
 
 class PolarsTables:
@@ -75,7 +85,7 @@ class PolarsTables:
         except BaseException as error:  # a panic of polars is no Exception
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            raise TypeError(f"table {name!r} cannot be read by polars") from None
+            raise _unreadable(name, table) from None
         self._frames[source], self._schemas[source] = frame, schema
         return arrow
 
@@ -158,7 +168,9 @@ class PolarsTables:
             )
             cursor.unregister("skdp_rows_of_polars")
         except Exception:  # noqa: BLE001  its text may quote a cell
-            raise RuntimeError("DuckDB could not take rows; nothing was charged") from None
+            raise RuntimeError(
+                "DuckDB could not read the rows that polars computed; nothing was charged"
+            ) from None
 
 
 class _Choice:

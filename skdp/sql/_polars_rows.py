@@ -59,7 +59,7 @@ def lazy_rows(sql: str, tables: Tables) -> Lazy:
     except (QueryRefusedError, RuntimeError):
         raise
     except Exception:  # noqa: BLE001  what went wrong depends on the query alone
-        not_proved("SQL for this query")
+        not_proved("a part of the query")
 
 
 def _relation(node: exp.Expr, tables: Tables, *, last: bool = False) -> Lazy:
@@ -250,7 +250,7 @@ class _Select:
             if not pairs:
                 return left.join(right, how="cross")
         if not pairs:
-            not_proved("a LEFT JOIN without equal keys")
+            not_proved("LEFT JOIN without an equality of columns")
         return _keyed(left, right, pairs, "left" if outer else "inner")
 
     def sides(self, test: exp.Expr, left: set[str], right: set[str]) -> tuple[Any, Any] | None:

@@ -63,8 +63,9 @@ def not_proved(node: Any) -> NoReturn:
     """
     what = node if isinstance(node, str) else said(node)
     raise QueryRefusedError(
-        f"engine='polars' has nothing that is proved equal to DuckDB's {what}. "
-        "Take engine='duckdb', or leave it out. Nothing was charged."
+        f"engine='polars' does not support {what} (as the query is rewritten for DuckDB): its "
+        "result is not proved equal to that of DuckDB. Use engine='duckdb', the default. Nothing "
+        "was charged."
     )
 
 

@@ -380,7 +380,7 @@ def _text(node: exp.Expr, inner: Compile) -> Any:
 
 def _integer(node: exp.Expr | None) -> int:
     if not isinstance(node, exp.Literal) or node.is_string:
-        not_proved(node or "an argument that is not stated")
+        not_proved(node or "an argument that is not a literal")
     return int(node.this)
 
 

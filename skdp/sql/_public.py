@@ -102,7 +102,8 @@ def _make_total(select: exp.Expr) -> None:
     for spec in select.find_all(exp.WindowSpec):
         for end in (spec.args.get("start"), spec.args.get("end")):
             if isinstance(end, exp.Expr) and not isinstance(end, exp.Literal):
-                refuse(spec, "the frame of a window needs stated integers")
+                reason = f"the frame of the window {said(spec)} must have literal integers"
+                refuse(spec, reason, "write for example ROWS 3 PRECEDING")
     for cast in list(select.find_all(exp.Cast)):
         if type(cast) is exp.Cast:
             cast.replace(exp.TryCast(this=cast.this.copy(), to=cast.to.copy()))
@@ -148,10 +149,16 @@ def public_answer(
     select = parsed(query)[0] if tree is None else tree.copy()
     found = _named(select, catalog)
     if found is None:
-        refuse(select, "this query reads other than public tables")
+        way = "read public tables only, each by its declared name"
+        refuse(select, "this query reads other tables than public ones", way)
     for node in select.walk():
         if type(node) not in _LISTED and type(node) not in HANDLERS:
-            refuse(node, f"{said(node)} is not on the list of what public tables are asked")
+            reason = f"{said(node)} is not supported in a query on public or released tables"
+            way = (
+                "use COUNT, SUM, AVG, MIN, MAX and other usual aggregates, ROW_NUMBER, RANK, LAG, "
+                "LEAD, and the expressions that the documentation on private SQL lists"
+            )
+            refuse(node, reason, way)
     for node, source in found[0]:
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
         whole: exp.Expr
@@ -173,7 +180,8 @@ def public_answer(
         sql = select.sql(dialect="duckdb", comments=False)
         table = _run(replace(catalog, shared=False, opened=None), sql, released)
     if table is None:
-        refuse(None, "DuckDB cannot answer this query on public tables")
+        way = "check the names and types of its columns"
+        refuse(None, "DuckDB cannot run this query on public or released tables", way)
     own = own_database()
     own.register("given", table)
     own.execute("CREATE TEMP TABLE answer AS SELECT * FROM given")

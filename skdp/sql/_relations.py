@@ -74,8 +74,9 @@ class RowScope:
             if name in relation.fields and qualifier in ("", alias)
         ]
         if len(found) > 1 and not (name in self.merged and not qualifier):
-            way = "write the table's name before it"
-            refuse(node, f"column {node.name!r} is in several tables", way)
+            owners = [alias for alias, relation, _ in self.tables if name in relation.fields]
+            way = f"write the table before it, such as {owners[0] or 't'}.{node.name}"
+            refuse(node, f"column {node.name!r} is ambiguous: several tables have it", way)
         return found[0] if found else None
 
     def field_of(self, node: exp.Column) -> Field | None:
@@ -87,10 +88,11 @@ class RowScope:
         """Return what a name means."""
         if node.args.get("db") is not None:
             way = f"write {said(exp.column(node.this.copy(), table=node.args['table'].copy()))}"
-            refuse(node, "a schema stands before a table in FROM, and before no column", way)
+            refuse(node, f"a schema before a column is not supported: {said(node)}", way)
         only(node, "this", "table")
         if isinstance(node.this, exp.Star):
-            refuse(node, "* shows single rows", "name what is grouped by, and aggregates")
+            reason = f"{said(node)} would show single rows"
+            refuse(node, reason, "list the columns of GROUP BY, and aggregates")
         scope: RowScope | None = self
         while scope is not None:
             found = scope.own(node)
@@ -99,19 +101,22 @@ class RowScope:
                 return Expr(f"{handle}.{quoted(one.name)}", one.family, one.bounds, None, one.tags)
             scope = scope.parent
         names = sorted({name for _, relation, _ in self.tables for name in relation.fields})
-        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        raise refusal(node, f"there is no column {said(node)} here", f"there are: {shown}")
+        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+        raise refusal(node, f"there is no column {said(node)} here", f"the columns are: {shown}")
 
     def special(self, node: exp.Expr) -> Expr | None:
         """Refuse what stands in no row-local expression."""
         if isinstance(node, exp.Select | exp.Exists):
             refuse(
                 node,
-                f"a subquery inside an expression is not answered: {said(node)}",
-                "EXISTS and IN may stand between the ANDs of WHERE; put other subqueries into FROM",
+                f"the subquery {said(node)} inside an expression is not supported",
+                "use EXISTS and IN as conditions of WHERE, by themselves or joined by AND; put "
+                "other subqueries into FROM",
             )
         if isinstance(node, AGGREGATES):
-            refuse(node, f"an aggregate cannot stand here: {said(node)}")
+            reason = f"the aggregate {said(node)} is not allowed here"
+            way = "use it in SELECT, HAVING or ORDER BY, and not inside of another aggregate"
+            refuse(node, reason, way)
         return None
 
 
@@ -165,7 +170,8 @@ def grouped_item(node: exp.Expr, items: list[tuple[str, exp.Expr]], scope: RowSc
     if isinstance(node, exp.Literal) and not node.is_string:
         place = int(node.this) - 1 if str(node.this).isdigit() else -1
         if not 0 <= place < len(items):
-            refuse(node, "GROUP BY names a column that is not there")
+            reason = f"GROUP BY {said(node)} is not the number of a column of SELECT"
+            refuse(node, reason, f"use a number from 1 to {len(items)}, or a name")
         return items[place][1]
     if isinstance(node, exp.Column) and not node.table and scope.own(node) is None:
         return {folded(name): item for name, item in items}.get(folded(node.name), node)
@@ -215,6 +221,8 @@ class Links:
         if not set(self.handles) <= reached:
             refuse(
                 node,
-                "private tables are joined in a way that puts rows of different units together",
-                "equate their units, or the key of an owner with what points to it",
+                "private tables are joined without equating their unit columns, so rows of "
+                "different privacy units would be combined",
+                "add a join condition that equates the unit columns, or the key of an owner with "
+                "the column that refers to it (a condition inside of OR does not count)",
             )

@@ -84,7 +84,10 @@ def encoded_keys(plan: Plan) -> list[Any]:
                 f"SELECT coalesce('=' || CAST(TRY_CAST(? AS {kind}) AS VARCHAR), '')", [value]
             ).fetchone()[0]
             if (found == "") != (value is None):
-                raise ValueError(f"a declared key of {key.label!r} is no value of its column")
+                raise ValueError(
+                    f"'keys' of {key.label!r} has a value that is no {kind}, the type of the "
+                    "column. Correct the declaration of the table"
+                )
             texts[value] = found
         places.append(texts)
     connection.close()
@@ -184,10 +187,10 @@ def _bounding(plan: Plan, by: Any) -> list[str]:
         low, high = math.floor(out["rows_low"]), math.ceil(out["rows_high"])
         keys, rows = by.max_keys_per_unit_, by.max_rows_per_unit_
         notes.append(
-            f"at most {keys} {'key' if keys == 1 else 'keys'} of a unit and at most {rows} of its "
-            f"rows for a key count: about {found:,} rows were left out ({low:,} to {high:,}), so "
-            "counts and sums are too low by these rows together; intervals are about the rows that "
-            "count. State max_keys_per_unit and max_rows_per_unit to decide that"
+            f"a unit counts in at most {keys} {'key' if keys == 1 else 'keys'}, with at most "
+            f"{rows} of its rows in each: about {found:,} rows were left out ({low:,} to "
+            f"{high:,}). Counts and sums do not include them, and intervals are about the rows "
+            "that count. State max_keys_per_unit and max_rows_per_unit to set these limits"
         )
     for name, units in sorted(getattr(by, "hidden_units_", {}).items()):
         notes.append(

@@ -32,7 +32,7 @@ from skdp.sql._fan_out import (
 from skdp.sql._inner import InnerAggregates
 from skdp.sql._over_units import check_order, names_of_one_row, over_units
 from skdp.sql._parse import conjuncts
-from skdp.sql._refusals import only, refuse, said
+from skdp.sql._refusals import SOURCES, only, refuse, said
 from skdp.sql._relations import (
     Body,
     Field,
@@ -44,14 +44,9 @@ from skdp.sql._relations import (
     is_aggregate,
     item_name,
 )
-from skdp.sql._typed import TYPES, bounded, canonical, quoted
+from skdp.sql._typed import TYPES, WORDS, bounded, canonical, quoted
 
-__all__ = ["LEFT_OF_PRIVATE", "Compiler"]
-
-LEFT_OF_PRIVATE = (
-    "a public table is joined from the left to a private one: rows without a match would belong to "
-    "nobody"
-)
+__all__ = ["Compiler"]
 
 _MOST_RELATIONS = 100
 _UNIT = "unit"
@@ -69,7 +64,8 @@ class Compiler:
     def _handle(self, node: Any) -> str:
         self._count += 1
         if self._count > _MOST_RELATIONS:
-            refuse(node, f"a query may read at most {_MOST_RELATIONS} tables and subqueries")
+            reason = f"the query reads more than about {_MOST_RELATIONS // 2} tables and subqueries"
+            refuse(node, reason, "use fewer of them, or split the query")
         return f"t{self._count}"
 
     # --- tables -----------------------------------------------------------------------------------
@@ -137,14 +133,12 @@ class Compiler:
         if isinstance(node, exp.Values):
             return self._aliased(node, folded(node.alias), self._values(node))
         if not isinstance(node, exp.Table):
-            refuse(node, f"{said(node)} is no table")
+            way = "use declared tables, subqueries and VALUES in FROM"
+            refuse(node, f"{said(node)} in FROM is not supported", way)
         only(node, "this", "db", "catalog", "alias")
         if not isinstance(node.this, exp.Identifier):
-            refuse(
-                node,
-                f"functions that make tables are not answered: {said(node)}",
-                "declare the table",
-            )
+            way = "declare a table with these rows in the parameter tables of PrivateDatabase"
+            refuse(node, f"the table function {said(node)} is not supported", way)
         given = (node.args.get("catalog"), node.args.get("db"), node.this)
         parts = [part.name for part in given if part is not None]
         declared = self.catalog.named(parts)
@@ -154,8 +148,9 @@ class Compiler:
         elif declared is not None:
             found = self.base(declared, node)
         else:
-            known = ", ".join(sorted(table.name for table in self.catalog.tables.values()))
-            refuse(node, f"table {'.'.join(parts)} is not declared", f"declared are: {known}")
+            known = sorted(t.name for t in self.catalog.tables.values() if t.released is None)
+            way = f"use one of the declared tables: {', '.join(known)}"
+            refuse(node, f"table {'.'.join(parts)} is not declared", way)
         return self._aliased(node, folded(node.alias or node.name), found)
 
     def _aliased(self, node: Any, alias: str, found: Relation) -> tuple[str, Relation]:
@@ -164,7 +159,8 @@ class Compiler:
             only(given, "this", "columns")
             names = [folded(one.name) for one in given.args.get("columns") or []]
             if len(names) > len(found.fields) or len(set(names)) < len(names):
-                refuse(node, f"{alias!r} has other columns than these")
+                reason = f"the column names of {alias!r} are too many, or two of them are equal"
+                refuse(node, reason, f"give different names, {len(found.fields)} or fewer")
             if names:
                 old = list(found.fields.items())
                 new = [*names, *(name for name, _ in old[len(names) :])]
@@ -179,13 +175,13 @@ class Compiler:
             [compiled(cell, RowScope()) for cell in row.expressions] for row in node.expressions
         ]
         if len({len(row) for row in rows}) != 1:
-            refuse(node, "rows of VALUES have different lengths")
+            refuse(node, *SOURCES["lengths"])
         fields, columns = {}, []
         for i, cells in enumerate(zip(*rows, strict=True)):
             families = {cell.family for cell in cells} - {"null"}
             family = "num" if families == {"int", "num"} else next(iter(families), "int")
             if len(families) > 1 and family != "num":
-                refuse(node, "a column of VALUES holds different types")
+                refuse(node, *SOURCES["types"])
             fields[f"col{i}"] = Field(f"c{i}", family)
             columns.append([f"CAST({cell.sql} AS {TYPES[family]})" for cell in cells])
         listed = ", ".join(f"({', '.join(row)})" for row in zip(*columns, strict=True))
@@ -202,7 +198,7 @@ class Compiler:
         """Return FROM and WHERE of a SELECT."""
         first = select.args.get("from_")
         if first is None:
-            refuse(select, "there is no FROM")
+            refuse(select, *SOURCES["no from"])
         only(first, "this")
         scope = RowScope(parent)
         start, joins, turned = _left_joins(first.this, select.args.get("joins") or [])
@@ -240,8 +236,8 @@ class Compiler:
         cap, body.pairs = private_cap(body.scope, equated, body.matches)
         if cap is not None:
             note = (
-                f"tables that are joined by the unit alone count at most {cap:,} rows of a unit "
-                "each, chosen by a hash of their cells; join by a declared owner's key to count all"
+                f"of each table that is joined by the unit alone, at most {cap:,} rows of a unit "
+                "count, chosen by a hash. Join by the key of a declared owner to count all"
             )
             if note not in self.notes:
                 self.notes.append(note)
@@ -265,16 +261,17 @@ class Compiler:
         side, kind = (str(join.args.get(one) or "").upper() for one in ("side", "kind"))
         if side not in ("", "LEFT") or kind not in ("", "INNER", "CROSS", "OUTER"):
             way = {
-                "RIGHT": "put its table first in FROM, and take LEFT JOIN",
-                "FULL": "take LEFT JOIN, and UNION ALL of it and the other side's rows for which "
-                "NOT EXISTS (...) holds",
-            }.get(side, "take JOIN or LEFT JOIN; EXISTS stands for SEMI, NOT EXISTS for ANTI")
-            refuse(join, f"{side or kind} JOIN is not answered here", way)
+                "RIGHT": "put its table first in FROM, and use LEFT JOIN",
+                "FULL": "use LEFT JOIN, and add the rows of the other table without a match by "
+                "UNION ALL and NOT EXISTS",
+            }.get(side, "use JOIN or LEFT JOIN; for SEMI use EXISTS, for ANTI use NOT EXISTS")
+            refuse(join, f"{f'{side} {kind}'.strip()} JOIN is not supported here", way)
         alias, relation = self.relation(join.this, ctes)
         handle = self._handle(join)
         scope = body.scope
         if any(alias == known for known, _, _ in scope.tables):
-            refuse(join, f"two tables are called {alias!r}", "give one of them another name")
+            way = "give one of them another name with AS"
+            refuse(join, f"two tables in FROM are named {alias!r}", way)
         tests = list(conjuncts(join.args.get("on")))
         before = list(scope.tables)
         scope.tables.append((alias, relation, handle))
@@ -282,7 +279,8 @@ class Compiler:
             name = folded(one.name)
             owner = [known for known, other, _ in before if name in other.fields]
             if not owner or name not in relation.fields:
-                refuse(join, f"USING names {one.name!r}, which is not on both sides")
+                reason = f"column {one.name!r} of USING is not on both sides of the join"
+                refuse(join, reason, "use ON with the columns that must be equal")
             left = exp.column(one.name, table=owner[0])
             tests.append(exp.EQ(this=left, expression=exp.column(one.name, table=alias)))
             scope.merged.add(name)
@@ -341,7 +339,7 @@ class Compiler:
     ) -> str:
         """Return EXISTS over rows of the same unit, or of public tables."""
         if not isinstance(select, exp.Select):
-            refuse(select, "EXISTS and IN take one SELECT")
+            refuse(select, *SOURCES["no select"])
         plain = not (
             select.args.get("group") or select.args.get("having") or select.args.get("distinct")
         ) and not any(is_aggregate(item) for item in select.expressions)
@@ -349,7 +347,7 @@ class Compiler:
             only(select, "expressions", "from_", "joins", "where")
             inner = self.body(select, ctes, body.scope)
             if inner.left is not None:
-                refuse(select, LEFT_OF_PRIVATE, "put the private table first, or take JOIN")
+                refuse(select, *SOURCES["left"])
             items = select.expressions
             value = compiled(items[0], inner.scope) if member is not None else None
         else:
@@ -364,23 +362,19 @@ class Compiler:
         tests, linked = list(inner.tests), False
         if member is not None:
             if len(items) != 1 or value is None:
-                refuse(select, "a subquery of IN has one column")
+                refuse(select, *SOURCES["one column"])
             left = compiled(member, body.scope)
             linked = bool(left.tags & value.tags)
             if left.family != value.family:
-                way = "CAST(... AS ...) one of them"
-                refuse(member, "IN compares values of different types", way)
+                reason = f"IN compares {WORDS[left.family]} with {WORDS[value.family]}"
+                refuse(member, reason, "convert one of them with CAST")
             equal = f"({value.sql} = {left.sql})"
             tests.append(f"({equal} IS DISTINCT FROM FALSE)" if negated else equal)
         if inner.unit is not None:
             if not links.handles:
-                refuse(select, "rows of a public table are chosen by private ones")
+                refuse(select, *SOURCES["chosen"])
             if not linked and not _equates(select, inner.scope):
-                refuse(
-                    select,
-                    "the subquery looks at rows of other units",
-                    "equate its unit (or the key of its owner) with that of the query around it",
-                )
+                refuse(select, *SOURCES["other units"])
             tests.append(f"{inner.unit} = {links.handles[0]}.u")
         where = f" WHERE {' AND '.join(tests)}" if tests else ""
         return f"EXISTS (SELECT 1 {inner.source}{where})"
@@ -395,20 +389,23 @@ class Compiler:
         if isinstance(node, exp.Union):
             return self._union(node, ctes)
         if not isinstance(node, exp.Select):
-            refuse(node, f"a subquery must be a SELECT: {said(node)}")
+            way = "write a subquery as SELECT, or as UNION ALL of SELECTs"
+            refuse(node, f"the subquery {said(node)} is not supported", way)
         check_order(self, node, ctes)
         for name in ("order", "limit", "offset", "qualify", "sample"):
             if node.args.get(name) is not None:
+                at_end = name in ("order", "limit", "offset")
+                what = "ORDER BY" if name == "order" else name.upper()
                 refuse(
                     node,
-                    f"{name.upper()} inside a subquery takes rows by what other units have",
-                    "put it at the end of the whole query",
+                    f"{what} in this subquery would choose rows by those of other privacy units",
+                    "write it at the end of the whole query" if at_end else "leave it out",
                 )
         only(node, "expressions", "from_", "joins", "where", "group", "having", "distinct", "with_")
         ctes = self.with_ctes(node, ctes)
         body = self.body(node, ctes)
         if body.left is not None:
-            refuse(node, LEFT_OF_PRIVATE, "put the private table first, or take JOIN")
+            refuse(node, *SOURCES["left"])
         group = node.args.get("group")
         having = node.args.get("having")
         items = [part for item in node.expressions for part in self._expanded(item, body.scope)]
@@ -430,15 +427,16 @@ class Compiler:
             known = body.scope.field_of(item) if isinstance(item, exp.Column) else None
             keys = None if known is None else known.keys
             if one.family == "null":
-                refuse(item, "a column of a subquery must have a type", "CAST(NULL AS ...) has one")
+                refuse(item, *SOURCES["no type"])
             if folded(name) in fields:
-                refuse(item, f"two columns of a subquery are called {name!r}")
+                reason = f"two columns of the subquery are named {name!r}"
+                refuse(item, reason, "give them different names with AS")
             inner = f"c{number}"
             fields[folded(name)] = Field(inner, one.family, one.bounds, one.tags, keys)
             selected.append(f"{canonical(one.sql, one.family)} AS {inner}")
         sql = f"SELECT {distinct}{', '.join(selected)} {body.sql}{tail}"
         if len(sql) > 10**6:
-            refuse(node, "the query is too long")
+            refuse(node, *SOURCES["too long"])
         private = body.unit is not None
         if not private:
             released = names_of_one_row(body, items, group, fields)
@@ -474,7 +472,8 @@ class Compiler:
         if isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
             table = folded(item.table)
             if table not in [alias for alias, _, _ in scope.tables]:
-                refuse(item, f"there is no table {item.table!r} here")
+                known = ", ".join(alias for alias, _, _ in scope.tables)
+                refuse(item, f"there is no table {item.table!r} here", f"the tables are: {known}")
             item = item.this
         if isinstance(item, exp.Star):
             only(item)
@@ -489,18 +488,19 @@ class Compiler:
     def _union(self, node: exp.Union, ctes: dict[str, Any]) -> Relation:
         only(node, "this", "expression", "with_", "distinct")
         if type(node) is not exp.Union or node.args.get("distinct"):
-            refuse(node, "UNION compares rows of all units", "take UNION ALL")
+            refuse(node, *SOURCES["union"])
         ctes = self.with_ctes(node, ctes)
         a, b = self.derived(node.this, ctes), self.derived(node.expression, ctes)
         if a.private != b.private:
-            refuse(node, "UNION ALL of a private and a public table: public rows belong to nobody")
+            refuse(node, *SOURCES["mixed"])
         if len(a.fields) != len(b.fields):
-            refuse(node, "both sides of UNION ALL need as many columns")
+            refuse(node, *SOURCES["columns"])
         fields, left, right = {}, [], []
         for (name, one), other in zip(a.fields.items(), b.fields.values(), strict=True):
             if one.family != other.family:
-                way = "CAST(... AS ...) one of them"
-                refuse(node, f"column {name!r} of UNION ALL has different types", way)
+                reason = f"column {name!r} of UNION ALL holds {WORDS[one.family]} on one side and"
+                way = "convert one of them with CAST"
+                refuse(node, f"{reason} {WORDS[other.family]} on the other", way)
             box = None
             if one.bounds and other.bounds:
                 box = min(one.bounds[0], other.bounds[0]), max(one.bounds[1], other.bounds[1])
@@ -519,9 +519,9 @@ class Compiler:
         if pairs > MOST_OF_UNIONS:
             refuse(
                 node,
-                f"UNION ALL of joins by the unit alone makes up to {pairs:,} rows of a unit; at "
-                f"most {MOST_OF_UNIONS:,} are answered",
-                "join by a declared owner's key, or ask for each part by itself",
+                f"UNION ALL of joins by the privacy unit alone can give {pairs:,} rows of one "
+                f"unit; at most {MOST_OF_UNIONS:,} are allowed",
+                "join by the key of a declared owner, or query each part by itself",
             )
         return Relation(sql, fields, a.private, a.matches + b.matches - 1, pairs)
 
@@ -531,7 +531,7 @@ class Compiler:
         if given is None:
             return ctes
         if given.args.get("recursive"):
-            refuse(given, "WITH RECURSIVE is not answered")
+            refuse(given, *SOURCES["recursive"])
         only(given, "expressions")
         named: set[str] = set()
         for cte in given.expressions:
@@ -539,7 +539,8 @@ class Compiler:
             alias = cte.args["alias"]
             only(alias, "this")
             if folded(alias.name) in named:
-                refuse(cte, f"two common tables are called {alias.name!r}")
+                reason = f"two tables of WITH are named {alias.name!r}"
+                refuse(cte, reason, "give one of them another name")
             named.add(folded(alias.name))
             ctes = {**ctes, folded(alias.name): (cte.this, ctes)}
         return ctes

@@ -26,7 +26,7 @@ from skdp.sql._catalog import Catalog, Column, Table, folded
 from skdp.sql._outline import Plan
 from skdp.sql._plan import planned
 from skdp.sql._public import public_answer, reads_public_tables_alone
-from skdp.sql._refusals import OverUnits, refuse
+from skdp.sql._refusals import OverUnits, refuse, refuse_bounds, said
 from skdp.sql._relations import is_aggregate
 from skdp.sql._results import Subquery, columns_of_answer
 from skdp.sql._sources import Compiler
@@ -120,12 +120,15 @@ def staged(
             if error.node.root() is not select:  # of a part that was written anew
                 raise
             if len(subqueries) == _MOST:
-                refuse(error.node, f"at most {_MOST} subqueries of a query are released")
+                reason = f"more than {_MOST} subqueries of the query would have to be released"
+                refuse(error.node, reason, "split the query")
             if not _of_released(error.node, catalog):
                 found = _subquery(error, text, catalog, unit, bounds, anonymized, spare, subqueries)
                 subqueries.append(found)
     if spare:
-        refuse(select, f"bounds name {sorted(spare)}, which the query does not aggregate")
+        plans = [one.plan for one in subqueries] + ([] if last is None else [last])
+        named = [one.column for plan in plans for one in plan.aggregates if not one.whole]
+        refuse_bounds(select, spare, filter(None, named))
     return Staged(subqueries, last, select)
 
 
@@ -145,7 +148,8 @@ def _check_one_row(select: exp.Expr) -> None:
             and RELEASED not in node.meta
             and not _is_one_number(node.this)
         ):
-            refuse(node, "a subquery in an expression is one aggregate, without GROUP BY")
+            reason = f"the subquery {said(node)} stands for one value and may have several rows"
+            refuse(node, reason, "write one aggregate without GROUP BY, HAVING, LIMIT and DISTINCT")
 
 
 def _planned(
@@ -206,11 +210,14 @@ def _subquery(
         except OverUnits as inner:
             error = inner
         except QueryRefusedError as inner:
-            if not number:
+            if not number or "there is no column" not in str(inner):
                 raise
-            way = "it sees its own tables alone; GROUP BY in a subquery of FROM, and join that"
+            way = (
+                "A subquery inside an expression reads only its own tables. To compare by group, "
+                "write it in FROM with GROUP BY, and join it"
+            )
             text = str(inner).replace(" Nothing was charged.", "")
-            raise QueryRefusedError(f"{text} In a subquery: {way}. Nothing was charged.") from None
+            raise QueryRefusedError(f"{text} {way}. Nothing was charged.") from None
     found = Subquery(plan, _table(plan, catalog, before))
     with catalog.reading() as cursor:
         found.put(cursor)
@@ -284,7 +291,9 @@ def _table(plan: Plan, catalog: Catalog, before: list[Subquery]) -> Table:
     columns = {folded(name): Column(name, kinds[name]) for name in names}
     for column in columns.values():
         if family_of(column.kind) == "other":
-            refuse(None, f"column {column.name!r} of a subquery has a type that is not answered")
+            reason = f"column {column.name!r} of a subquery has type {column.kind}"
+            way = "convert it to numbers, text, booleans, dates or timestamps with CAST"
+            refuse(None, f"{reason}, which is not supported", way)
     shown = {output.sql: folded(output.name) for output in plan.outputs}
     number = len(before) + 1
     while f"skdp_released_{number}" in catalog.tables:

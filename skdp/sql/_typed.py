@@ -31,6 +31,8 @@ __all__ = [
     "HANDLERS",
     "LONGEST",
     "RELEASED",
+    "TO_DATES",
+    "TO_NUMBERS",
     "TYPES",
     "WORDS",
     "Expr",
@@ -75,12 +77,23 @@ TYPES = {"int": "BIGINT", "num": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN"}
     "date": "DATE",
     "time": "TIMESTAMP",
 }
-WORDS = {"int": "integers", "num": "numbers", "text": "text", "bool": "truth values"} | {
+WORDS = {"int": "integers", "num": "numbers", "text": "text", "bool": "booleans"} | {
     "date": "dates",
-    "time": "times",
+    "time": "timestamps",
     "null": "NULL",
-    "other": "values of another type",
+    "other": "values of a type that can only be counted",
 }
+TO_NUMBERS = (
+    "use CAST(x AS DOUBLE) for text and booleans (a text that is not a number becomes NULL), and "
+    "EXTRACT(YEAR FROM x) for dates"
+)
+TO_DATES = "use CAST(x AS DATE) for text (a text that is not a date becomes NULL)"
+_ONE_SET = "write columns in GROUP BY, and one query for each set of columns"
+_INSTEAD: dict[type, str] = {
+    **dict.fromkeys((exp.Cube, exp.Rollup, exp.GroupingSets), _ONE_SET),
+    **dict.fromkeys((exp.CurrentDate, exp.CurrentTimestamp), "write the date itself"),
+}
+_ONLY_COUNTED = "use COUNT(x) or x IS NULL, or convert the column before the table is declared"
 
 
 @dataclass(frozen=True)
@@ -153,14 +166,18 @@ def compiled(node: exp.Expr, scope: Scope) -> Expr:
         return found
     handler = HANDLERS.get(type(node))
     if handler is None:
-        what = node.this if isinstance(node, exp.Anonymous) else type(node).__name__.upper()
         if isinstance(node, exp.Window):
-            reason = "window functions show single rows, or ranks among those of others"
-            refuse(node, reason, "GROUP BY a key and take an aggregate")
-        refuse(node, f"{what!s} is not on the list of expressions that are answered: {said(node)}")
+            reason = f"the window function {said(node)} would show values of single rows"
+            refuse(node, reason, "use GROUP BY and an aggregate")
+        way = _INSTEAD.get(
+            type(node),
+            "use arithmetic, comparisons, CASE, COALESCE, CAST, and functions of numbers, text and "
+            "dates that the documentation on private SQL lists",
+        )
+        refuse(node, f"{said(node)} is not on the list of supported SQL expressions", way)
     out = handler(node, scope)
     if len(out.sql) > _LONGEST_SQL:
-        refuse(node, "the expression is too long")
+        refuse(node, "the expression is too long", "use fewer or shorter parts")
     return out
 
 
@@ -178,9 +195,9 @@ def value_of_subquery(node: exp.Subquery) -> Expr:
     only(node, "this")
     error = refusal(
         node,
-        f"a subquery inside an expression is not answered: {said(node)}",
-        "EXISTS and IN may stand between the ANDs of WHERE; others are one aggregate over all, "
-        "without GROUP BY",
+        f"the subquery {said(node)} inside an expression is not supported",
+        "write a subquery with one aggregate over all rows, without GROUP BY; EXISTS and IN are "
+        "allowed as conditions of WHERE, by themselves or joined by AND",
     )
     raise OverUnits(node.this, str(error))
 
@@ -189,7 +206,8 @@ def condition(node: exp.Expr, scope: Scope) -> Expr:
     """Return an expression that is true, false or NULL."""
     found = compiled(node, scope)
     if found.family not in ("bool", "null"):
-        refuse(node, f"a condition must be true or false: {said(node)}")
+        reason = f"{said(node)} holds {WORDS[found.family]}, but a condition must be true or false"
+        refuse(node, reason, "write a comparison, such as x > 0 or x IS NOT NULL")
     return found
 
 
@@ -252,7 +270,7 @@ def box(low: float, high: float) -> tuple[float, float] | None:
 
 
 def small_integer(node: exp.Expr | None, most: int, what: str, *, text: bool = False) -> int:
-    """Return a stated integer, or refuse."""
+    """Return an integer that the query states, or refuse."""
     negative = isinstance(node, exp.Neg)
     inner = node.this if negative and node is not None else node
     if isinstance(inner, exp.Literal) and (text or not inner.is_string):
@@ -262,14 +280,17 @@ def small_integer(node: exp.Expr | None, most: int, what: str, *, text: bool = F
             value = most + 1
         if abs(value) <= most:
             return -value if negative else value
-    raise refusal(node, f"{what} must be a stated integer of at most {most}")
+    given = "" if node is None else f", not {said(node)}"
+    reason = f"{what} must be a literal integer of at most {most}{given}"
+    raise refusal(node, reason, f"write a number from 0 to {most}")
 
 
 def alike(node: exp.Expr, parts: list[Expr]) -> tuple[str, list[str]]:
     """Return the family that expressions have in common, and their SQL in it."""
     families = {one.family for one in parts} - {"null"}
     if "other" in families:
-        refuse(node, f"values of this type can only be counted: {said(node)}")
+        reason = f"{said(node)} has values of a type that can only be counted"
+        refuse(node, reason, _ONLY_COUNTED)
     if not families:
         return "null", ["NULL"] * len(parts)
     if len(families) == 1:
@@ -286,14 +307,13 @@ def alike(node: exp.Expr, parts: list[Expr]) -> tuple[str, list[str]]:
             if one.family == "text" and isinstance(one.constant, str)
             else one.sql
             if one.family != "text"
-            else refuse(node, f"text is compared with dates in {said(node)}", "CAST(... AS DATE)")
+            else refuse(node, f"{said(node)} mixes text and {WORDS[family]}", TO_DATES)
             for one in parts
         ]
     raise refusal(
         node,
-        f"{' and '.join(sorted(WORDS[f] for f in families))} cannot be compared or mixed: "
-        f"{said(node)}",
-        "CAST(... AS ...) one of them; a cast gives NULL where it finds no such value",
+        f"{said(node)} mixes {' and '.join(sorted(WORDS[f] for f in families))}",
+        "convert them to one type with CAST (a value that cannot be converted becomes NULL)",
     )
 
 
@@ -308,7 +328,10 @@ def date_literal(node: exp.Expr, text: str, family: str) -> str:
             raise ValueError
         return f"TIMESTAMP '{instant.isoformat(sep=' ')}'"
     except ValueError:
-        refuse(node, f"{text!r} is no {'date' if family == 'date' else 'time'} like 2026-01-31")
+        if family == "date":
+            refuse(node, f"{text!r} is not a date", "write it like '2026-01-31'")
+        way = "write it like '2026-01-31 12:30:00', without a time zone"
+        refuse(node, f"{text!r} is not a timestamp", way)
 
 
 def tamed(one: Expr) -> str:

@@ -180,7 +180,7 @@ def test_ids_that_are_compared_after_a_cast_are_refused(kinds):
     connection = duckdb.connect()
     for name, kind in zip("ab", kinds, strict=True):
         connection.execute(f"CREATE TABLE {name} (uid {kind})")
-    with pytest.raises(TypeError, match="of one type"):
+    with pytest.raises(TypeError, match="must have the same type"):
         database(connection, {"a": {"unit": "uid"}, "b": {"unit": "uid"}})
 
 
@@ -209,6 +209,6 @@ def test_each_clamp_counts():
     ).to_pandas()
     assert abs(answer["low"][0] - 1000) < 50
     assert abs(answer["high"][0] - 50_000) < 2000
-    with pytest.raises(QueryRefusedError, match="within 1e100"):
+    with pytest.raises(QueryRefusedError, match="too large"):
         db.sql("SELECT WITH ANONYMIZATION OPTIONS(epsilon=1, delta=1e-3) "
                "ANON_SUM(x CLAMPED BETWEEN -1e400 AND 1e400) AS s FROM a")  # fmt: skip

@@ -33,7 +33,7 @@ def test_the_command_line(tmp_path, capsys):
     assert main([*given, QUERY]) == 2
     assert "budget" in capsys.readouterr().err
     assert main([*given, "SELECT MAX(x) FROM rows"]) == 2
-    assert "MAX shows one row" in capsys.readouterr().err
+    assert "MAX(x) would show the value of one row" in capsys.readouterr().err
     assert main([str(tmp_path / "none.parquet"), *given[1:], QUERY]) == 2
 
 
@@ -102,4 +102,4 @@ def test_what_was_released_before_a_failure_is_written_out(tmp_path, capsys, mon
     assert main([*given, "--ledger", str(tmp_path / "spent")]) == 2
     out, err = capsys.readouterr()
     assert out.startswith("mean,mean_low,mean_high")
-    assert "1 subqueries were released" in err
+    assert "1 subquery was released" in err

@@ -101,11 +101,14 @@ def test_quantiles_and_variances_and_learned_clamps():
     ("query", "why"),
     [
         ("SELECT WITH ANONYMIZATION COUNT(*) FROM visits", "OPTIONS"),
-        ("SELECT WITH ANONYMIZATION OPTIONS(epsilon=x) COUNT(*) FROM visits", "needs a number"),
-        ("SELECT WITH ANONYMIZATION OPTIONS(eps=1) COUNT(*) FROM visits", "no option"),
+        (
+            "SELECT WITH ANONYMIZATION OPTIONS(epsilon=x) COUNT(*) FROM visits",
+            "must be set to a number",
+        ),
+        ("SELECT WITH ANONYMIZATION OPTIONS(eps=1) COUNT(*) FROM visits", "not an option"),
         ("SELECT WITH ANONYMIZATION OPTIONS(epsilon=1, epsilon=2) 1 FROM visits", "twice"),
-        ("SELECT WITH ANONYMIZATION OPTIONS(epsilon=1", "not closed"),
-        ("SELECT ANON_COUNT(* CLAMPED BETWEEN 0 AND 1) FROM visits", "not SQL|not answered"),
+        ("SELECT WITH ANONYMIZATION OPTIONS(epsilon=1", "closing parenthesis"),
+        ("SELECT ANON_COUNT(* CLAMPED BETWEEN 0 AND 1) FROM visits", "cannot be parsed"),
         (
             (
                 "SELECT WITH ANONYMIZATION OPTIONS(epsilon=1) ANON_COUNT(* CLAMPED BETWEEN 3 AND 1) "  # noqa: E501
@@ -118,18 +121,18 @@ def test_quantiles_and_variances_and_learned_clamps():
                 "SELECT WITH ANONYMIZATION OPTIONS(epsilon=1) ANON_COUNT(* CLAMPED BETWEEN 0 AND x) "  # noqa: E501
                 "FROM visits"
             ),
-            "two stated numbers",
+            "two literal numbers",
         ),
         (
             (
                 "SELECT WITH ANONYMIZATION OPTIONS(epsilon=1) ANON_COUNT(*), ANON_VAR(minutes) "
                 "FROM visits"
             ),
-            "by themselves",
+            "in a query of their own",
         ),
         (
             "SELECT COUNT(*) FROM (SELECT WITH ANONYMIZATION OPTIONS(epsilon=1) uid FROM visits)",
-            "outermost",
+            "only at the start",
         ),
         (
             "SELECT WITH ANONYMIZATION OPTIONS(epsilon=1) ANON_QUANTILES(minutes, 3) FROM visits",
@@ -140,7 +143,7 @@ def test_quantiles_and_variances_and_learned_clamps():
                 "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1) "
                 "SUM(minutes, contribution_bounds_per_group => 3) FROM visits"
             ),
-            "is expected",
+            "must be the last argument",
         ),
     ],
 )
@@ -152,7 +155,7 @@ def test_refusals(query, why):
 
 
 def test_an_epsilon_is_stated_once():
-    with pytest.raises(ValueError, match="stated twice"):
+    with pytest.raises(ValueError, match="given twice"):
         database(shop(users=3)).sql(
             "SELECT WITH ANONYMIZATION OPTIONS(epsilon=1) COUNT(*) FROM visits", epsilon=2
         )
