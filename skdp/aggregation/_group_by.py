@@ -40,6 +40,7 @@ from skdp.aggregation._results import (
     interval_of,
     left_out_of,
     no_columns,
+    remarks,
     std_of,
     without_intervals,
 )
@@ -398,9 +399,7 @@ class DPGroupBy(BaseEstimator):
             finally:
                 rows.close()
             self.table_ = table_of(columns, table)
-            if self._unclear:  # released: whoever sees the table sees it
-                names = sorted({str(one.column) for one in aggregates if one.name in self._unclear})
-                text = _UNCLEAR.format(type(self).__name__, ", ".join(names))
+            for text in self._remarks(aggregates):
                 warnings.warn(text, stacklevel=outside_level())
         return self
 
@@ -451,6 +450,14 @@ class DPGroupBy(BaseEstimator):
             columns |= self._columns(session, one, of, keys, shares)
         return columns
 
+    def _remarks(self, aggregates: list[Aggregate]) -> list[str]:
+        """Return what a user has to know of a result; all of it is released."""
+        unclear = sorted({str(one.column) for one in aggregates if one.name in self._unclear})
+        found = _is(self.max_keys_per_unit) or _is(self.max_rows_per_unit)
+        counts = [one.name for one in aggregates if found and one.kind == "count"]
+        kept = sum(columns_of_result(self.table_)[counts[0]]) if counts else None
+        return remarks(self, unclear, kept) if aggregates else []
+
     def _columns(
         self,
         session: Session,
@@ -487,7 +494,9 @@ class DPGroupBy(BaseEstimator):
                 query = UnitSpread(one.column, SPREAD_EDGES)
                 name = f"bounds of {one.column}"
                 spread = session.answer(query, shares["learned"], name=name)
-                learned[one.column], hidden, clear = learned_range(spread.value, std_of(spread))
+                learned[one.column], hidden, clear = learned_range(
+                    spread.value, std_of(spread), session.pure
+                )
                 self.hidden_units_[one.column] = hidden
                 if not clear:
                     unclear.add(one.column)
@@ -516,7 +525,7 @@ class DPGroupBy(BaseEstimator):
             return
         ratios = {one.kind for one in aggregates} <= {"mean", "variance", "std", "quantile"}
         units = all(term.kind == "units" for term in terms)
-        caps = best_caps(
+        self.max_keys_per_unit_, self.max_rows_per_unit_ = best_caps(
             np.array(shapes[0].value),
             np.array(shapes[1].value),
             std_of(shapes[0]),
@@ -528,18 +537,16 @@ class DPGroupBy(BaseEstimator):
             max_keys=None if _is(keys) else int(keys),
             max_rows=(1 if units else None) if _is(rows) else int(rows),
         )
-        self.max_keys_per_unit_, self.max_rows_per_unit_ = caps
 
     def _measure_left_out(
         self, session: Session, keys: tuple[Any, ...], shares: Mapping[str, Fraction]
     ) -> None:
         """Release how much bounding left out."""
         self.left_out_: dict[str, float] = {}
-        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
-        if not keys:
-            return
-        out = session.answer(LeftOut(keys, *caps), shares["left_out"])
-        self.left_out_ |= left_out_of(out, pure=session.pure)
+        if keys:
+            query = LeftOut(keys, self.max_keys_per_unit_, self.max_rows_per_unit_)
+            out = session.answer(query, shares["left_out"])
+            self.left_out_ |= left_out_of(out, pure=session.pure)
 
     def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
         """Return the intervals of an aggregate at a level other than 95%; nothing is released.
@@ -547,8 +554,7 @@ class DPGroupBy(BaseEstimator):
         Parameters
         ----------
         name : str
-            Name of a count, a number of units, a sum or a mean; other intervals are known only at
-            95%.
+            Of a count, a number of units, a sum or a mean; others are known only at 95%.
         level : float, default=0.95
             In (0, 1).
 
@@ -588,12 +594,6 @@ class DPGroupBy(BaseEstimator):
         columns = columns_of_result(self.table_)
         rest = [name for name in columns if name not in by]
         return {key: {name: columns[name][i] for name in rest} for i, key in enumerate(self.keys_)}
-
-
-_UNCLEAR = (
-    "{}: units are too few for this epsilon to learn bounds of {}: values may lie far beyond "
-    "them, and there are no intervals. State bounds, or take a larger epsilon"
-)
 
 
 def _is(cap: Any) -> bool:

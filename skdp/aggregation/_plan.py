@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from skdp.queries import MAX_ROWS_PER_UNIT
+from skdp.statistics._limits import heavy_z
 from skdp.tabular import KeyTerm, key_order
 
 __all__ = [
@@ -53,10 +53,14 @@ SPREAD_EDGES = (
 )
 
 # Weights of shares; an aggregate's are 60.
-_LEARNED, _SHAPES, _LEFT_OUT, _KEYS, _AGGREGATES = 4, 3, 2, 60, 60
+_LEARNED, _SHAPES, _LEFT_OUT, _KEYS, _AGGREGATES = 8, 8, 2, 60, 60
 
-# Deviations of noise above which a bin has units; the part of all units that may be hidden by it.
-_SEEN, _HIDDEN = 3.5, 0.05
+_LARGER = 0.02  # chance that noise passes for units of more keys or rows
+_WINDOWS = (1, 2, 4, 8)  # bins that are looked at together
+
+# Chances that noise alone is seen: in any bin of a spread, and in the bin beside what was seen.
+_ALONE, _BESIDE = 0.002, 0.003
+_HIDDEN = 0.05  # the part of all units that may be hidden by noise
 
 WITH_VALUES = ("sum", "mean", "variance", "std", "quantile", "histogram")
 KINDS = ("count", "distinct_units", *WITH_VALUES)
@@ -193,26 +197,41 @@ def _typical(edges: Sequence[int]) -> Floats:
     return np.sqrt(np.array(edges, dtype=float) * np.array(last))
 
 
-def _seen(counts: Floats, std: float, pure: bool) -> Floats:
+def _deviations(chance: float, pure: bool, terms: int = 1) -> float:
+    """Return how many deviations a sum of so many noises exceeds with this chance."""
+    return float(heavy_z(3.0 / terms if pure else 0.0, 1 - 2 * chance))
+
+
+def _seen(counts: Floats, std: float, pure: bool, edges: Sequence[int]) -> Floats:
     """Return counts of units without what noise alone shows.
 
-    The largest bin that counts is one that noise alone would show in one table of a thousand, in
-    any of the bins: a bin of large numbers weighs much. Below it, two deviations are enough. If
-    there is none, all units are in the first bin.
+    Units are spread over bins, none of which may stand out of noise while several together do. So
+    there are units from a bin on if that bin, or 2, 4 or 8 from it on, hold more than noise does
+    but for a small chance. It is the smaller the larger the numbers of the bin are: a bin of large
+    numbers weighs much, and a cap of thousands that comes of noise would ruin all answers. Below
+    the last such bin one deviation is enough. If there is none, all units are in the first bin.
     """
-    alone = 0.001 / len(counts)
-    clear = -math.log(2 * alone) / math.sqrt(2) if pure else -float(ndtri(alone))
-    places = np.flatnonzero(counts > clear * std)
-    if not places.size:
+    last, before = -1, np.r_[0.0, np.cumsum(counts)]
+    for i, edge in enumerate(edges):
+        chance = min(_LARGER, 10 * _LARGER / edge**1.5) / len(_WINDOWS)
+        for width in _WINDOWS:
+            if i + width > len(counts):
+                break
+            limit = _deviations(chance, pure, width) * std * math.sqrt(width)
+            if before[i + width] - before[i] > limit:
+                part = np.cumsum(np.maximum(counts[i : i + width], 0.0))
+                last = max(last, i + int(np.searchsorted(part, part[-1] / 2)))
+    if last < 0:
         return np.r_[1.0, np.zeros(len(counts) - 1)]
-    kept = np.where(counts > 2 * std, counts, 0.0)
-    kept[places[-1] + 1 :] = 0
+    kept = np.where(counts > std, counts, 0.0)
+    kept[last] = max(kept[last], std / 2)
+    kept[last + 1 :] = 0
     return kept
 
 
 def upper_cap(by_keys: Floats, std: float, *, pure: bool) -> int:
     """Return the least edge at or below which 95% of units is, as far as can be seen."""
-    seen = _seen(by_keys, std, pure)
+    seen = _seen(by_keys, std, pure, KEY_EDGES)
     place = int(np.searchsorted(np.cumsum(seen), 0.95 * seen.sum()))
     return min(int(KEY_EDGES[min(place + 1, len(KEY_EDGES) - 1)]), _MOST_KEYS)
 
@@ -253,8 +272,8 @@ def best_caps(
     max_keys, max_rows : int or None
         As stated.
     """
-    many, m = _seen(by_keys, std, pure), _typical(KEY_EDGES)
-    rows, r = _seen(by_rows, std, pure), _typical(ROW_EDGES)
+    many, m = _seen(by_keys, std, pure, KEY_EDGES), _typical(KEY_EDGES)
+    rows, r = _seen(by_rows, std, pure, ROW_EDGES), _typical(ROW_EDGES)
     rows = rows / rows.sum()
     whole = float(many @ m) * float(rows @ r)
     key_caps = [cap for cap in _caps_of(many, KEY_EDGES) if cap <= n_keys]
@@ -275,8 +294,11 @@ def best_caps(
     return min(choices, key=error)
 
 
-def learned_range(counts: Floats, std: float) -> tuple[tuple[float, float], int, bool]:
+def learned_range(counts: Floats, std: float, pure: bool) -> tuple[tuple[float, float], int, bool]:
     """Return bounds that hold the values of nearly all units, from a spread over `SPREAD_EDGES`.
+
+    Bins that noise alone would hardly show in any of the bins are seen. From these on outwards, so
+    is a bin that noise would show in three tables of a thousand, the rarer the further away it is.
 
     Parameters
     ----------
@@ -284,6 +306,8 @@ def learned_range(counts: Floats, std: float) -> tuple[tuple[float, float], int,
         Noisy numbers of units by bin.
     std : float
         Of their noise.
+    pure : bool
+        Whether noise is Laplace's; else it is Gaussian.
 
     Returns
     -------
@@ -293,16 +317,33 @@ def learned_range(counts: Floats, std: float) -> tuple[tuple[float, float], int,
     clear : bool
         Whether that is at most a twentieth of the units; else nothing is known of the column.
     """
-    edges = np.array(SPREAD_EDGES)
-    least, units = _SEEN * std, float(np.maximum(counts, 0).sum())
-    least = max(least, 0.002 * units)
+    edges, floor = np.array(SPREAD_EDGES), 0.002 * float(np.maximum(counts, 0).sum())
+    least = max(_deviations(_ALONE / len(counts), pure) * std, floor)
     places = np.flatnonzero(counts > least)
-    seen = float(counts[places].sum())
     if not places.size:
         places = np.array([int(np.argmax(counts))])
-    low, high = float(edges[places[0]]), float(edges[places[-1] + 1])
+    first, last = int(places[0]), int(places[-1])
+    beside = np.array([_deviations(_BESIDE / k**2, pure) for k in range(1, len(counts))])
+    beside = np.clip(beside * std, floor, least)
+    first -= _reach(counts[:first][::-1], beside)
+    last += _reach(counts[last + 1 :], beside)
+    seen = float(counts[first : last + 1].sum())
     # The innermost bins stand for zero: a column of zeros still has a width.
-    return (low, high), math.ceil(least), least <= _HIDDEN * seen
+    bounds = float(edges[first]), float(edges[last + 1])
+    return bounds, math.ceil(least), least <= _HIDDEN * seen
+
+
+def _reach(counts: Floats, least: Floats) -> int:
+    """Return how many bins further the last one is that has units, each step from one to the next.
+
+    A bin that is k further than the one before it needs ``least[k - 1]`` units.
+    """
+    end = 0
+    while True:
+        further = np.flatnonzero(counts[end:] > least[: len(counts) - end])
+        if not further.size:
+            return end
+        end += int(further[0]) + 1
 
 
 # --- stated keys, shares --------------------------------------------------------------------------

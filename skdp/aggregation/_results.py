@@ -35,6 +35,7 @@ __all__ = [
     "interval_of",
     "left_out_of",
     "no_columns",
+    "remarks",
     "std_of",
     "without_intervals",
 ]
@@ -89,6 +90,32 @@ def left_out_of(out: Release, *, pure: bool) -> dict[str, float]:
         found[f"{name}_low"] = max(value - float(width[i]), 0.0)
         found[f"{name}_high"] = max(value + float(width[i]), 0.0)
     return found
+
+
+_UNCLEAR = (
+    "{}: units are too few for this epsilon to learn bounds of {}: values may lie far beyond "
+    "them, and there are no intervals. State bounds, or take a larger epsilon"
+)
+_LEFT_OUT = (
+    "{}: about {:.0%} of the rows were left out, to bound what one unit adds ({} keys, and {} rows "
+    "in each). Counts and sums, and their intervals, are of the other rows. Take a larger epsilon, "
+    "or state max_keys_per_unit and max_rows_per_unit"
+)
+_MANY = 0.1  # of the rows
+
+
+def remarks(by: Any, unclear: list[str], kept: float | None) -> list[str]:
+    """Return warnings: of columns whose bounds are a guess, and of many rows that were left out.
+
+    `kept` is a released number of rows that were counted, where caps were found privately.
+    """
+    name = type(by).__name__
+    texts = [_UNCLEAR.format(name, ", ".join(unclear))] if unclear else []
+    rows, least = (by.left_out_.get(key, 0.0) for key in ("rows", "rows_low"))
+    if kept is not None and least > _MANY * max(kept + rows, 1.0):
+        share = rows / (kept + rows)
+        texts.append(_LEFT_OUT.format(name, share, by.max_keys_per_unit_, by.max_rows_per_unit_))
+    return texts
 
 
 def columns_of_result(table: Any) -> dict[str, list[Any]]:
