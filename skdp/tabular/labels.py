@@ -493,10 +493,16 @@ def with_weights(rows: Any, weights: Any, *, estimator: str) -> Any:
     """
     if isinstance(rows, PartsRows):
         raise TypeError(_PARTS_WEIGHTS.format(estimator=estimator))
-    numbers, _ = check_labels(weights, rows._n, estimator=estimator, name="sample_weight")
     copied = copy.copy(rows)
-    copied._row_weights = numbers
+    copied._row_weights = _checked_weights(weights, rows._n, estimator)
     return copied
+
+
+def _checked_weights(weights: Any, n: int, estimator: str) -> NDArray:
+    """Return a weight for each of n rows, or raise; a table of one column is none, as elsewhere."""
+    if len(getattr(weights, "shape", (n,))) != 1:
+        raise ValueError(_NOT_FLAT.format(y="sample_weight"))
+    return check_labels(weights, n, estimator=estimator, name="sample_weight")[0]
 
 
 def check_with_target(
@@ -523,7 +529,7 @@ def check_with_target(
         rows = check(X, estimator=estimator, allow_empty=allow_empty)
         numbers, _ = check_labels(y, rows._n, estimator=estimator)
         if weights is not None:
-            weights, _ = check_labels(weights, rows._n, estimator=estimator, name="sample_weight")
+            weights = _checked_weights(weights, rows._n, estimator)
         return (SparseTargetRows if as_sparse else TargetRows)(rows._X, numbers, weights)
     options: Any = {"allow_empty": allow_empty, "one_place": one_place, "classes": None}
     return _labelled_parts(X, y, estimator=estimator, **options)

@@ -51,6 +51,16 @@ def ball(X: Any) -> dict[str, Any]:
     return {"center": center, "norm_bound": max(radius, 1e-12)}
 
 
+def weighing(X: Any, weights: Any, own: dict[str, Any]) -> dict[str, Any]:
+    """Return the bound of weights, which is public here; weights exclude missing cells."""
+    if weights is None or "weight_bound" not in own:
+        return {}
+    table, largest = table_of(X), float(np.max(np.asarray(weights, dtype=np.float64), initial=0.0))
+    whole = table is not None and not np.isnan(table).any()
+    omits = {"nan_policy": "raise"} if whole and "nan_policy" in own else {}
+    return {"weight_bound": largest or 1.0, **omits}
+
+
 PAIRS: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("sklearn.decomposition.PCA", "DPPCA", ball, {"epsilon": 1e13}),
     ("sklearn.cluster.KMeans", "DPKMeans", box, {"algorithm": "tree"}),
@@ -88,9 +98,10 @@ def substitute(theirs: type, ours: type, state: Any, fixed: dict[str, Any]) -> t
     __init__.__signature__ = signature  # type: ignore[attr-defined]
 
     def fit(self: Any, X: Any, y: Any = None, **routed: Any) -> Any:
-        held = {name: getattr(self, name) for name in (*state(X), *fixed)}
+        values = {**state(X), **fixed, **weighing(X, routed.get("sample_weight"), own)}
+        held = {name: getattr(self, name) for name in values}
         try:
-            for name, value in {**state(X), **fixed}.items():
+            for name, value in values.items():
                 setattr(self, name, value)
             return ours.fit(self, X, y, **routed)
         finally:
