@@ -421,7 +421,7 @@ def _check_held(value: Any, kind: type, field: str) -> None:
             if not (only_compared and not np.isnan(one).any()):
                 _check_held(one, kind, field)
         return
-    if type(value) is np.ndarray and not value.dtype.hasobject:
+    if type(value) is np.ndarray and value.dtype.kind in "biuf":
         # Public answers that scores are held against are made integers by the choice itself.
         known = value.dtype.kind != "f" or issubclass(kind, Choice) or np.isfinite(value).all()
         if not known:
@@ -432,8 +432,8 @@ def _check_held(value: Any, kind: type, field: str) -> None:
             _check_held(one, kind, field)
         return
     raise TypeError(
-        f"{field} of {kind.__name__} must be made of numbers, texts, arrays and types of "
-        f"skdp, got {type(value).__name__}"
+        f"{field} of {kind.__name__} must be made of numbers, texts, arrays of numbers and types "
+        f"of skdp, got {type(value).__name__}"
     )
 
 

@@ -214,8 +214,8 @@ def fold(
         Makes totals of zero; each thread has its own.
     width, least : int
         As in `Rows.spans`.
-    read : {"chunk", "labelled", "codes"}
-        The method of the rows that returns what `add` is handed of (start, stop).
+    read : {"chunk", "labelled", "codes", "weighted", "weighted_labelled"}
+        The method of the rows that is called with (start, stop); `add` is handed what it returns.
     """
     if hasattr(rows, "fold"):
         parts: list[NDArray] = rows.fold(add, fresh, width=width, least=least, read=read)

@@ -143,8 +143,9 @@ class DPLogisticRegression(LabelledClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted; if private, those that were selected. If that is one or none, there are
-        no other attributes but `privacy_`.
+        `classes`, sorted; if private, those that were selected. If fewer than two were selected,
+        there is no model: the only other attributes are `n_features_in_`, `feature_names_in_`,
+        `max_rows_per_unit_` and `privacy_`.
     class_count_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1. With `sample_weight` the noisy sum of
         clipped weights, at least `weight_bound`.

@@ -333,7 +333,7 @@ class AssignedSums(Measurement):
 
     Each row of the box goes to its nearest centre (Euclidean, in user units); its offset from
     it, divided by the units, is clipped to L2 norm `radius`. Noise falls on every centre,
-    empty or not. Guarantee: that of `skdp.core.mechanisms.joint_noise`.
+    empty or not. Guarantee: that of `skdp.queries.joint_sums.joint_noise`.
 
     Parameters
     ----------
