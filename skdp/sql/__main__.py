@@ -31,13 +31,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--table", help="the table of a DuckDB file; or another name for a Parquet file"
     )
-    parser.add_argument("--unit", required=True, help="column of ids")
-    parser.add_argument("--ledger", required=True, help="ledger file that counts what is spent")
-    parser.add_argument("--total", nargs=2, type=float, metavar=("EPSILON", "DELTA"), required=True)
-    parser.add_argument("--epsilon", type=float)
-    parser.add_argument("--delta", type=float)
+    parser.add_argument("--unit", required=True, help="column that names the privacy unit")
+    parser.add_argument("--ledger", required=True, help="ledger file of the budget")
+    parser.add_argument("--total", nargs=2, type=float, metavar=("EPSILON", "DELTA"), required=True,
+                        help="budget of all queries together")  # fmt: skip
+    parser.add_argument("--epsilon", type=float, help="epsilon of this query, 1 if not given")
+    parser.add_argument("--delta", type=float, help="delta of this query, 1e-6 if not given")
     parser.add_argument("--bounds", nargs=3, action="append", default=[],
-                        metavar=("COLUMN", "LOW", "HIGH"))  # fmt: skip
+                        metavar=("COLUMN", "LOW", "HIGH"),
+                        help="bounds of a column, from public knowledge")  # fmt: skip
     parser.add_argument(
         "--explain",
         action="store_true",

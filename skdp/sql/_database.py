@@ -137,8 +137,8 @@ class PrivateDatabase:
             Privacy loss of the query, including everything that it releases. None: as stated in its
             OPTIONS, otherwise 1 and 1e-6. Without GROUP BY, or with declared keys, delta may be 0.
         max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
-            In how many keys a unit counts at most, and for how many rows in each. ``"private"``:
-            chosen from noisy histograms of units.
+            The largest number of keys in which a unit counts, and of its rows that count in each
+            key. ``"private"``: chosen from noisy histograms of units.
         bounds : dict, default=None
             Bounds of the aggregated expressions, by their text: ``{"minutes * 2": (0, 480)}``. They
             take precedence over declared bounds.
@@ -148,8 +148,8 @@ class PrivateDatabase:
             Seeds noise only inside ``skdp.config_context(noise="seeded")``: for tests.
         progress : callable or None, default=None
             Called before each step and at the end, with the number of finished steps, the number of
-            all steps, and the next step. Its exceptions are ignored, because otherwise a paid
-            answer would be lost.
+            all steps, and the next step. Its exceptions are ignored, because otherwise an answer
+            that was charged would be lost.
 
         Returns
         -------
@@ -158,8 +158,8 @@ class PrivateDatabase:
         Raises
         ------
         QueryRefusedError
-            If the query cannot be answered privately. The message says why, where, and what would
-            work. Nothing was charged.
+            If the query cannot be answered privately. The message says what is refused, where,
+            why, and what to write instead. Nothing was charged.
         BudgetExceededError
             Nothing was charged.
         RuntimeError
