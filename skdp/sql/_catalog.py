@@ -270,7 +270,9 @@ def _duckdb() -> Any:
     if int(duckdb.__version__.partition(".")[0]) < 2:
         # Older ones compare dates of several units otherwise, and close a connection for good
         # where a query runs out of memory: what is claimed of answers was not tested on them.
-        raise ImportError(f"skdp.sql needs DuckDB 2.0 or later, found {duckdb.__version__}")
+        raise ImportError(
+            f"skdp.sql needs DuckDB 2.0 or later, found {duckdb.__version__}: pip install -U duckdb"
+        )
     return duckdb
 
 

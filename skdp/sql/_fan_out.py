@@ -105,10 +105,10 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
                 if found[least] == _UNKNOWN:
                     refuse(
                         node,
-                        "the number of rows that a released subquery gives for one row is not "
-                        "known beforehand, since the query does not equate all columns of its "
-                        "GROUP BY",
-                        "add an equality for every column that the subquery groups by",
+                        "the join with a released subquery does not equate all columns of its "
+                        "GROUP BY, so how many of its rows match one row is not known beforehand",
+                        "select all columns of GROUP BY in the subquery and equate each of them, "
+                        "or run the subquery first as a query of its own",
                     )
                 most *= max(found[least], 1)
                 reached.add(least)

@@ -345,8 +345,9 @@ def _planned(
     if body.unit is None:
         refuse(
             select,
-            "this FROM has only public tables, but another part of the query reads other tables",
-            "put a private table into this FROM, or run the query on public tables by itself",
+            "FROM has no private table",
+            "put a private table into FROM; a query on public tables alone must read at least one "
+            "declared table, and may have WITH only at its start, without RECURSIVE",
         )
     items = list(_items(select))
     keys = _keys(select, items, body)

@@ -67,7 +67,9 @@ class PolarsTables:
         except ImportError:
             raise ImportError("engine='polars' needs polars: pip install polars") from None
         if int(version.partition(".")[0]) < 2:  # equality was tested on no older one
-            raise ImportError(f"engine='polars' needs polars 2.0 or later, found {version}")
+            raise ImportError(
+                f"engine='polars' needs polars 2.0 or later, found {version}: pip install -U polars"
+            )
         self._frames: dict[str, Any] = {}
         self._schemas: dict[str, Any] = {}
 
@@ -196,7 +198,9 @@ def _collected(frame: Any, what: str) -> Any:
     except BaseException as error:  # its text may quote a cell; panics are no Exceptions
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
-        raise RuntimeError(f"polars could not compute {what}; nothing was charged") from None
+        raise RuntimeError(
+            f"polars could not compute {what}, for example for lack of memory; nothing was charged"
+        ) from None
 
 
 def _typed(frame: Any, schema: Mapping[str, Any]) -> Lazy:

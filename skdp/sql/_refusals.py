@@ -71,7 +71,10 @@ SOURCES = {
         "the query becomes too long when its subqueries are put into it",
         "use fewer or shorter subqueries",
     ),
-    "union": ("UNION without ALL would compare rows of several privacy units", "use UNION ALL"),
+    "union": (
+        "UNION without ALL is not supported: it would compare rows of several privacy units",
+        "use UNION ALL",
+    ),
     "mixed": (
         "UNION ALL of a private and a public table has rows that belong to no privacy unit",
         "use only private or only public tables on both sides",

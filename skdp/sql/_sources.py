@@ -64,7 +64,10 @@ class Compiler:
     def _handle(self, node: Any) -> str:
         self._count += 1
         if self._count > _MOST_RELATIONS:
-            reason = f"the query reads more than about {_MOST_RELATIONS // 2} tables and subqueries"
+            reason = (
+                f"the query reads more than {_MOST_RELATIONS // 2} tables and subqueries, or fewer "
+                "if they have owners"
+            )
             refuse(node, reason, "use fewer of them, or split the query")
         return f"t{self._count}"
 

@@ -260,7 +260,8 @@ def test_what_polars_cannot_compute_quotes_no_cell_and_costs_nothing():
 
     db = on_polars(con, visits=frame.map_batches(fails, schema=frame.collect_schema()))
     with pytest.raises(
-        RuntimeError, match="polars could not compute the rows of the query; nothing was charged"
+        RuntimeError,
+        match=r"polars could not compute the rows of the query, .* nothing was charged",
     ) as caught:
         db.sql("SELECT COUNT(*) FROM visits", epsilon=1, delta=0)
     assert caught.value.__cause__ is None

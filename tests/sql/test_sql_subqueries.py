@@ -136,14 +136,14 @@ def test_parts_of_a_price_add_up_to_no_more(whole, parts):
                 "SELECT COUNT(*) FROM visits v JOIN (SELECT browser, device, COUNT(*) AS c FROM "
                 "visits GROUP BY 1, 2) s ON v.browser = s.browser"
             ),
-            "every column that the subquery groups by",
+            "select all columns of GROUP BY in the subquery",
         ),
         (
             (
                 f"SELECT COUNT(*) FROM visits v JOIN {BY_BROWSER} s ON v.browser = s.browser JOIN "
                 f"{BY_BROWSER} r ON r.c = s.c"
             ),
-            "every column that the subquery groups by",
+            "select all columns of GROUP BY in the subquery",
         ),
         (
             (
