@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier
@@ -24,7 +23,7 @@ from sklearn.utils import get_tags
 from skdp._config import noise_is_seeded
 from skdp.base import check_without_rows
 from skdp.budget import Cost, PrivacyBudget
-from skdp.budget.ambient import ambient_budget, ledger_of
+from skdp.budget.ambient import ledger_of
 from skdp.core import check_allowance
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.model_selection._candidates import candidates_of
@@ -45,6 +44,7 @@ from skdp.model_selection._splits import (
     relation_of,
     splitter_of,
 )
+from skdp.model_selection._unit_ids import budget_of, steps_without_ids, without_ids
 
 _UNKNOWN = "fits the estimators inside it an unknown number of times, on unknown rows"
 _PRICE_IT = "a privacy_cost method for it that counts these fits"
@@ -95,6 +95,7 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
     - resampling (SMOTE, bootstrap), which makes one row count several times;
     - steps that release something without a budget, or with different budgets; prices (of one step,
       of all steps or of a whole search) that exceed what the budget has left;
+    - steps that do not get the ids of users (`groups`) that a budget with a `unit` needs;
     - parameters that every fit would refuse, as far as a step can tell without rows, and parameters
       with another meaning than in scikit-learn;
     - seeds, memory caches, and meta-estimators whose fits no cost can know.
@@ -144,15 +145,8 @@ def look_into(estimator: Any, n_samples: int | None = None, groups: Any = None) 
     walk = _Walk(n_samples, groups)
     walk.visit(estimator, "")
     walk.compare_budgets()
+    walk.findings += steps_without_ids(estimator)
     return PipelineCheck(walk.findings)
-
-
-def _budget_of(part: Any) -> PrivacyBudget | None:
-    """Return what counts a part: its own budget, or that of the ``with budget:`` around us."""
-    budget = getattr(part, "budget", None)
-    if budget is None:
-        return ambient_budget()
-    return budget if isinstance(budget, PrivacyBudget) else None
 
 
 def _price_of(part: Any) -> Cost | None:
@@ -374,7 +368,7 @@ class _Walk:
         """Look for steps that charge another ledger than the others, or none."""
         stated: list[PrivacyBudget] = []
         charging = [
-            (where, _budget_of(part))
+            (where, budget_of(part))
             for where, part in self.parts
             if hasattr(part, "budget") and _releases(part)
         ]
@@ -422,7 +416,7 @@ class _Walk:
         mine = [
             (where, part, _price_of(part))
             for where, part in self.parts
-            if (own := _budget_of(part)) is not None and ledger_of(own) == ledger_of(budget)
+            if (own := budget_of(part)) is not None and ledger_of(own) == ledger_of(budget)
         ]
         priced = [(where, part, cost) for where, part, cost in mine if cost is not None]
         room = f"remaining: epsilon={left.epsilon:g}, delta={left.delta:g}"
@@ -493,7 +487,7 @@ class _Walk:
         parts = [part for _, part in self.parts[before:]]
         self.in_searches |= {id(part) for part in parts}
         self.splits(search, where, parts)
-        self.groups_of(parts, where)
+        self.findings += without_ids(parts, where)
         if self.depth or not candidates or not parts:
             return
         try:
@@ -504,25 +498,9 @@ class _Walk:
         else:
             self.searches.append((where, search))
 
-    def groups_of(self, parts: Sequence[Any], where: str) -> None:
-        """Look for parts of a search that are not handed the ids that their budget needs."""
-        routes = bool(get_config()["enable_metadata_routing"])
-        for part in dict.fromkeys(parts):
-            budget = _budget_of(part)
-            if budget is None or budget.unit is None or (routes and _asks_for_groups(part)):
-                continue
-            self.add(
-                HIGH,
-                where,
-                f"{type(part).__name__} inside it gets no groups, and its budget protects one "
-                f"{budget.unit!r}: each fit is refused",
-                "sklearn.set_config(enable_metadata_routing=True), and "
-                f".set_{'score' if hasattr(part, 'metric') else 'fit'}_request(groups=True) on it",
-            )
-
     def splits(self, search: Any, where: str, parts: Sequence[Any]) -> None:
         """Look at the splitter of a search, under the relations of what it fits."""
-        relations = {relation_of(_budget_of(part)) for part in parts if _releases(part)}
+        relations = {relation_of(budget_of(part)) for part in parts if _releases(part)}
         classifier = is_classifier(search.estimator)
         try:
             splitter = splitter_of(search.cv)
@@ -536,13 +514,6 @@ class _Walk:
         relation = "KFold" if relations <= {"replace_one"} else "PerRecordKFold"
         for note in notes:
             self.add(MEDIUM, where, note, f"cv={relation}(...)")
-
-
-def _asks_for_groups(part: Any) -> bool:
-    """Say whether scikit-learn's metadata routing hands groups to a part."""
-    request = part.get_metadata_routing()
-    found = [getattr(request, method).requests.get("groups") for method in ("fit", "score")]
-    return any(one is True or isinstance(one, str) for one in found)
 
 
 # --- parameters that mean something else here ---------------------------------------------------

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -26,7 +27,7 @@ from sklearn.model_selection import (
     cross_val_score,
     cross_validate,
 )
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 
 from skdp.budget import PrivacyBudget
 from skdp.cluster import DPKMeans
@@ -180,6 +181,41 @@ def test_a_search_that_delivers_no_users_is_refused_before_the_charge():
     assert "set_fit_request(groups=True)" in found.way_out
     with routing():
         assert not any("gets no groups" in one.what for one in check_pipeline(search_of(budget)))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "argument"),
+    [
+        (make_pipeline, "dpstandardscaler__groups"),
+        (lambda step: make_pipeline(make_pipeline(step)), "pipeline__dpstandardscaler__groups"),
+        (make_union, "groups"),
+        (lambda step: make_pipeline(make_union(step)), "featureunion__groups"),
+        (lambda step: make_column_transformer((step, [0, 1])), None),
+    ],
+)
+def test_a_step_that_may_get_no_users_is_named(wrap, argument):
+    """What is said of the call is true of it, with and without metadata routing."""
+    budget = budget_of()
+    step = DPStandardScaler(bounds=(0, 1), budget=budget)
+    whole = wrap(step)
+    (found,) = check_pipeline(whole)
+    assert found.where.endswith("dpstandardscaler (DPStandardScaler)")
+    assert "'user_id'" in found.what
+    assert found.severity == ("high" if argument is None else "medium")
+    with pytest.raises(ValueError, match="no groups= say"):
+        whole.fit(X)
+    assert budget.spent.epsilon == 0
+    if argument is not None:
+        assert f"fit(..., {argument}=ids)" in found.way_out
+        whole.fit(X, **{argument: USERS})
+    with routing():
+        (found,) = check_pipeline(whole)
+        assert found.severity == "high"
+        assert found.way_out.startswith(".set_fit_request(groups=True)")
+        step.set_fit_request(groups=True)
+        assert not check_pipeline(whole)
+        whole.fit(X, groups=USERS)
+    assert not check_pipeline(wrap(DPStandardScaler(bounds=(0, 1), budget=PrivacyBudget(1.0))))
 
 
 def test_a_scorer_of_users_needs_them():
