@@ -155,19 +155,19 @@ def clamp_of(node: exp.Expr) -> tuple[float, float] | None:
     if not (isinstance(last, exp.Between) and said(last.this).lower() == "clamped"):
         return None
     ends = []
+    bounds = f"the bounds {said(last.args['low'])} and {said(last.args['high'])} of an aggregate"
     for name in ("low", "high"):
         one = last.args[name]
         sign = -1.0 if isinstance(one, exp.Neg) else 1.0
         inner = one.this if isinstance(one, exp.Neg) else one
         if not isinstance(inner, exp.Literal) or inner.is_string:
-            way = "write for example CLAMPED BETWEEN 0 AND 10"
-            refuse(node, f"CLAMPED BETWEEN in {said(node)} needs two literal numbers", way)
+            way = f"write for example CLAMPED BETWEEN 0 AND 10, or {_BOUNDS} => (0, 10)"
+            refuse(node, f"{bounds} must be literal numbers", way)
         ends.append(sign * float(inner.this))
     if max(abs(end) for end in ends) > 1e100:
-        way = "write numbers between -1e100 and 1e100"
-        refuse(node, f"the numbers of CLAMPED BETWEEN in {said(node)} are too large", way)
+        refuse(node, f"{bounds} are too large", "write numbers between -1e100 and 1e100")
     if not ends[0] < ends[1]:
-        reason = f"the first number of CLAMPED BETWEEN in {said(node)} is not below the second"
+        reason = f"{bounds} are not in order: the first must be below the second"
         refuse(node, reason, "write the lower number first")
     return ends[0], ends[1]
 

@@ -65,8 +65,8 @@ class Compiler:
         self._count += 1
         if self._count > _MOST_RELATIONS:
             reason = (
-                f"the query reads more than {_MOST_RELATIONS // 2} tables and subqueries, or fewer "
-                "if they have owners"
+                "the query reads too many tables and subqueries: the limit is about "
+                f"{_MOST_RELATIONS // 2}, and lower for tables with owners"
             )
             refuse(node, reason, "use fewer of them, or split the query")
         return f"t{self._count}"

@@ -121,7 +121,7 @@ def test_quantiles_and_variances_and_learned_clamps():
                 "SELECT WITH ANONYMIZATION OPTIONS(epsilon=1) ANON_COUNT(* CLAMPED BETWEEN 0 AND x) "  # noqa: E501
                 "FROM visits"
             ),
-            "two literal numbers",
+            "must be literal numbers",
         ),
         (
             (
