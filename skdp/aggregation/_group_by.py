@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import numbers
 import warnings
@@ -24,17 +23,20 @@ from skdp.aggregation._plan import (
     Aggregate,
     best_caps,
     check_aggregates,
+    check_guesses,
     check_keys,
     distinct_terms,
     learned_range,
     learns,
     shares_of,
+    stated_bounds,
     terms_of,
     upper_cap,
     with_bounds,
 )
 from skdp.aggregation._results import (
     about_means,
+    check_outputs,
     columns_of_result,
     expected_width,
     interval_of,
@@ -93,10 +95,10 @@ class DPGroupBy(BaseEstimator):
     max_keys_per_unit, max_rows_per_unit : "private" or int, default="private"
         ``"private"``: from two noisy histograms of units, for a few hundredths of the allowance.
     bounds : "private" or dict, default="private"
-        Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); here a mapping, ``{"delay": (-60, 180)}``. An aggregate may
-        state its own bounds. For columns without bounds, powers of two that cover the values of
-        nearly all units are learned, for a few hundredths of the allowance each.
+        Range of each column, from public knowledge: a mapping from column name to (low, high), as
+        in ``{"delay": (-60, 180)}``. An aggregate may state its own bounds. For columns without
+        bounds, powers of two that cover the values of nearly all units are learned, for a few
+        hundredths of the allowance each.
     key_method : {"auto", "laplace", "optimal", "gaussian", "sips"}, default="auto"
         How keys are found: see `skdp.queries.key_selection`. ``"auto"``: ``"sips"`` if noise is
         Gaussian, otherwise ``"optimal"``.
@@ -204,10 +206,14 @@ class DPGroupBy(BaseEstimator):
         Returns
         -------
         aggregation : DPGroupBy
+
+        Raises
+        ------
+        TypeError, ValueError
+            For what is no aggregate.
         """
-        copied = copy.copy(self)
-        copied.aggregates = aggregates
-        return copied.__class__(**copied.get_params(deep=False))
+        check_aggregates(aggregates, {})
+        return type(self)(**{**self.get_params(deep=False), "aggregates": aggregates})
 
     # --- what is public -------------------------------------------------------------------------
 
@@ -238,9 +244,7 @@ class DPGroupBy(BaseEstimator):
         if self.unit in self._by():
             raise ValueError(f"{name}: column {self.unit!r} is the unit; by must be other columns")
         aggregates = check_aggregates(self.aggregates or {}, self.bounds)
-        for one in aggregates:
-            if one.column == self.unit:
-                raise ValueError(f"{one.name}: column {self.unit!r} is the unit, of ids")
+        check_outputs(self._by(), self.unit, aggregates)
         listed = self._listed()
         if listed is None and not float(self.delta):
             raise ValueError(
@@ -323,13 +327,8 @@ class DPGroupBy(BaseEstimator):
                 raise ValueError(f"{name} is private: state the value that you expect")
             caps.append(int(check_parameter(cap, name, Integers(1))))
         shares = self._shares(aggregates, listed)
-        known = {column: (float(a), float(b)) for column, (a, b) in (bounds or {}).items()}
-        for one in aggregates:
-            if learns(one) and one.column not in known:
-                raise ValueError(f"bounds of column {one.column!r} are learned: state a guess")
-            needs_rows = one.kind in ("mean", "variance", "std", "quantile")
-            if needs_rows and not rows_per_key:
-                raise ValueError(f"{one.name}: rows_per_key must be given")
+        known = stated_bounds(bounds or {})
+        check_guesses(aggregates, known, rows_per_key)
         aggregates = with_bounds(aggregates, known)
         cost = self.privacy_cost()
         allowance = Allowance(cost.epsilon, cost.mu, context.adjacency)

@@ -28,11 +28,13 @@ __all__ = [
     "Aggregate",
     "best_caps",
     "check_aggregates",
+    "check_guesses",
     "check_keys",
     "distinct_terms",
     "learned_range",
     "learns",
     "shares_of",
+    "stated_bounds",
     "terms_of",
     "upper_cap",
     "with_bounds",
@@ -82,9 +84,11 @@ class Aggregate:
 def _pair(value: Any, name: str, column: str) -> tuple[float, float]:
     """Return bounds as two floats, or raise."""
     try:
-        low, high = (float(one) for one in value)
+        low, high = (float(one) for one in (() if isinstance(value, str | bytes) else value))
     except (TypeError, ValueError):
-        raise TypeError(f"{name}: bounds of column {column!r} must be two numbers") from None
+        raise TypeError(
+            f"{name}: bounds of column {column!r} must be two numbers, (low, high)"
+        ) from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(
             f"{name}: bounds of column {column!r} must be finite, the lower one first, "
@@ -102,27 +106,43 @@ def check_aggregates(aggregates: Mapping[str, Any], bounds: Any) -> list[Aggrega
     ------
     TypeError, ValueError
     """
-    if bounds != "private" and not isinstance(bounds, Mapping):
-        raise TypeError("bounds must be 'private' or a dict from columns to (low, high)")
-    by_name = {} if bounds == "private" else bounds
-    stated = {column: _pair(pair, "bounds", column) for column, pair in by_name.items()}
+    if not isinstance(aggregates, Mapping):
+        raise TypeError(
+            "aggregates must be a dict from names of the result to aggregates, such as "
+            f"{{'visits': 'count'}}, got {type(aggregates).__name__}"
+        )
+    stated = {} if isinstance(bounds, str) and bounds == "private" else stated_bounds(bounds)
     return [_aggregate(name, spec, stated) for name, spec in aggregates.items()]
+
+
+def stated_bounds(bounds: Any) -> dict[str, tuple[float, float]]:
+    """Return bounds by column as pairs of floats, or raise.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if not isinstance(bounds, Mapping):
+        raise TypeError("bounds must be 'private' or a dict from columns to (low, high)")
+    return {column: _pair(pair, "bounds", column) for column, pair in bounds.items()}
 
 
 def _aggregate(name: str, spec: Any, stated: Mapping[str, tuple[float, float]]) -> Aggregate:
     parts = [spec] if isinstance(spec, str) else spec
     if not isinstance(parts, Sequence) or not parts or parts[0] not in KINDS:
+        values = ", ".join(map(repr, WITH_VALUES))
         raise ValueError(
-            f"{name}: an aggregate must be one of {', '.join(KINDS)}, with its column: "
-            "('quantile', 'amount', 0.5), say, is the median"
+            f"{name}: an aggregate must be one of 'count' and 'distinct_units', or a tuple of one "
+            f"of {values} and its column: ('mean', 'amount'), say, or ('quantile', 'amount', 0.5) "
+            f"for the median; got {spec!r:.80}"
         )
     kind, *rest = parts
     if kind not in WITH_VALUES:
         if rest:
-            raise ValueError(f"{name}: {kind!r} has no column")
+            raise ValueError(f"{name}: {kind!r} takes no column: write {name}={kind!r}")
         return Aggregate(name, kind)
     if not rest or not isinstance(rest[0], str):
-        raise ValueError(f"{name}: {kind!r} needs a column: ({kind!r}, column, ...)")
+        raise ValueError(f"{name}: {kind!r} needs the name of a column: ({kind!r}, column, ...)")
     column, *rest = rest
     made = Aggregate(name, kind, column, stated.get(column))
     if kind == "quantile":
@@ -135,7 +155,8 @@ def _aggregate(name: str, spec: Any, stated: Mapping[str, tuple[float, float]]) 
     if rest:
         made = replace(made, bounds=_pair(rest[0], name, column))
     if len(rest) > 1:
-        raise ValueError(f"{name}: too many parts")
+        wanted = "column, q, (low, high)" if kind == "quantile" else "column, (low, high)"
+        raise ValueError(f"{name}: {kind!r} takes no more than ({kind!r}, {wanted})")
     return made
 
 
@@ -144,7 +165,8 @@ def _edges(name: str, column: str, rest: Sequence[Any]) -> tuple[float, ...]:
         edges = tuple(float(edge) for edge in rest[0])
     except (TypeError, ValueError, IndexError):
         raise TypeError(
-            f"{name}: 'histogram' of {column!r} needs edges: two numbers or more"
+            f"{name}: 'histogram' of {column!r} needs edges, a sequence of two numbers or more: "
+            "('histogram', column, [0, 10, 20])"
         ) from None
     if len(rest) > 1 or not 2 <= len(edges) <= 257 or not all(map(math.isfinite, edges)):
         raise ValueError(f"{name}: edges of {column!r} must be 2 to 257 finite numbers")
@@ -174,6 +196,27 @@ def terms_of(one: Aggregate) -> list[KeyTerm]:
 def learns(one: Aggregate) -> bool:
     """Say whether an aggregate clips to bounds that nobody stated."""
     return bool(one.column) and one.bounds is None and one.kind != "histogram"
+
+
+def check_guesses(
+    aggregates: list[Aggregate],
+    known: Mapping[str, tuple[float, float]],
+    rows_per_key: float | None,
+) -> None:
+    """Raise if the expected error of an aggregate needs what is not known.
+
+    Raises
+    ------
+    ValueError
+    """
+    for one in aggregates:
+        if learns(one) and one.column not in known:
+            raise ValueError(
+                f"bounds of column {one.column!r} are learned: state a guess, "
+                f"bounds={{{one.column!r}: (low, high)}}"
+            )
+        if one.kind in ("mean", "variance", "std", "quantile") and not rows_per_key:
+            raise ValueError(f"{one.name}: rows_per_key must be given")
 
 
 def with_bounds(

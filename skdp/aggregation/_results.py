@@ -29,6 +29,7 @@ from skdp.tabular import KeyTerm
 
 __all__ = [
     "about_means",
+    "check_outputs",
     "column_of",
     "columns_of_result",
     "expected_width",
@@ -60,6 +61,26 @@ def no_columns(one: Aggregate) -> dict[str, list[Any]]:
     if one.kind == "mean":
         empty |= {f"{one.name}_population_low": [], f"{one.name}_population_high": []}
     return empty
+
+
+def check_outputs(by: list[str], unit: str, aggregates: list[Aggregate]) -> None:
+    """Raise for values of ids, and if two columns of the result would have the same name.
+
+    Raises
+    ------
+    ValueError
+    """
+    known = dict.fromkeys(by, "the key column")
+    for one in aggregates:
+        if one.column == unit:
+            raise ValueError(f"{one.name}: column {unit!r} is the unit, of ids")
+        for name in no_columns(one):
+            if name in known:
+                raise ValueError(
+                    f"{one.name}: its column {name!r} of the result would replace that of "
+                    f"{known[name]}: give the aggregate another name"
+                )
+            known[name] = f"aggregate {one.name!r}"
 
 
 def without_intervals(one: Aggregate, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:

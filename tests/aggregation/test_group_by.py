@@ -194,6 +194,16 @@ BAD = [
     (visits(rows=200), {"max_keys_per_unit": 0}, "max_keys_per_unit"),
     (visits(rows=200), {"unit": "page_id"}, "unit"),
     (visits(rows=200), {"aggregates": {"x": "mode"}}, "x: an aggregate must be one of"),
+    (visits(rows=200), {"aggregates": ["count"]}, "aggregates must be a dict"),
+    (visits(rows=200), {"aggregates": {"page": "count"}}, "'page' of the result .* key column"),
+    (
+        visits(rows=200),
+        {"aggregates": {"n": "count", "n_low": "distinct_units"}},
+        "n_low: its column 'n_low' of the result would replace that of aggregate 'n'",
+    ),
+    (visits(rows=200), {"bounds": (0, 60)}, "bounds must be 'private' or a dict"),
+    (visits(rows=200), {"bounds": np.array([0, 60])}, "bounds must be 'private' or a dict"),
+    (visits(rows=200), {"bounds": {"seconds": "05"}}, r"two numbers, \(low, high\)"),
     (visits(rows=200), {"aggregates": {"x": ("mean", "user")}}, "'user' is the unit"),
     (visits(rows=200), {"aggregates": {"x": ("quantile", "seconds", 2)}}, "q between"),
 ]
@@ -208,6 +218,26 @@ def test_bad_input_is_named_before_any_charge(table, parameters, text):
         aggregation.fit(table)
     assert SECRET not in str(caught.value) and caught.value.__cause__ is None
     assert budget.spent.epsilon == 0 and not hasattr(aggregation, "table_")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("counts", "'count' and 'distinct_units', or a tuple of one of 'sum'.*got 'counts'"),
+        (("median", "seconds"), r"got \('median', 'seconds'\)"),
+        (max, "got <built-in function max>"),
+        (None, "got None"),
+        (("count", "seconds"), "'count' takes no column: write n='count'"),
+        ("sum", "'sum' needs the name of a column"),
+        (("sum", "seconds", 0, 60), r"two numbers, \(low, high\)"),
+        (("sum", "seconds", (0, 60), 1), "'sum' takes no more than"),
+        (("quantile", "seconds", 0.5, (0, 60), 1), r"column, q, \(low, high\)\)"),
+        (("histogram", "seconds", 10), "needs edges, a sequence of two numbers"),
+    ],
+)
+def test_what_is_no_aggregate_is_refused_where_it_is_stated(given, text):
+    with pytest.raises((TypeError, ValueError), match=f"^n: .*{text}"):
+        make().agg(n=given)
 
 
 @pytest.mark.parametrize(
