@@ -342,6 +342,8 @@ def learned_range(counts: Floats, std: float, pure: bool) -> tuple[tuple[float, 
 
     Bins that noise alone would hardly show in any of the bins are seen. From these on outwards, so
     is a bin that noise would show in three tables of a thousand, the rarer the further away it is.
+    Bounds are one bin further out: without that, intervals of means of lognormal values missed the
+    mean of all values in 1 to 24 of 25 fits, with it in 1 to 3 (3,000 to 40,000 units).
 
     Parameters
     ----------
@@ -371,8 +373,9 @@ def learned_range(counts: Floats, std: float, pure: bool) -> tuple[tuple[float, 
     first -= _reach(counts[:first][::-1], beside)
     last += _reach(counts[last + 1 :], beside)
     seen = float(counts[first : last + 1].sum())
-    # The innermost bins stand for zero: a column of zeros still has a width.
-    bounds = float(edges[first]), float(edges[last + 1])
+    # A bin further on each side holds most of a tail that noise hides. The innermost bins stand for
+    # zero: a column of zeros still has a width.
+    bounds = float(edges[max(first - 1, 0)]), float(edges[min(last + 2, len(counts))])
     return bounds, math.ceil(least), least <= _HIDDEN * seen
 
 

@@ -85,7 +85,7 @@ def test_notes_of_an_answer_name_what_bounding_did():
 @pytest.mark.parametrize("pure", [True, False])
 @pytest.mark.parametrize("size", [2_000, 50_000])
 def test_noise_far_out_is_not_taken_for_values(pure, size):
-    """All values are between 16 and 64: bounds beyond 256 come of noise, in one table of 500.
+    """All values are between 16 and 64: bounds beyond 512 come of noise, in one table of 500.
 
     Of 2,000 tables 17 or more are so in 1 of 10**5 runs. One deviation for all bins had hundreds.
     """
@@ -97,7 +97,7 @@ def test_noise_far_out_is_not_taken_for_values(pure, size):
     for _ in range(2_000):
         noise = rng.laplace(0, 30, counts.size) if pure else rng.normal(0, 42, counts.size)
         (low, high), hidden, clear = _plan.learned_range(counts + noise, 42.0, pure)
-        wide += low < -0.25 or high > 256
+        wide += low < -0.25 or high > 512
         assert (low <= 16 and high >= 64) or not clear
         assert hidden >= 150
     assert wide < 17
@@ -109,10 +109,10 @@ def test_bins_beside_what_is_seen_are_learned():
     first = int(np.searchsorted(edges, 16.0))
     counts = np.zeros(len(edges) - 1)
     counts[first : first + 5] = 1000, 500, 250, 140, 5
-    assert _plan.learned_range(counts, 30.0, False)[0] == (16.0, 256.0)
+    assert _plan.learned_range(counts, 30.0, False)[0] == (8.0, 512.0)
     alone = np.zeros(len(edges) - 1)
     alone[first], alone[first + 20] = 1000, 100  # far out: less than noise shows somewhere
-    assert _plan.learned_range(alone, 30.0, False)[0] == (16.0, 32.0)
+    assert _plan.learned_range(alone, 30.0, False)[0] == (8.0, 64.0)
 
 
 @pytest.mark.parametrize("kind", ["group by", "stated"])
