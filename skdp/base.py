@@ -203,7 +203,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         if not self._in_parts:
             return ONE_PLACE
         asked = rows_asked_for(self)
-        return f"{asked} gives as many rows as it gets, and fit alone does not" if asked else ""
+        return f"{asked} returns as many rows as it gets: fit the steps one by one" if asked else ""
 
     @property
     def _may_learn_bounds(self) -> bool:
