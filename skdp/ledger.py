@@ -24,7 +24,7 @@ from typing import Any
 from skdp._version import __version__
 from skdp.budget.arguments import ledger_path
 from skdp.budget.charge import Charge, Cost, PrivacyLoss
-from skdp.budget.html import budget_html
+from skdp.budget.html import budget_html, printable, text_table
 from skdp.budget.opening import opened
 from skdp.budget.plans import Plan
 from skdp.budget.schema import Contents
@@ -51,26 +51,8 @@ def _read(path: str | os.PathLike[str]) -> tuple[Statement, list[Finding], int]:
             ) from error
 
 
-def _printable(cell: object) -> str:
-    """Return a text on one line; what a terminal would obey is shown as an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(cell))
-
-
 def _pair(loss: PrivacyLoss) -> str:
     return f"epsilon={loss.epsilon!r}, delta={loss.delta!r}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Return the lines of a table; numbers stand to the right."""
-    texts = [[_printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in [list(head), *texts]) for i in range(len(head))]
-    right = [bool(rows) and isinstance(rows[0][i], int | float) for i in range(len(head))]
-
-    def line(cells: Sequence[str]) -> str:
-        parts = zip(cells, widths, right, strict=True)
-        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in parts).rstrip()
-
-    return [line(head), line(["-" * width for width in widths]), *(line(row) for row in texts)]
 
 
 def _charge_row(charge: Charge) -> list[object]:
@@ -136,7 +118,7 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
     unit = "" if terms.unit is None else f", unit {terms.unit}"
     what = f"accountant {terms.accountant}, adjacency {terms.adjacency}{unit}{named}"
     lines = [
-        f"budget epsilon={terms.epsilon!r}, delta={terms.delta!r}, {_printable(what)}",
+        f"budget epsilon={terms.epsilon!r}, delta={terms.delta!r}, {printable(what)}",
         f"spent {_pair(spent)}; remaining {_pair(left)}",
         "",
     ]
@@ -155,7 +137,7 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
             "process",
             "note",
         )
-        lines += _table(head, [_charge_row(charge) for charge in charges[first:]])
+        lines += text_table(head, [_charge_row(charge) for charge in charges[first:]])
     else:
         lines.append("Nothing was charged yet.")
     if contents.reservations:
@@ -164,7 +146,7 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
             [r.when.strftime("%Y-%m-%d %H:%M:%S"), r.epsilon, r.delta, r.open, r.note]
             for r in contents.reservations
         ]
-        lines += ["", *_table(head, rows)]
+        lines += ["", *text_table(head, rows)]
     if contents.plans:
         lines += ["", *_plan_lines(statement)]
     return "\n".join(lines) + "\n"

@@ -22,7 +22,15 @@ from skdp.exceptions import LedgerError
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
 
-__all__ = ["budget_html", "certificate_html", "fit_html", "grouped_releases"]
+__all__ = [
+    "budget_html",
+    "certificate_html",
+    "certificate_text",
+    "fit_html",
+    "grouped_releases",
+    "printable",
+    "text_table",
+]
 
 _SHOWN = 50  # charges in the table; older ones are counted
 
@@ -225,31 +233,65 @@ def grouped_releases(releases: Sequence[Any]) -> list[tuple[str, ...]]:
     return rows
 
 
+def _claim(certificate: Any) -> str:
+    """Return which guarantee a fit has."""
+    charged = "yes" if certificate.charged else "no: no budget counts this fit"
+    most = certificate.max_rows_per_unit
+    each = "" if most is None else f" ({most:,} of its rows at most)"
+    seeded = " Seeded: the noise can be reproduced." if certificate.seeded else ""
+    return (
+        f"{certificate.estimator}: ({certificate.epsilon:g}, {certificate.delta:g})-differentially "
+        f"private for one {certificate.unit}{each}, relation {certificate.adjacency}; "
+        f"charged: {charged}. skdp {certificate.skdp_version}.{seeded}"
+    )
+
+
+def _meaning(certificate: Any) -> str:
+    """Return what the guarantee means."""
+    unit = None if certificate.unit == "row" else certificate.unit
+    return attacker_sentence(certificate.epsilon, certificate.delta, certificate.adjacency, unit)
+
+
 def certificate_html(certificate: Any) -> str:
     """Return what a fit has released as a table for notebooks."""
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
         for cells in grouped_releases(certificate.releases)
     )
-    meaning = attacker_sentence(
-        certificate.epsilon,
-        certificate.delta,
-        certificate.adjacency,
-        None if certificate.unit == "row" else certificate.unit,
-    )
-    charged = "yes" if certificate.charged else "<strong>no</strong>: no budget counts this fit"
-    rows_each = (
-        ""
-        if certificate.max_rows_per_unit is None
-        else f" ({certificate.max_rows_per_unit:,} of its rows at most)"
-    )
-    seeded = " <strong>Seeded: the noise can be reproduced.</strong>" if certificate.seeded else ""
     return (
-        f"<div><p><strong>{escape(certificate.estimator)}</strong>: "
-        f"({certificate.epsilon:g}, {certificate.delta:g})-differentially private for one "
-        f"{escape(certificate.unit)}{rows_each}, "
-        f"relation {escape(certificate.adjacency)}; charged: {charged}. "
-        f"skdp {escape(certificate.skdp_version)}.{seeded} {escape(meaning)}</p>"
+        f"<div><p>{escape(_claim(certificate))} {escape(_meaning(certificate))}</p>"
         "<table><thead><tr><th>release</th><th>mechanism</th><th>sensitivity</th>"
         f"<th>noise scale</th><th>share</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+
+def printable(cell: object) -> str:
+    """Return a text on one line; what a terminal would obey is shown as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(cell))
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return the lines of a table; numbers stand to the right."""
+    texts = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(head), *texts]) for i in range(len(head))]
+    right = [bool(rows) and isinstance(rows[0][i], int | float) for i in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        parts = zip(cells, widths, right, strict=True)
+        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in parts).rstrip()
+
+    return [line(head), line(["-" * width for width in widths]), *(line(row) for row in texts)]
+
+
+def certificate_text(certificate: Any) -> str:
+    """Return what a fit has released as a text for terminals and files."""
+    head = ("release", "mechanism", "sensitivity", "noise scale", "share")
+    lines = [_claim(certificate), _meaning(certificate), ""]
+    lines += text_table(head, grouped_releases(certificate.releases))
+    queries = sorted({r.query for r in certificate.releases if r.query})
+    if queries:
+        lines += ["", f"answered by: {', '.join(queries)} (the module of each names its proof)"]
+    return "\n".join(lines)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from skdp._version import __version__
+from skdp.budget.meaning import Shown
 
 __all__ = [
     "PrivacyCertificate",
@@ -79,7 +80,7 @@ class ReleaseRecord:
 
 
 @dataclass(frozen=True)
-class PrivacyCertificate:
+class PrivacyCertificate(Shown):
     """What one fit released about one privacy unit, and the guarantee it carries.
 
     Attributes
@@ -128,9 +129,3 @@ class PrivacyCertificate:
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the certificate as JSON."""
         return json.dumps(self.to_dict(), indent=indent)
-
-    def _repr_html_(self) -> str:
-        """Return the certificate as a table for notebooks."""
-        from skdp.budget.html import certificate_html  # not before it is shown
-
-        return certificate_html(self)
