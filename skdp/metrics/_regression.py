@@ -183,7 +183,7 @@ def regression_errors(
         ``"private"`` learns it.
     max_error : "private" or float, default="private"
         The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
-        it. If either this or `target_bounds` is not stated, both are learned, for 4 to 72% of the
+        it. If either this or `target_bounds` is not stated, both are learned, for 14 to 80% of the
         allowance.
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
@@ -271,7 +271,7 @@ def r2_score(
         ``"private"`` learns it.
     max_error : "private" or float, default="private"
         The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
-        it. If either this or `target_bounds` is not stated, both are learned, for 4 to 72% of the
+        it. If either this or `target_bounds` is not stated, both are learned, for 14 to 80% of the
         allowance.
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
@@ -353,7 +353,7 @@ def mean_squared_error(
         The prediction of the model for each row, from that row alone.
     max_error : "private" or float, default="private"
         The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
-        it, for 4 to 72% of the allowance.
+        it, for 14 to 80% of the allowance.
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
@@ -434,7 +434,7 @@ def mean_absolute_error(
         The prediction of the model for each row, from that row alone.
     max_error : "private" or float, default="private"
         The bound to which absolute errors are clipped, from public knowledge. ``"private"`` learns
-        it, for 4 to 72% of the allowance.
+        it, for 14 to 80% of the allowance.
     groups : array-like of shape (n_samples,), default=None
         Id of the unit (a user, say) that each row belongs to. All rows of one id are protected
         together. A budget with a `unit` needs groups; any other budget refuses them.
