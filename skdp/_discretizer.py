@@ -110,7 +110,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     noise, to ``budget``. With ``strategy="uniform"`` and stated bounds nothing is released or
     charged. Proofs: ``skdp/queries/quantiles.md``.
 
-    The number of bins that a column keeps depends on released edges only.
+    The number of bins of a column follows from released edges only.
 
     ``transform`` adds no noise: its output on private rows is as private as the rows.
 
@@ -178,7 +178,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.step is not None and self.prior != "uniform":
-            raise ValueError("prior='log' spaces the candidates itself: it excludes a step")
+            raise ValueError("step must be None with prior='log', which sets the candidates itself")
 
     def _stated_bounds(self, n_features: int, names: Any = None) -> Any:
         stated = super()._stated_bounds(n_features, names)
@@ -273,7 +273,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
             shown = fewer if names is None else [names[j] for j in fewer]
             warnings.warn(
                 f"{type(self).__name__}: columns {shown} have fewer than n_bins = {self.n_bins} "
-                "bins: quantiles coincide, as where many rows have one value",
+                "bins: quantiles coincide, for example because many rows have the same value",
                 stacklevel=outside_level(),
             )
 

@@ -111,7 +111,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
         Returns
         -------
         X_new : ndarray of shape (n_samples, n_features)
-            float64, or float32 if X is. Finite: or the next step's error would tell of a huge row.
+            float64, or float32 if X is. Always finite, since an error later would reveal a row.
         """
         values = self._public_array(X).copy()
         with np.errstate(over="ignore", under="ignore"):
@@ -164,7 +164,7 @@ def error_of_fits(
 ) -> float:
     """Return the mean of error(fitted, rows) over fits to n rows that are like public ones.
 
-    As many as tell it to 10%, one standard error: 5% of the root of a mean square.
+    Fits are added until its standard error is 10% of it: 5% of the root of a mean square.
     """
     rows = check_like(scaler, like, d)
     with rehearsal(scaler, adjacency) as made:
@@ -373,7 +373,7 @@ _DOUBTFUL = (
 def warn_of_doubtful_bounds(
     estimator: Any, errors: Floats, stated: Pair | None, most: float | None
 ) -> None:
-    """Warn of columns whose learned bounds nobody can trust; the errors are released.
+    """Warn of columns whose learned bounds may be far off; the errors are released.
 
     With weights they are all NaN.
     """

@@ -68,8 +68,8 @@ class DPKMeans(
     to three private steps. The guarantee does not get weaker with more clusters or more restarts.
 
     There is no ``labels_`` and no ``inertia_``: both are exact functions of private rows. There is
-    no ``n_init``: restarts happen on released points. `predict` and `score` give the same for rows
-    that the caller may show.
+    no ``n_init``: restarts happen on released points. `predict` and `score` compute both for rows
+    that you hand in.
 
     Parameters
     ----------
@@ -105,14 +105,14 @@ class DPKMeans(
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
-        Centres, inside the bounds. Where the noise drowns all structure they coincide.
+        Centres, inside the bounds. They coincide if noise hides all clusters.
     cluster_centers_std_ : ndarray of shape (n_clusters, n_features)
-        Standard error of each coordinate of each centre, in units of X: of the centre as the mean
-        of the rows (clipped to ``bounds_``) that are nearest to it. Noise, and the length of the
-        last step, for what a further one would still move, and for ``"tree"`` the most that
-        clipped residuals can have taken, given the released counts: 0 where no row lies so far
-        out, much above the noise where a few may. For a centre that the noisy counts do not
-        support, the half width of the bounds.
+        Standard error of each coordinate of each centre, in units of X, relative to the mean of the
+        rows (clipped to ``bounds_``) that are nearest to it. It covers the noise, the length of the
+        last step (a further step may move the centre as far) and, for ``"tree"``, the largest
+        effect that clipping residuals can have, given the released counts. That effect is 0 if no
+        row can lie so far out, and much larger than the noise if a few may. For a centre whose
+        noisy count is too small, it is the half width of the bounds.
     cluster_counts_ : ndarray of shape (n_clusters,)
         Noisy number of rows nearest to each centre (before its last step), at least 0. Where noise
         made ``"tree"`` put all centres at one point (``n_distinct_`` is 1), equal parts of the
@@ -123,16 +123,16 @@ class DPKMeans(
     bounds_ : tuple of two ndarrays of shape (n_features,)
         Bounds (low, high), stated or learned.
     residual_scale_ : ndarray of shape (n_features,)
-        About the root mean square distance of rows to their centre, by column, in units of X, as
-        leaves of the tree say it; it sets the units of the noise. A rough scale, without a standard
-        error: with up to 12 features the truth is at most six times as large (given the released
-        counts and two standard errors); it may be a third of what is shown where a column is
-        hardly cut. NaN where a few rows far out, which noise hides, may make more of it, and where
-        nothing was released (one centre, ``"lloyd"``, or noise that drowned all structure).
+        About the root mean square distance of rows to their centre, by column, in units of X,
+        computed from the leaves of the tree; it sets the units of the noise. A rough scale, without
+        a standard error: with up to 12 features the true value is at most six times as large (given
+        the released counts and two standard errors), and it may be a third of this one for a column
+        that the tree rarely splits. NaN if a few distant rows, which noise hides, could make it
+        larger, and if nothing was released (one centre, ``"lloyd"``, or noise hides all clusters).
     n_distinct_ : int
-        Number of different centres. 1 with more clusters: noise drowned all structure, so every
-        centre is the one private mean, and nothing is known of clusters. More rows or a larger
-        epsilon separate them; `expected_error` says so before the fit.
+        Number of different centres. If it is 1 while `n_clusters` is larger, noise hides all
+        clusters, and every centre is the same private mean. More rows or a larger epsilon help;
+        `expected_error` tells before the fit whether this is to be expected.
     n_iter_ : int
         Private steps: releases of sums by nearest centre.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
@@ -170,24 +170,24 @@ class DPKMeans(
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
     v clipped to [0, b] and rounded to a small part of b, the `weight_bound`: in counts, sums and
     squares. It adds no more than a row of weight b, so *sensitivities* are those above. The sum of
-    weights is private under both relations, and counted (2% of the allowance). Centres and errors
-    are about weighted means, `cluster_counts_` are sums of weights. The noise is that of sum(v) / b
-    rows: a bound far above most weights leaves few. Bounds are learned whatever the weights, and
-    weights that are all 0, or nearly, are like few rows. Proof: ``skdp/queries/grouped_sums.md``.
+    weights is private under both relations, and released (2% of the allowance). Centres and errors
+    are for weighted means; `cluster_counts_` are sums of weights. The noise is as large as for
+    sum(v) / b rows, so state a bound near the weights of most rows. Bounds are learned without
+    weights. Proof: ``skdp/queries/grouped_sums.md``.
 
-    Whether there are fewer rows than clusters, or a feature is constant, is private: such fits
-    end in centres that coincide or sit in the middle of the bounds, never in an error. Where all
-    coincide, which anyone may see, a warning says so.
+    Whether there are fewer rows than clusters, or a feature is constant, is private. So such fits
+    raise no error: their centres coincide, or lie in the middle of the bounds. If all of them
+    coincide, which the released centres show, a warning says so.
 
-    **Expected error.** How far centres end from the means of their rows, in half widths of a
-    column's bounds: the root mean square, over columns and rows, of the centre nearest to a row
-    minus the mean of the rows nearest to it, which half of all fits stay below. How many rows a
-    centre has, and how far they lie from it, decides, so it needs `like` unless there is one centre
-    and bounds are stated. It is measured by 25 fits (nine above 131,072 rows), with noise that is
-    seeded. Give as many public rows as there will be, or more: fewer are repeated, and what they
-    differ by between clusters by chance makes the answer too large. Refused if most of these fits
-    end with all centres at one private mean. An earlier fit needs residuals (`residual_scale_`):
-    rows about its centres are made up. Above 2**20 rows, the error of as many, in proportion.
+    **Expected error.** The distance of centres from the means of their rows, in half widths of a
+    column's bounds: for each row, the nearest centre minus the mean of the rows nearest to that
+    centre; of this the root mean square over columns and rows, in the median fit. It depends on how
+    many rows a centre has and how far they lie from it, so it needs `like`, unless there is one
+    centre and bounds are stated. It is measured by 25 fits (nine above 131,072 rows) with seeded
+    noise. Pass at least as many public rows as you will fit: fewer are repeated, and the answer may
+    be too large. It is refused if in most of these fits all centres coincide. An earlier fit, as
+    `like`, needs a finite `residual_scale_`: rows are drawn around its centres. Above 2**20 rows,
+    it is extrapolated from 2**20.
 
     References
     ----------
@@ -283,11 +283,11 @@ class DPKMeans(
         return self
 
     def _warn_of_one_place(self) -> None:
-        """Warn where noise drowned all structure: centres are released, so anyone may see it."""
+        """Warn if noise hides all clusters: centres are released, so anyone may see it."""
         if self.n_distinct_ == 1 < len(self.cluster_centers_):
             warnings.warn(
                 f"{type(self).__name__}: all {len(self.cluster_centers_)} centres coincide: noise "
-                "hides how these rows lie. Take fewer clusters, tighter bounds, a smaller "
+                "hides the clusters. Take fewer clusters, tighter bounds, a smaller "
                 "max_rows_per_unit where there are groups=, or a larger epsilon",
                 ConvergenceWarning,
                 stacklevel=outside_level(),
@@ -433,7 +433,7 @@ class DPKMeans(
                 together += self.n_clusters > 1 and fitted.n_distinct_ == 1
         if 2 * together > runs:
             raise ValueError(
-                f"expected_error: with n_samples={n} and epsilon={self.epsilon} noise drowns the "
+                f"expected_error: with n_samples={n} and epsilon={self.epsilon} noise hides the "
                 f"{self.n_clusters} clusters, and all centres are one private mean. Give more rows "
                 "or a larger epsilon, or ask for n_clusters=1"
             )
@@ -443,8 +443,8 @@ class DPKMeans(
         """Refuse where rows decide about the error."""
         if self.n_clusters > 1 or isinstance(self.bounds, str) or self.algorithm != "tree":
             raise ValueError(
-                "expected_error depends on how the rows lie about their centres (sizes of "
-                "clusters, residuals, learned bounds), which no parameter says: give "
+                "expected_error depends on how the rows are distributed around their centres "
+                "(sizes of clusters, residuals, learned bounds), which no parameter tells: give "
                 "like=, public rows that resemble them or an earlier private fit"
             )
 
@@ -465,8 +465,8 @@ class DPKMeans(
         if scale is None or not np.isfinite(scale).all():
             raise ValueError(
                 "like must be public rows or a fitted DPKMeans with finite residual_scale_; this "
-                "one has none (one centre, algorithm 'lloyd', noise that drowned all structure, or "
-                "rows far out that noise hides)"
+                "one has none (one centre, algorithm 'lloyd', noise that hides all clusters, or "
+                "distant rows that noise hides)"
             )
         rng = public_generator(b"like")
         weight = like.cluster_counts_ / max(float(like.cluster_counts_.sum()), 1.0)

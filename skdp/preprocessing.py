@@ -103,20 +103,20 @@ class DPStandardScaler(Scaler):
         What columns are divided by: the square root of `var_`, or of a floor where that is
         larger (see Notes); 1.0 for a column whose bounds are equal. None if ``with_std=False``.
     mean_std_error_ : ndarray of shape (n_features,) or None
-        Standard error of `mean_`, in the units of X: of the noise and, with learned bounds, of
-        what they clip of ordinary columns. NaN where bounds could not be learned well enough (few
-        rows, or too many beyond them): state `bounds` then.
+        Standard error of `mean_`, in the units of X: due to noise and, with learned bounds, due to
+        the clipping that ordinary columns undergo. NaN if bounds could not be learned well enough
+        (few rows, or too many values beyond them): state `bounds` then.
     var_std_error_ : ndarray of shape (n_features,) or None
-        The same of `var_`, in squared units.
+        Standard error of `var_`, in squared units.
     scale_std_error_ : ndarray of shape (n_features,) or None
-        The same of `scale_`, in the units of X. Where the variance is not clear of its noise, a
-        third of how far `scale_` may be off.
+        Standard error of `scale_`, in the units of X. If noise hides the variance, a third of the
+        largest error that `scale_` may have.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned. None if nothing was released and no bounds are stated.
     n_samples_ : float, ndarray of shape (n_features,) or None
         Number of rows: exact under ``"replace_one"``, where it is public, otherwise noisy; None if
-        nothing was released. With ``nan_policy="omit"`` of rows that have a value in each column.
-        With `sample_weight` the noisy sum of clipped weights. There is no ``n_samples_seen_``.
+        nothing was released. With ``nan_policy="omit"`` the number of values of each column. With
+        `sample_weight` the noisy sum of clipped weights. There is no ``n_samples_seen_``.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
@@ -145,33 +145,33 @@ class DPStandardScaler(Scaler):
     added or removed, the number of rows being its last entry. *Mechanism*: K-norm noise
     (``delta=0``) or rounded Gaussian noise. *Charged*: (epsilon, delta), once, before any noise,
     to ``budget``. With ``with_mean=False, with_std=False`` nothing is released or charged. With
-    ``nan_policy="omit"`` the same of each column, of the rows that have a value in it: a row that
-    is replaced may add or remove one there, so the worst of both sensitivities counts (bounds then
-    take at most half of a column's part, after a count for 5%). Proof: ``skdp/queries/columns.md``.
+    ``nan_policy="omit"`` the same for each column by itself, over the rows that have a value in it.
+    Replacing a row may add or remove a value, so the larger of both sensitivities counts. A count
+    takes 5% of a column's part, bounds at most half. Proof: ``skdp/queries/columns.md``.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times
     in the sums, v clipped to [0, b], b the `weight_bound`. The sum of weights is private under both
     relations, and is another entry of the vector, (v / b) c. *Sensitivity*: c is sqrt(11 d / 4) if
     a row is replaced, where the bound of 2 sqrt(d) has room for it; 1 if one is added or removed.
-    The noise is that of sum(v) / b rows: a bound far above most weights leaves few. Errors are
-    about the weighted mean and variance; NaN with learned bounds, which are of the rows without
-    weights. Weights that are all 0, or nearly, are like few rows: the mean is noise, and `scale_`
-    at least that of a uniform column. Proof: ``skdp/queries/weighted.md``.
+    The noise is as large as for sum(v) / b rows, so state a bound near the weights of most rows.
+    Standard errors are for the weighted mean and variance. They are NaN with learned bounds, which
+    are learned without weights. If nearly all weights are 0, the mean is noise, and `scale_` is at
+    least that of a uniform column. Proof: ``skdp/queries/weighted.md``.
 
-    **Small variances.** Nothing raises because of what the rows hold, and no column is divided by
+    **Small variances.** No values of finite rows make `fit` raise, and no column is divided by
     noise: `scale_` squared is at least the standard error of the variance (`var_std_error_`; at
-    most a third of the squared half width, the variance of a uniform column), and never below
-    2**-28 of the squared half width, which is what rounding to the steps of sums can resolve. A
-    constant column thus becomes one that is small throughout, where scikit-learn's becomes zero.
-    Tight bounds help: noise is a part of their width.
+    most a third of the squared half width, the variance of a uniform column). It is never below
+    2**-28 of the squared half width, since sums are rounded to integer steps. So the values of a
+    constant column become small, but not zero as in scikit-learn. Tight bounds help, because noise
+    is proportional to their width.
 
     The output of ``transform`` on private rows is as private as these rows are.
 
-    **Expected error.** The standard error of `mean_`, as a part of the width of a column's bounds,
-    stated or as a fit learns them; the root mean square over columns and fits. With stated bounds
-    about the mean of the clipped rows; with learned ones, which are rehearsed on `like`, about the
-    mean of all rows, so that what is clipped counts. Where the number of rows is private it depends
-    on where means lie in their bounds: there an earlier fit will do for `like`.
+    **Expected error.** The root mean square, over columns and fits, of the error of `mean_`,
+    divided by the width of the column's bounds. With stated bounds, the error relative to the mean
+    of the clipped rows. With learned bounds, which need public rows as `like`, the error relative
+    to the mean of all rows, so it includes clipping. Where the number of rows is private, it
+    depends on where means lie within their bounds: `like` may then also be an earlier fit.
 
     References
     ----------
@@ -385,8 +385,8 @@ class DPMinMaxScaler(Scaler):
     feature_range : tuple (low, high), default=(0, 1)
         Range of the output.
     clip : bool, default=False
-        Clip the output to the range. Without it, rows beyond `data_min_` and `data_max_` leave
-        it.
+        Clip the output to the range. If False, the output for values beyond `data_min_` and
+        `data_max_` lies outside it.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high): they become `data_min_` and `data_max_`. ``"private"`` releases
@@ -397,7 +397,7 @@ class DPMinMaxScaler(Scaler):
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: the statistics of a column are of the cells that it has (NaN, None and NA are
         missing), each column for an equal part of the allowance, and `transform` keeps what is
-        missing. How many there are is private; with stated bounds nothing is asked of them.
+        missing. How many are missing is private; with stated bounds nothing is released.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
@@ -414,8 +414,8 @@ class DPMinMaxScaler(Scaler):
     Attributes
     ----------
     data_min_, data_max_ : ndarray of shape (n_features,)
-        The stated bounds; else private quantiles of the levels `q_` and 1 - `q_`, to 1/4096 of
-        `bounds_`, ``data_min_ < data_max_``.
+        The stated bounds; otherwise private quantiles of the levels `q_` and 1 - `q_`, rounded to
+        1/4096 of the width of `bounds_`. Always ``data_min_ < data_max_``.
     data_range_ : ndarray of shape (n_features,)
         ``data_max_ - data_min_``.
     scale_, min_ : ndarray of shape (n_features,)

@@ -81,7 +81,7 @@ class QuantileFit(Scaler):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.step is not None and self.prior != "uniform":
-            raise ValueError("prior='log' spaces the candidates itself: it excludes a step")
+            raise ValueError("step must be None with prior='log', which sets the candidates itself")
 
     @property
     def _way(self) -> str:
