@@ -6,6 +6,8 @@ would catch for the same reason, so existing error handling keeps working.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BudgetExceededError",
     "FoldsWarning",
@@ -28,7 +30,18 @@ class BudgetExceededError(ValueError):
 
     What to do then is in "Get started", "When nothing is left": use what was released, fit
     with what ``budget.remaining`` says, or open a second ledger, whose total adds up.
+
+    Attributes
+    ----------
+    cost : skdp.budget.Cost or None
+        The price that does not fit, where it is one of a ledger.
+    remaining : skdp.budget.PrivacyLoss or None
+        What was left.
     """
+
+    def __init__(self, message: str = "", *, cost: Any = None, remaining: Any = None) -> None:
+        super().__init__(message)
+        self.cost, self.remaining = cost, remaining
 
 
 class SealedBudgetError(RuntimeError):

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import config_context
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -496,3 +498,17 @@ def test_the_widget_refuses_what_cannot_tell_an_error():
         ErrorExplorer(PCA(), n_samples=100)
     with pytest.raises(ValueError, match="n_samples must be"):
         ErrorExplorer("count", n_samples=0)
+
+
+def test_centres_behind_a_column_transformer_are_in_the_units_of_the_last_step():
+    table = pd.DataFrame({"age": [20.0, 60.0] * 200, "job": ["a", "b"] * 200})
+    columns = ColumnTransformer(
+        [
+            ("age", DPMinMaxScaler(bounds=(0, 100)), ["age"]),
+            ("job", DPOneHotEncoder(categories=[["a", "b"]]), ["job"]),
+        ]
+    )
+    pipe = make_pipeline(columns, DPKMeans(2, bounds=(0, 1), epsilon=5.0, random_state=0))
+    display = CentersDisplay.from_estimator(pipe.fit(table))
+    assert display.feature_names == ("age__age", "job__job_a", "job__job_b")
+    np.testing.assert_array_equal(display.centers, pipe[-1].cluster_centers_)

@@ -243,7 +243,9 @@ class Account:
             f"epsilon={left.epsilon!r}, delta={left.delta!r} left under "
             f'accountant="{terms.accountant}". Nothing was charged{" for this fit" if who else ""}.'
             f" {self._way_out(cost, left)}"
-            f"{self._apart_hint(cost)}"
+            f"{self._apart_hint(cost)}",
+            cost=cost,
+            remaining=left,
         )
 
     def unplanned(self, cost: Cost, who: str = "") -> BudgetExceededError:

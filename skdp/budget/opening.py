@@ -110,5 +110,7 @@ def _refuse_second(path: str, dataset: str) -> None:
     if others:
         raise LedgerError(
             f"One table has one ledger, and that of dataset={dataset!r} is {others[0]}; {path} "
-            "would be a second one."
+            "would be a second one. If one is a copy of the other, move it to another folder and "
+            "go on with the one that was charged last; copy ledgers with budget.backup(path). If "
+            "they are of different tables, give each a name of its own."
         )

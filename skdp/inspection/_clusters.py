@@ -217,7 +217,9 @@ class CentersDisplay:
         """Tabulate the centres of a fitted estimator, or of a pipeline that ends in one.
 
         The centres of a pipeline are mapped back by ``inverse_transform`` of the steps before the
-        last, so they are in the units of the pipeline's input. This uses released attributes only.
+        last, so they are in the units of the pipeline's input. Where a step cannot do this (a
+        ColumnTransformer), they are in the units that the last step gets, under the names of its
+        columns. This uses released attributes only.
 
         Parameters
         ----------
@@ -235,8 +237,11 @@ class CentersDisplay:
         """
         if isinstance(estimator, Pipeline):
             centers = _released_centers(estimator[-1])
-            if len(estimator) > 1:
-                centers = np.asarray(estimator[:-1].inverse_transform(centers))
+            before = estimator[:-1]
+            if len(before) and hasattr(before, "inverse_transform"):
+                centers = np.asarray(before.inverse_transform(centers))
+            elif len(before) and feature_names is None:
+                feature_names = before.get_feature_names_out()
         else:
             centers = _released_centers(estimator)
         if feature_names is None:

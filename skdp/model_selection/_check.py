@@ -429,7 +429,7 @@ class _Walk:
                 HIGH,
                 where,
                 f"its {short} is more than the budget has left ({room}): fit is refused",
-                f"{way if by_delta else 'a smaller epsilon'}, or a larger budget",
+                way if by_delta else "a smaller epsilon",
             )
         # Searches have a cost of their own: they fit each candidate many times.
         steps = [(where, cost) for where, part, cost in priced if id(part) not in self.in_searches]
@@ -451,9 +451,9 @@ class _Walk:
                 f"(epsilon={total.epsilon:g}, delta={total.delta:g}) "
                 f"{'are together' if several else 'is'} more than the budget has left ({room}): a "
                 "fit is refused after others are charged",
-                "budget.split(...), which gives each step its epsilon, or a larger budget"
+                "budget.split(...), which gives each step its epsilon"
                 if several
-                else "a smaller epsilon, fewer candidates or folds, or a larger budget",
+                else "a smaller epsilon, fewer candidates or fewer folds",
             )
 
     # --- searches -------------------------------------------------------------------------------

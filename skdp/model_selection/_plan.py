@@ -151,6 +151,11 @@ def _error(part: Any, n_samples: int | None, width: int | None) -> tuple[float, 
     try:
         found = part.expected_error(n_samples, **options)
     except (TypeError, ValueError) as error:
+        if "like must be" in str(error):  # which `plan` does not take: every step needs its own
+            call = f"{type(part).__name__}.expected_error({n_samples}, like=...)"
+            return math.nan, f"depends on the rows: ask {call}"
+        if width is None and "n_features must be given" in str(error):
+            return math.nan, "how many columns the step gets is not known beforehand"
         return math.nan, str(error)
     return float(np.max(np.asarray(found, dtype=np.float64))), ""
 

@@ -73,11 +73,21 @@ def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
         )
         if one.name in alone:
             what = f"{one.kind}({one.column})" if one.column else one.kind
-            least = f" (for {', '.join(private)} of 1)" if private else ""
-            lines.append(f"half width of {what}: about {alone[one.name]:.4g}{least}")
+            lines.append(f"half width of {what}: about {alone[one.name]:.4g}{_grows(private)}")
     if _needs_rows(plan) and not rows_per_key:
         lines.append("errors: give rows_per_key= to see how large they would be")
     return lines
+
+
+def _grows(private: list[str]) -> str:
+    """Say that caps that are found privately make the half width larger."""
+    if not private:
+        return ""
+    return (
+        f", if {' and '.join(private)} were 1. A fit finds larger ones where units have many rows: "
+        "the half width of counts and sums grows with max_rows_per_unit, and with "
+        "max_keys_per_unit (its square root, where delta is above 0). State them to see it"
+    )
 
 
 def _needs_rows(plan: Plan) -> bool:

@@ -215,7 +215,12 @@ def histogram(
     if categories is not None:
         released, labels = _labelled(call, X, categories)
         return _density(released, 1.0) if density else released, labels
-    released, (edges,) = _counted(call, X, _bins(bins), bounds, 1)
+    try:
+        released, (edges,) = _counted(call, X, _bins(bins), bounds, 1)
+    except TypeError as error:
+        if "X must be numeric" not in str(error):
+            raise
+        raise TypeError("X must be numbers; of texts, state categories=[...]") from None
     return _density(released, np.diff(edges)) if density else released, edges
 
 

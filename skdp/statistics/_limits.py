@@ -277,7 +277,7 @@ class QuantileLimits:
     def _interval(self, level: float, *, population: bool) -> Pair:
         ends = [one.interval(level, population=population) for one in self.windows.ravel()]
         both = np.array(ends, dtype=np.float64).reshape(*self.windows.shape, 2)
-        return both[..., 0], both[..., 1]
+        return both[..., 0][()], both[..., 1][()]  # of one number: no array
 
 
 def zoomed(

@@ -221,7 +221,7 @@ class Released:
         return self.limits.population(level)
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """Return a pandas DataFrame: for each entry a row of its labels, value, std, low and high.
+        """Return a pandas DataFrame: for each entry a row of its labels, value, std and intervals.
 
         Parameters
         ----------
@@ -244,6 +244,9 @@ class Released:
             raise ImportError("to_frame needs pandas: pip install pandas.") from None
         low, high = self.interval(level)
         named = {**self.labels, "value": self.value, "std": self.std, "low": low, "high": high}
+        if self.limits is not None:
+            ends = self.population_interval(level)
+            named |= dict(zip(("population_low", "population_high"), ends, strict=True))
         return pd.DataFrame({name: np.ravel(column) for name, column in named.items()})
 
     # -- arithmetic ---------------------------------------------------------------------------

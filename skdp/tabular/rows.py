@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
@@ -119,6 +120,10 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
         # The cells below the mask would count with whatever they hold.
         raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
     array = np.asarray(array)  # of a subclass, whose own code could tell rows apart
+    if isinstance(X, str | os.PathLike):
+        raise TypeError(
+            "X must be a table, not a path: skdp.engines.read_parquet(path) reads a file in parts."
+        )
     if array.ndim != 2 and not flat:
         raise ValueError(
             f"Expected 2D array, got {array.ndim}D array instead: X must have shape (n_samples, "

@@ -172,7 +172,9 @@ def test_entries_shapes_labels_and_pickles():
     answer = statistics.quantile(table, [0.25, 0.75], keepdims=True, **ask)
     assert answer.value.shape == (2, 1, 2) == answer.interval()[0].shape
     frame = answer.to_frame()
-    assert list(frame.columns) == ["q", "column", "value", "std", "low", "high"]
+    ends = ["low", "high", "population_low", "population_high"]
+    assert list(frame.columns) == ["q", "column", "value", "std", *ends]
+    np.testing.assert_array_equal(frame["population_low"], answer.population_interval()[0].ravel())
     assert frame["q"].tolist() == [0.25, 0.25, 0.75, 0.75]
     assert frame["column"].tolist() == ["a", "b"] * 2
     one = answer[1, 0, 0]
