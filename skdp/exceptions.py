@@ -31,11 +31,13 @@ class BudgetExceededError(ValueError):
     What to do then is in "Get started", "When nothing is left": use what was released, fit
     with what ``budget.remaining`` says, or open a second ledger, whose total adds up.
 
-    Attributes
+    Parameters
     ----------
-    cost : skdp.budget.Cost or None
+    message : str, default=""
+        What does not fit, and what to do.
+    cost : skdp.budget.Cost, default=None
         The price that does not fit, where it is one of a ledger.
-    remaining : skdp.budget.PrivacyLoss or None
+    remaining : skdp.budget.PrivacyLoss, default=None
         What was left.
     """
 

@@ -9,7 +9,7 @@ import math
 
 from skdp.budget.conversions import guessing_chance
 
-__all__ = ["Shown", "attacker_sentence"]
+__all__ = ["attacker_sentence"]
 
 
 def attacker_sentence(epsilon: float, delta: float, adjacency: str, unit: str | None = None) -> str:
@@ -40,17 +40,3 @@ def attacker_sentence(epsilon: float, delta: float, adjacency: str, unit: str | 
         f"Whoever knows all the rest and guesses {guess}, with even chances beforehand, is right "
         f"with a probability of at most {math.ceil(1000 * chance) / 10:g}%."
     )
-
-
-class Shown:
-    """How a certificate is shown: as a text where it is printed, as a table in notebooks."""
-
-    def __str__(self) -> str:
-        from skdp.budget.html import certificate_text  # not before it is shown
-
-        return certificate_text(self)
-
-    def _repr_html_(self) -> str:
-        from skdp.budget.html import certificate_html
-
-        return certificate_html(self)

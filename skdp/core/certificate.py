@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from skdp._version import __version__
-from skdp.budget.meaning import Shown
+from skdp.budget.shown import Shown
 
 __all__ = [
     "PrivacyCertificate",
