@@ -125,9 +125,9 @@ class DPGroupBy(BaseEstimator):
     bounds_ : dict
         For each aggregate that clips, by its name: (low, high), stated or learned.
     hidden_units_ : dict
-        For each column with learned bounds: about how many units, at least, must have values
-        between two powers of two to be noticed. The values of fewer units beyond the bounds are
-        clipped. If this is more than a twentieth of the units, intervals are NaN, with a warning.
+        For each column with learned bounds: if fewer units than about this have values between two
+        powers of two, nobody notices, and such values beyond the bounds are clipped. If this is
+        more than a twentieth of the units, intervals are NaN, with a warning.
     left_out_ : dict
         ``"keys"`` and ``"rows"``: how many (unit, key) pairs, and rows of these keys, were left out
         by bounding (at most its bound for each unit); with ``_low`` and ``_high``.
