@@ -259,7 +259,11 @@ class PrivacyBudget(BudgetReader):
         ...     PrivacyBudget.open(path).epsilon
         2.0
         """
-        stated = Terms.of(opened(ledger_path(ledger, must_exist=True)).stated()).arguments()
+        found = opened(ledger_path(ledger, must_exist=True))
+        try:
+            stated = Terms.of(found.stated()).arguments()
+        except SealedBudgetError:  # a database answers, without that ledger
+            raise LedgerError(f"ledger must exist; {found.path} does not.") from None
         return cls(**stated, ledger=ledger, must_exist=True, note=note)
 
     @classmethod

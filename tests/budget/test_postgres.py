@@ -449,6 +449,16 @@ def test_what_is_no_ledger_is_refused(server, name):
         PrivacyBudget(1.0, ledger=server.url(name))
 
 
+def test_a_ledger_is_opened_as_it_was_made_and_says_who_charges(server, name):
+    with pytest.raises(LedgerError, match="ledger must exist"):
+        PrivacyBudget.open(server.url(name))
+    PrivacyBudget(2.0, 1e-6, ledger=server.url(name), unit="user", accountant="zcdp")
+    budget = PrivacyBudget.open(server.url(name), note="Ben")
+    assert (budget.epsilon, budget.unit, budget.accountant) == (2.0, "user", "zcdp")
+    assert budget.charge(Cost(0.1), estimator="A").note == "Ben"
+    assert pickle.loads(pickle.dumps(budget)).note == "Ben"
+
+
 def test_one_table_has_one_ledger_of_a_database(server, name):
     data = f"table of {name}"
     PrivacyBudget(1.0, ledger=server.url(name), dataset=data)
