@@ -105,7 +105,7 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
     stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
     means and mean squares of the columns, or the means only, unless noise would hide them (8%); the
-    sum of the clipped rows of each class, and the second moment of all rows, at equal shares.
+    sum of the clipped rows of each class, and the second moment of all rows, with equal shares.
     *Sensitivity*, where r is the radius, first if a row is added or removed, then if one is
     replaced: of the sums in L2, r and 2 r; of the second moment, r**2 and sqrt(2) r**2 in the
     Frobenius norm, r**2 and 2 r**2 in the nuclear norm (and a little more for the constant in it).
@@ -114,7 +114,7 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
 
     **Clipping.** If noise is small enough, `radius_` is so large that no row within the bounds
     exceeds it. Otherwise it is about half the norm of typical rows, and longer rows are shortened:
-    this tells classes apart as well, with a fraction of the noise. The mean of shortened rows is
+    this separates classes as well, with a fraction of the noise. The mean of shortened rows is
     nearer to `center_` than the mean of the full rows.
 
     References

@@ -1,4 +1,4 @@
-"""Selection of the columns that tell most about a target: `DPSelectKBest`.
+"""Selection of the columns that say most about a target: `DPSelectKBest`.
 
 A fit releases moments of each class, or the second moment of columns and target. Scores and the
 choice of columns are post-processing. A fit is (epsilon, delta)-differentially private as a whole.

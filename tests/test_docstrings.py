@@ -111,10 +111,8 @@ WORDING = {
 _BOUNDS = (
     "from public knowledge: two numbers, two arrays, or a mapping from column name to (low, high)"
 )
-# The second until preprocessing, cluster, DPLogisticRegression and DPKernelDensity say the first.
 LEARNED = (
     f"Range of each column, {_BOUNDS}",
-    f"Of the columns, {_BOUNDS}",
     # of DPGroupBy, whose columns have no order
     "Range of each column, from public knowledge: a mapping from column name to (low, high)",
 )

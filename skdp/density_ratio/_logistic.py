@@ -65,12 +65,12 @@ class DPLogisticRatio(DensityRatio, BaseEstimator):
     """Private density ratio of a private and a public sample, by logistic regression.
 
     Estimates the importance weights w(x) = p_private(x) / p_public(x) as exp(coef . x), up to a
-    constant. A model that is trained on public rows with these weights imitates one that is trained
-    on private rows. ``fit(X, y)`` takes both samples in one table (see `stack_samples`): y = 1
-    marks private rows, y = 0 public ones. **Only the rows with y = 1 are private**; the public
-    sample enters every result exactly. A preceding transformer that is not private
-    (a StandardScaler, say) reveals something about the private rows if it is fitted on both
-    samples.
+    constant. A model that is trained on public rows with these weights approximates one that is
+    trained on private rows. ``fit(X, y)`` takes both samples in one table (see `stack_samples`):
+    y = 1 marks private rows, y = 0 public ones. **Only the rows with y = 1 are private**; the
+    public sample enters every result exactly. A preceding transformer that is not private (a
+    StandardScaler, say) reveals something about the private rows if it is fitted on both samples.
+    Scale by public bounds instead, or with a private scaler that charges the budget.
 
     The logarithm of the weights is linear in x, which suits samples that differ in their means. If
     they differ in other ways (in spread or shape), `DPuLSIF` is the better choice.

@@ -65,11 +65,12 @@ class DPuLSIF(DensityRatio, BaseEstimator):
     """Private density ratio of a private and a public sample, by least squares (uLSIF).
 
     Estimates the importance weights w(x) = p_private(x) / p_public(x). A model that is trained on
-    public rows with these weights imitates one that is trained on private rows. ``fit(X, y)`` takes
-    both samples in one table (see `stack_samples`): y = 1 marks private rows, y = 0 public ones.
-    **Only the rows with y = 1 are private**; the public sample enters every result exactly. A
+    public rows with these weights approximates one that is trained on private rows. ``fit(X, y)``
+    takes both samples in one table (see `stack_samples`): y = 1 marks private rows, y = 0 public
+    ones. **Only the rows with y = 1 are private**; the public sample enters every result exactly. A
     preceding transformer that is not private (a StandardScaler, say) reveals something about
-    private rows if it is fitted on both samples: scale by public bounds, or inside the budget.
+    private rows if it is fitted on both samples. Scale by public bounds instead, or with a private
+    scaler that charges the budget.
 
     Parameters
     ----------
@@ -571,8 +572,8 @@ class DPuLSIF(DensityRatio, BaseEstimator):
         public = check_public_array(X_public, estimator=type(self).__name__)
         if isinstance(self.centers, str) and self.centers != "public":
             raise ValueError(
-                f"centers={self.centers!r} has no expected error: centres come from the private "
-                "rows, and nobody knows where these lie. centers='public', or stated ones, have one"
+                f"centers={self.centers!r} has no expected error: it depends on the centres, which "
+                "come from the private rows. Use centers='public', or state centres"
             )
         if like is None:
             raise ValueError(

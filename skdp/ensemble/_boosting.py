@@ -161,9 +161,9 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
 
     **Boosting.** All columns are boosted at once. Each cell takes a Newton step, based on the
     released counts, so a fit reads its rows once in each round. The step of a cell is shrunk if its
-    rows are few compared with the noise. With Gaussian noise, what a cell learns over all rounds is
-    as noisy as one question with the whole allowance would be. So rounds cost nothing, and they let
-    columns that carry the same information share it.
+    rows are few compared with the noise. With Gaussian noise, the answers of all rounds together
+    are as noisy as a single answer with the whole allowance. So further rounds do not add noise,
+    and with them, correlated columns share an effect.
 
     References
     ----------

@@ -73,11 +73,11 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     """Train any classifier or regressor on a private synthetic table made for its target.
 
     First it measures the table of every column together with the target, with as much of the
-    allowance as that needs: all of it where rows or epsilon are few. With the rest it measures
-    pairs and triples of columns (with the target among them, or two other columns). It chooses them
-    one after the other, preferring those that the distribution fitted so far describes worst. Then
-    `estimator` is trained on synthetic rows drawn from the fitted distribution. Only this one
-    release is charged: other models, searches and refits on `released_xy` are free.
+    allowance as that needs: all of it if there are few rows, or if epsilon is small. With the rest
+    it measures pairs and triples of columns (with the target among them, or two other columns). It
+    chooses them one after the other, preferring those that the distribution fitted so far describes
+    worst. Then `estimator` is trained on synthetic rows drawn from the fitted distribution. Only
+    this one release is charged: other models, searches and refits on `released_xy` are free.
 
     Parameters
     ----------

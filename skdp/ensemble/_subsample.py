@@ -74,10 +74,11 @@ AGGREGATES: dict[str, tuple[str, Any]] = {
 class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     """Make any classifier or regressor private by fitting it on disjoint blocks of the rows.
 
-    Clones of `estimator` are fitted on disjoint blocks, aggregated with noise, and thrown away.
-    With ``output="predictions"`` they answer for public rows: classifiers vote, or their scores are
-    averaged; for regressors, the mean or median of the predictions is taken. A `student` is fitted
-    on the public rows with these answers. `predict` uses the student, which is free, for any rows.
+    Clones of `estimator` are fitted on disjoint blocks. What they predict, or their parameters, is
+    aggregated with noise, and the clones are discarded. With ``output="predictions"`` they predict
+    public rows: classifiers vote, or their scores are averaged; for regressors, the mean or median
+    of the predictions is taken. A `student` is fitted on the public rows with these answers.
+    `predict` uses the student, for any rows, at no further cost.
     With ``output="parameters"`` the ``coef_`` and ``intercept_`` of linear models are aggregated,
     and no public rows are needed.
 
@@ -97,11 +98,12 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         For predictions of classifiers: ``"vote"``, whose noise grows with the number of queries, or
         ``"scores"``, the mean of the blocks' probabilities (0 or 1 if `estimator` has none) along a
         few directions in which the public rows differ most. The noise of scores does not grow with
-        the number of queries: they teach a student from a few hundred rows what votes teach it from
-        many thousands. But differences outside these directions are smoothed out. ``"auto"`` takes
-        votes if 100 queries (or `n_queries`, or all) have noise of at most half a unanimous vote.
-        For other outputs: ``"mean"`` (also ``"auto"``), or ``"median"`` of each number, which a few
-        wild blocks do not move, but whose noise grows faster with how many numbers there are.
+        the number of queries. So a student learns as much from a few hundred private rows with
+        scores as from many thousands with votes. But differences outside these directions are lost.
+        ``"auto"`` takes votes if 100 queries (or `n_queries`, or all) have noise of at most half a
+        unanimous vote. For other outputs: ``"mean"`` (also ``"auto"``), or ``"median"`` of each
+        number. A few outlying blocks do not change the median, but its noise grows faster with the
+        number of numbers.
         ``"smooth_median"`` adds noise scaled to the smooth sensitivity of the blocks' median. It is
         small only if nearly all blocks agree closely and there are few numbers.
     n_blocks : int or "auto", default="auto"
@@ -111,9 +113,10 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         rows in each block (10 for scores), but takes at least 10 blocks. For a smooth median, as
         many as bring the scale of the noise to 5% if the blocks agree.
     n_queries : int or "auto", default="auto"
-        How many public rows, chosen at random, are asked. The noise of votes grows with their
-        number; with its square root if delta > 0. ``"auto"`` takes as many as blocks of 50 rows can
-        answer at the above noise, at least 10 and at most 1000; for scores all rows, at most 1000.
+        Number of public rows, chosen at random, that the blocks predict. The noise of votes grows
+        with it (with its square root if delta > 0). ``"auto"`` takes as many as blocks of 50 rows
+        can answer at the above noise, at least 10 and at most 1000; for scores all rows, at most
+        1000.
     classes : array-like, default=None
         For classifiers: all labels, from public knowledge. Rows with other labels are left out.
     bounds : tuple (low, high), default=None
@@ -143,7 +146,7 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     n_blocks_ : int
         Number of blocks.
     queries_ : ndarray of shape (n_queries,)
-        Positions of the rows of `public` that were asked; not with ``output="parameters"``.
+        Positions of the rows of `public` that were predicted; not with ``output="parameters"``.
     answers_ : ndarray of shape (n_queries,)
         The released answers for them: labels or numbers.
     votes_ : ndarray of shape (n_queries, n_classes) or None
@@ -205,7 +208,7 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     difference of two classes' mean scores (before they are cut to [0, 1]). For a mean: the standard
     deviation of the noise over half the width of its bounds. Not available for medians and winners
     of votes (more than two classes, delta = 0), whose noise depends on how far the blocks agree.
-    The error of models that see one block each comes on top.
+    It does not include the error that models have because each is fitted on one block only.
 
     References
     ----------
@@ -314,8 +317,8 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
                 raise TypeError("student must be a classifier where estimator is, and only then")
         if self.output == "predictions" and self.public is None:
             raise ValueError(
-                "public must be given for output='predictions': public rows, for which the blocks "
-                "are asked"
+                "public must be given for output='predictions': public rows, which the models of "
+                "the blocks predict"
             )
         if not self._votes and self.bounds is None:
             raise ValueError(

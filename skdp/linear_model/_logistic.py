@@ -38,7 +38,7 @@ _LARGEST = 1e300
 
 @dataclass(frozen=True)
 class _Plan:
-    """What public numbers decide about the descent.
+    """The settings of the descent, computed from public numbers.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class _Plan:
 
     @property
     def relative_noise(self) -> float:
-        """Norm of the noise of one gradient, if all were spent on it and residuals not clipped.
+        """Norm of the noise of a gradient that takes the whole allowance, with unclipped residuals.
 
-        For rows of norm 1, beside a gradient of at most 1.
+        For rows of norm 1, whose mean gradient has a norm of at most 1.
         """
         size = self.n_logits * self.dims
         noise = self.allowance.vector_std(1 + self.allowance.replace, size)
@@ -69,8 +69,8 @@ class _Plan:
     def clip(self) -> float:
         """Bound on the norm of a row's residuals.
 
-        They are at most 1 for two classes, and sqrt(2) for more. A lower bound shortens the first
-        gradients and their noise alike, and later ones hardly: residuals are smaller then.
+        Without it, they are at most 1 for two classes, and sqrt(2) for more. A lower bound shrinks
+        the noise of all gradients, but only the first gradients: later residuals are small anyway.
         """
         if self.n_logits > 1:
             return _CLIP_OF_MORE
@@ -80,8 +80,8 @@ class _Plan:
     def n_steps(self) -> int:
         """Number of gradients.
 
-        Of Gaussian noise the steps together lose as much as one does, as long as they are short;
-        of pure noise the square root of their number more.
+        With Gaussian noise, many short steps together have as much noise as a single one. With pure
+        noise they have more, by the square root of their number.
         """
         if self.allowance.pure:
             return int(min(max(round(0.4 / self.relative_noise), 1), 20))
@@ -94,7 +94,7 @@ class _Plan:
 
     @property
     def radius(self) -> float:
-        """What norms of scaled rows are clipped to, in roots of the number of columns."""
+        """Norm to which scaled rows are clipped, in units of the root of the number of columns."""
         least = _RADIUS_OF_MORE if self.n_logits > 1 else _RADII[0]
         return min(max(_RADIUS_NOISE / self.relative_noise, least), _RADII[1])
 
@@ -107,19 +107,20 @@ class _Plan:
 class DPLogisticRegression(LabelledClassifier):
     """Logistic regression by noisy gradient descent, for two classes or more.
 
-    The private counterpart of scikit-learn's ``LogisticRegression``. There is nothing to tune: the
-    number of steps, their length and how rows are clipped follow from public numbers; stopping
-    early takes the place of a penalty.
+    The private counterpart of scikit-learn's ``LogisticRegression``. There are no parameters to
+    tune: the number of steps, their length and the clipping are computed from public numbers. There
+    is no penalty: stopping early has the same effect.
 
     With scikit-learn 1.9 or later ``set_callbacks(ProgressBar())`` shows how many steps are done.
 
     Parameters
     ----------
     classes : "private" or array-like of shape (n_classes,), default="private"
-        All class labels, from public knowledge: those that occur in y are private. Rows with
-        another label are in no fit. ``"private"`` selects those that enough rows have, for a tenth
-        of the allowance and half of delta, which must be above 0: text, numbers or booleans, in one
-        place. Fewer than two: a warning, and every row gets the one class.
+        All class labels, from public knowledge, because which labels occur in y is private. Rows
+        with another label are left out. ``"private"`` selects the labels that enough rows have, for
+        a tenth of the allowance and half of delta. It needs delta above 0, labels that are text,
+        numbers or booleans, and a table that is not in parts. With fewer than two labels selected,
+        `fit` warns, and every row gets the one class.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); values beyond them count as the nearest bound. ``"private"``
@@ -143,9 +144,9 @@ class DPLogisticRegression(LabelledClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        `classes`, sorted; if private, those that were selected. If fewer than two were selected,
-        there is no model: the only other attributes are `n_features_in_`, `feature_names_in_`,
-        `max_rows_per_unit_` and `privacy_`.
+        `classes`, sorted; if private, the selected labels. With fewer than two selected, the fit
+        learns nothing else: of the attributes below it sets only `privacy_`, `max_rows_per_unit_`
+        and those that describe X.
     class_count_ : ndarray of shape (n_classes,)
         Noisy number of rows of each class, at least 1. With `sample_weight` the noisy sum of
         clipped weights, at least `weight_bound`.
@@ -153,13 +154,14 @@ class DPLogisticRegression(LabelledClassifier):
         Coefficients, in the units of X.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     coef_std_error_ : ndarray, as `coef_`
-        Always NaN: a descent that stops early has no exact counterpart that it would be about.
+        Always NaN: the descent stops early, so there is no exact solution that an error could be
+        measured from.
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds, stated or learned.
     center_, scale_ : ndarray of shape (n_features,)
-        Columns are centred and scaled by these before rows are clipped.
+        Columns are centred and scaled by these values before rows are clipped.
     radius_ : float
-        What the norm of a centred and scaled row is clipped to, in `fit` and in predictions: longer
+        The norm to which a centred and scaled row is clipped, in `fit` and in predictions: longer
         rows are shortened before `coef_` and `intercept_` are applied.
     n_iter_ : int
         Number of steps.
@@ -173,38 +175,40 @@ class DPLogisticRegression(LabelledClassifier):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, `classes` missing, X not
-        a dense table of finite numbers, a label missing.
+        In `fit`, before anything is charged: if a parameter is out of range, if `classes` is
+        private and delta is 0, if X is not a dense table of finite numbers, or if a label is
+        missing.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    DPRidge : For numbers; as a classifier of two classes it may rank better where rows are few.
+    DPRidge : For numbers. With few rows of two classes, coded as 0 and 1, it may rank rows better.
 
     Notes
     -----
     **Privacy.** A row and its label are protected together. *Released*: classes and bounds, if not
-    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); means
-    and mean squares of the columns, or means alone, where noise does not hide them (at most 20%);
-    then, a step, the sum over rows of r x z: z the clipped row with a constant, r the predicted
-    probabilities less the label's indicator, clipped in norm. *Sensitivity* of a gradient in L2:
-    the product R of the bounds on the norms of r and z if a row is added or removed, 2 R if one is
-    replaced. *Mechanism*: K-norm noise (``delta=0``) or rounded Gaussian noise, at equal shares.
+    stated; the number of rows of each class (2% of the allowance, or 12% where rows are few); the
+    means and mean squares of the columns, or the means only, unless noise would hide them (at most
+    20%); then, in each step, a gradient: the sum over rows of the outer product of r and z. Here z
+    is the clipped row with a constant, and r the predicted probabilities minus the indicator of the
+    label, clipped in norm. *Sensitivity* of a gradient in L2, where R is the product of the bounds
+    on the norms of r and z: R if a row is added or removed, 2 R if one is replaced. *Mechanism*:
+    K-norm noise (``delta=0``) or rounded Gaussian noise, with equal shares for all steps.
     *Charged*: (epsilon, delta), once, before any noise, to ``budget``.
 
     **Weights.** A row and its weight are protected together. A row of weight v counts v / b times,
-    v clipped to [0, b], b the `weight_bound`: in the sums of classes, in the moments of columns
-    (whose total weight is released with them) and in the gradients. It adds no more than a row of
-    weight b, which has the *sensitivity* above. The noise is that of sum(v) / b rows: a bound far
-    above most weights leaves few. Private classes are those that enough rows have, and bounds are
-    learned, whatever their weights. Weights that are all 0, or nearly, are like few rows:
-    coefficients are noise. Proof: ``skdp/queries/weighted.md``.
+    where b is the `weight_bound` and v is clipped to [0, b]: in the counts of the classes, in the
+    moments of the columns (with which the total weight is released) and in the gradients. It adds
+    no more than a row of weight b, which has the *sensitivity* above. The noise is as large as for
+    sum(v) / b rows, so state a bound near the weights of most rows. Classes are selected, and
+    bounds are learned, without weights. If nearly all weights are 0, coefficients are only noise.
+    Proof: ``skdp/queries/weighted.md``.
 
-    **Descent.** It starts at the logarithms of the classes' parts, so that the first gradient is
-    the difference of the classes' means from the mean of all; the answer is the mean of the second
-    half of its points. Shortening all rows to (nearly) one length loses little, as their directions
-    tell classes apart, and halves the noise on what is shorter.
+    **Descent.** It starts at the logarithms of the shares of the classes. The first gradient is
+    then the difference between the means of the classes and the mean of all rows. The result is the
+    mean of the second half of the steps. Shortening all rows to nearly the same length loses
+    little, because their directions separate the classes; and it reduces the noise.
 
     References
     ----------

@@ -69,7 +69,7 @@ def mixed(relative: Floats, weights: Floats, n: float) -> tuple[Floats, float]:
 
 
 class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, ABC):
-    """A density over a box: what is asked of it after a fit."""
+    """A density over a box: its methods after a fit."""
 
     bounds: Any
     bounds_: Pair
@@ -115,8 +115,8 @@ class BoxDensity(ExpectedErrorMixin, PrivateMixin, DensityMixin, BaseEstimator, 
         if like is None:
             raise unanswered(
                 self,
-                "the rows: noise is cut off where there are none, and the bandwidth or the box "
-                "may follow them",
+                "the rows: negative noise is cut off where there are none, and the bandwidth or "
+                "the box may depend on them",
             )
         if isinstance(like, BoxDensity):
             like = like.sample(min(max(n, 1000), 10**5), random_state=0)

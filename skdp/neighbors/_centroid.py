@@ -26,7 +26,7 @@ class DPNearestCentroid(LabelledClassifier):
     """Classify each row by the nearest private class mean.
 
     The private counterpart of scikit-learn's ``NearestCentroid``. The sums of all classes are one
-    release, which makes it the classifier for few rows and many columns.
+    release, so it suits few rows and many columns.
 
     Parameters
     ----------
@@ -106,11 +106,11 @@ class DPNearestCentroid(LabelledClassifier):
 
     **Distances** are between scaled and clipped rows. The noise of a centroid adds to its distance
     from every row; its average is subtracted, because otherwise rare classes would be far from
-    everything. A class is not predicted if, in the noisy counts, it has no rows.
+    every row. A class is not predicted if, in the noisy counts, it has no rows.
 
     **Clipping.** If noise is small enough, `radius_` is so large that no row within the bounds
     exceeds it. Otherwise it is about half the norm of typical rows, and longer rows are shortened:
-    this tells classes apart as well, with a fraction of the noise. The mean of shortened rows is
+    this separates classes as well, with a fraction of the noise. The mean of shortened rows is
     nearer to `center_` than the mean of the full rows.
 
     References

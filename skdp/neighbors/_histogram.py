@@ -186,10 +186,10 @@ class DPHistogramDensity(BoxDensity):
             raise ValueError(f"bins must be 'auto', an int or a list, got {self.bins!r}")
         given = _bins_of_each(self.bins) if isinstance(self.bins, list) else _bins(self.bins)
         if isinstance(given, np.ndarray) and n_features > 1:
-            raise ValueError("bins must be a list with one entry a feature, where they are edges")
+            raise ValueError("bins must be a list with one entry for each feature, if it has edges")
         each = given if isinstance(given, list) else [given] * n_features
         if len(each) != n_features:
-            raise ValueError(f"bins must have one entry a feature ({n_features}), got {len(each)}")
+            raise ValueError(f"bins must have {n_features} entries, one a feature, got {len(each)}")
         sizes = [b if isinstance(b, int) else b.size - 1 for b in each]
         if math.prod(sizes) > MAX_CELLS:
             raise ValueError(

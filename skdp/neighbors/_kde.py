@@ -71,37 +71,38 @@ class Plan:
 class DPKernelDensity(BoxDensity):
     """Differentially private kernel density with a Gaussian kernel.
 
-    The rows are seen once, through kernel features at a public grid of centres. The estimate is
-    then known everywhere: densities at any points, as often as asked, all consistent, and samples.
+    Rows are read once, as kernel features at a public grid of centres. The released estimate gives
+    the density at any point and any number of samples, at no further cost.
 
     Parameters
     ----------
     bandwidth : {"private", "scott", "silverman"} or float, default="private"
         Standard deviation of the kernel in every feature, 1e-100 to 1e100. ``"private"`` chooses it
         from the release by least-squares cross-validation that takes the noise into account, which
-        costs no privacy. Features of different units should be brought to one scale by public
-        bounds first, as with ``DPMinMaxScaler(bounds=...)``, which is free. ``"scott"`` and
-        ``"silverman"``: scikit-learn's rules, n**(-1 / (d + 4)) and (n (d + 2) / 4)**(-1 / (d + 4))
-        for n rows of d features; they are for features of variance 1 and see no value. A grid of
-        more than 2000 centres is made coarser: ``bandwidth_`` is larger than the rule then.
+        costs no privacy. If features have different units, first scale them by public bounds, for
+        example with ``DPMinMaxScaler(bounds=...)``, which is free. ``"scott"`` and ``"silverman"``
+        are scikit-learn's rules, n**(-1 / (d + 4)) and (n (d + 2) / 4)**(-1 / (d + 4)) for n rows
+        of d features. They assume features of variance 1, and use no values. If the grid would have
+        more than 2000 centres, ``bandwidth_`` is larger than the rule says.
     features : {"kernel", "cells"}, default="kernel"
-        What is released. ``"kernel"``: kernel values at the centres, whitened. ``"cells"``: counts
-        of the rows in cells around the centres, to be smoothed afterwards; in a pure fit of few
-        rows these have down to half the noise, but they move rows to the middle of a cell, which
-        shows in values that repeat, as integers do, if the bandwidth is near their distance.
+        What is released. ``"kernel"``: whitened kernel values at the centres. ``"cells"``: counts
+        of the rows in cells around the centres, which are smoothed afterwards. In a pure fit of few
+        rows, cells have as little as half the noise. But they move each row to the middle of its
+        cell. This is visible if values repeat (integers, say) and the bandwidth is about as large
+        as the distance between them.
     spacing : float, default=0.8
-        Distance of neighbouring centres, at most, in bandwidths; 0.4 to 1.5. Smaller ones follow
-        the kernel more exactly: see Notes.
+        The largest distance of neighbouring centres, in bandwidths; 0.4 to 1.5. A smaller distance
+        reproduces the kernel more exactly: see Notes.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high). A row outside counts where it lies: its kernel reaches into the
-        box, or does not. ``"private"`` learns the box for at most a fifth of the allowance, which
-        needs n epsilon of about 1,500 for each column (without delta); with fewer rows it may be
-        far off.
+        column name to (low, high). A row outside is not moved: it counts as far as its kernel
+        reaches into the box. ``"private"`` learns the box for at most a fifth of the allowance.
+        Without delta, this needs n * epsilon of about 1,500 for each column; with fewer rows the
+        box may be far off.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, noise is Gaussian, and independent of the number of centres.
+        In [0, 1). Above zero, noise is Gaussian, and does not depend on the number of centres.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -114,24 +115,26 @@ class DPKernelDensity(BoxDensity):
     Attributes
     ----------
     bandwidth_ : float
-        The bandwidth, stated or chosen. With learned bounds it is at least what 2000 centres allow.
+        The bandwidth, stated or chosen. With learned bounds it is so large that 2000 centres are
+        enough.
     centers_ : ndarray of shape (n_centers, n_features)
         The centres, rounded to the kernel's grid.
     coef_ : ndarray of shape (n_centers,)
-        The released kernel density is ``sum_l coef_[l] N(x; centers_[l], bandwidth_**2)``, negative
-        in places.
+        The released kernel density is ``sum_l coef_[l] N(x; centers_[l], bandwidth_**2)``. It may
+        be negative at some points.
     density_ : ndarray, one dimension a feature
-        What `score_samples` answers from: that density at the points of `axes_`, cut off at 0,
-        relative to the uniform density over the bounds, of integral 1, with one row more than there
-        are spread evenly. Between the points it is linear in every feature.
+        The density that `score_samples` uses: the one above at the points of `axes_`, cut off at 0,
+        with one additional row that is spread evenly, and scaled to an integral of 1. It is
+        relative to the uniform density over the bounds. Between the points it is interpolated
+        linearly.
     axes_ : tuple of ndarrays
-        Points of `density_` in each feature, an eighth of a bandwidth apart (further in more than
-        three features).
+        Points of `density_` in each feature, an eighth of a bandwidth apart (further apart with
+        more than three features).
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The box, stated or learned.
     noise_std_ : float
-        Root mean square over the box of the standard deviation that noise gives the density, as
-        `pdf` returns it. Of the order of the density itself: the density is noise.
+        Standard deviation of the density, as returned by `pdf`, due to noise: the root mean square
+        over the box. If it is about as large as the density itself, the density is only noise.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
@@ -142,46 +145,48 @@ class DPKernelDensity(BoxDensity):
     Raises
     ------
     TypeError, ValueError
-        In `fit`, before anything is charged: a parameter out of its range, X not a dense table of
-        finite numbers, more than 10 columns, a grid of more than 2000 centres.
+        In `fit`, before anything is charged: if a parameter is out of range, if X is not a dense
+        table of finite numbers, if it has more than 10 columns, or if the grid would have more than
+        2000 centres.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
 
     See Also
     --------
-    DPHistogramDensity : The plain baseline, in more columns too.
+    DPHistogramDensity : A simple baseline, also for more columns.
     skdp.DPuLSIF : Ratios of two densities.
 
     Notes
     -----
-    **Privacy.** *Released*: bounds, if not stated (at most 20%); under
-    ``"add_or_remove_one"`` the number of rows, with the means and, where noise or bandwidth are
-    planned with it, beforehand (2%); and the mean over the rows of features psi(x) = K^(-1/2) k(x),
-    k the kernel values at the centres and K those between centres; or, with ``features="cells"``,
-    the numbers of rows in the cells. *Sensitivity* of the sum of psi: 1 if a row is added or
-    removed, sqrt(2) if one is replaced, whatever the number of centres; both enlarged by what
-    rounding may add (certified, about 0.1%). Of the counts: 1; if a row is replaced, 2 in L1 and
-    sqrt(2) in L2. *Mechanism*: rounded Gaussian noise if delta > 0. If delta = 0, K-norm noise, for
-    which features that vary less over the box than the noise are left out; discrete Laplace noise
-    on counts. *Charged*: (epsilon, delta), once, before any noise, to `budget`.
+    **Privacy.** *Released*: bounds, if not stated (at most 20%); under ``"add_or_remove_one"`` the
+    number of rows together with the means, and also before them if noise or bandwidth depend on it
+    (2%); and the mean over the rows of the features psi(x) = K^(-1/2) k(x), where k are the kernel
+    values at the centres and K those between centres; or, with ``features="cells"``, the numbers of
+    rows in the cells. *Sensitivity* of the sum of psi: 1 if a row is added or removed, sqrt(2) if
+    one is replaced, for any number of centres; both enlarged by what rounding may add (certified,
+    about 0.1%). Of the counts: 1 if a row is added or removed; if one is replaced, 2 in L1 and
+    sqrt(2) in L2. *Mechanism*: rounded Gaussian noise if delta > 0. If delta = 0: discrete Laplace
+    noise on counts, K-norm noise on features; features that vary less over the box than the noise
+    are then left out. *Charged*: (epsilon, delta), once, before any noise, to `budget`.
 
-    With delta > 0 and a stated bandwidth h the released density is the kernel density plus a
-    Gaussian process of covariance s**2 r(x, y), s = sqrt(2) (2 pi h**2)^(-d/2) / (n mu) under
-    ``"replace_one"`` (corollary 9 of the reference, with the exact mu of the Gaussian mechanism),
-    restricted to the span of the kernels at the centres. There the covariance r is the kernel's,
-    less a residual of at most 0.0009 in one feature at a spacing of 0.8 and 0.00002 at 0.6, times
-    the number of features; above three features, where the grid ends at the bounds, 0.006 a
-    feature at 0.8. The pure variant of the kernel has the same features and noise
-    sqrt(r + 1) / epsilon instead of 1 / mu, r their number; that of cells has the noise of counts,
-    smoothed by the kernel. At a small delta the pure variant may well have less noise.
+    With delta > 0 and a stated bandwidth h, the released density is the kernel density plus a
+    Gaussian process with covariance s**2 r(x, y), where s = sqrt(2) (2 pi h**2)^(-d/2) / (n mu)
+    under ``"replace_one"`` (corollary 9 of the reference, with the exact mu of the Gaussian
+    mechanism). Both are projected onto the span of the kernels at the centres. On this span, r
+    equals the kernel up to a residual: at most 0.0009 for one feature at a spacing of 0.8, and
+    0.00002 at 0.6, times the number of features. With more than three features the grid ends at the
+    bounds, and the residual is 0.006 for each feature at 0.8. With delta = 0, the same features
+    have noise sqrt(m + 1) / epsilon instead of 1 / mu, where m is their number; cells have the
+    noise of counts, smoothed by the kernel. If delta is small, delta = 0 may give less noise.
 
-    `score` of private rows is exact, and so as private as they are.
+    `score` is exact, so on private rows it is as private as the rows are.
 
-    **Expected error.** How far noise will move the density, in total variation, at most 1: the mean
-    over fits of half the integral of the absolute difference from the kernel density of the same
-    bandwidth without noise, of the rows within ``bounds_``. It needs `like`, public rows or an
-    earlier fit, which is sampled: noise is cut off where the density is 0, so a density of few
-    peaks has less of it than an even one.
+    **Expected error.** How far noise will move the density, in total variation distance (at most
+    1). This is half the integral of the absolute difference from the kernel density without noise,
+    of the same bandwidth and of the rows within ``bounds_``, averaged over fits. It needs `like`:
+    public rows, or an earlier fit, from which rows are drawn. The rows matter because negative
+    noise is cut off where the density is 0: a density with few peaks therefore has less noise than
+    an even one.
 
     References
     ----------
@@ -271,7 +276,7 @@ class DPKernelDensity(BoxDensity):
     # --- fit --------------------------------------------------------------------------------------
 
     def fit(self, X: ArrayLike, y: Any = None, *, groups: Any = None) -> Self:
-        """Charge the budget, release the mean features, and make a density of them.
+        """Charge the budget, release the mean features, and compute the density from them.
 
         Parameters
         ----------
@@ -380,7 +385,7 @@ class DPKernelDensity(BoxDensity):
         return Plan(tried, lattice, features, plan.matrix)
 
     def _tabulate(self, n: float) -> None:
-        """Set the density on a grid of points, and what noise makes of it."""
+        """Set the density on a grid of points, and its standard deviation due to noise."""
         h, lattice = self.bandwidth_, self._lattice
         self.axes_ = tuple(node_axes(self.bounds_, h))
         kernels = lattice.kernels(self.axes_, h, self.bounds_)
@@ -463,9 +468,9 @@ def criterion(
     Least-squares cross-validation (Rudemo 1982; Bowman 1984): the integral of f_h**2 minus twice
     the mean over the rows of f_h without the row. Both are quadratic forms in the mean features g:
     the first is known, as f_h is what is published; to the second, noise of covariance std**2 I
-    adds std**2 tr(B), which is taken off, and so is the rows' share in their own density. A
-    quarter of the criterion's standard deviation through noise is added, lest a small bandwidth
-    wins by luck. All relative to the uniform density.
+    adds std**2 tr(B), which is subtracted, as is the part of the density that a row has itself. A
+    quarter of the criterion's standard deviation due to noise is added, so that a small bandwidth
+    is not chosen by chance. All relative to the uniform density.
 
     Parameters
     ----------

@@ -49,10 +49,11 @@ _DEFAULT_CELLS = 1000
 
 
 def tuned_size(n: float, rate: float, n_cells: int) -> int:
-    """Return a size that balances its rounding and what the choice loses: sqrt(epsilon n).
+    """Return a size that balances the errors of rounding and of the choice: sqrt(epsilon n).
 
-    In rows, the one is n / (2 size), the other at most about size / rate, rate = epsilon / 2: each
-    point of the table moves by about 1 / rate. The factor was found on smooth and skewed columns.
+    In rows, rounding is off by n / (2 size). The choice is off by at most about size / rate, where
+    rate = epsilon / 2: each point of the table moves by about 1 / rate. The factor was found on
+    smooth and skewed columns.
     """
     most = min(largest_threshold_size(n_cells), max(round(n), 1))
     return min(max(round(math.sqrt(max(n, 0.0) * rate * 2)), 1), most)
@@ -100,16 +101,17 @@ class DPEmpiricalCDF(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         from public knowledge. A value counts as the first grid point that is not below it; a value
         above all grid points counts as the last one.
     size : int or None, default=None
-        How many values are released for each column. Few values round the distribution function by
-        1/(2 size); if there are many, each is chosen less well. None: sqrt(epsilon n), where n is
-        the number of rows and epsilon the part of a column; this was about the best size on smooth
-        and skewed columns. If the number of rows is private, a noisy number is released for this
-        and for learning bounds, with 2% of the allowance.
+        How many values are released for each column. Rounding to them moves the distribution
+        function by up to 1/(2 size); but the more values there are, the less exactly each is
+        chosen. None: sqrt(epsilon n), where n is the number of rows and epsilon the part of a
+        column; this was about the best size on smooth and skewed columns. If the number of rows is
+        private, a noisy number is released for this and for learning bounds, with 2% of the
+        allowance.
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and those of
-        the exponential mechanism count half.
+        In [0, 1). Above zero, the privacy losses of the columns add up more slowly, and the
+        exponential mechanism counts like a pure mechanism with half its epsilon.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.

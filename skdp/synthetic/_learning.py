@@ -39,7 +39,7 @@ _IN_PARTS = (
     "columns, from a code book or by a fit on a part: domain=fitted.domain_"
 )
 _TEXT = (
-    "{name}: the categories of columns {columns} are nowhere stated. State them, domain={{"
+    "{name}: the categories of columns {columns} are not stated. State them, domain={{"
     "{column!r}: [...]}}, or set delta above 0, say 1e-6: values that enough rows have are then "
     "selected privately, for half of delta"
 )

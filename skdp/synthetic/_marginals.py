@@ -57,7 +57,7 @@ Measured = dict[Clique, tuple[Floats, float]]
 
 
 def clear_columns(sizes: Sequence[int], noise: float, total: float) -> list[int]:
-    """Return the single columns whose tables would not drown in this noise of a cell."""
+    """Return the single columns whose tables are not hidden by this noise of a cell."""
     return [a for a, size in enumerate(sizes) if noise * size <= NOISE * total]
 
 
@@ -87,7 +87,7 @@ def planned_rounds(
 
 
 def part_of_pairs(cells: Sequence[int], noise: float, total: float, *, pure: bool) -> Fraction:
-    """Return what part of an allowance tables take, by their cells, to be told well enough.
+    """Return the part of an allowance that tables of so many cells need to be precise enough.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def part_of_pairs(cells: Sequence[int], noise: float, total: float, *, pure: boo
 
 
 class Rounds:
-    """The measurements of one fit: which are made with which share, and what they say.
+    """The measurements of one fit: what is measured, with which share, and the results.
 
     Parameters
     ----------
@@ -127,9 +127,9 @@ class Rounds:
     names : sequence
         Of the columns, for the certificate.
     total : float, default=None
-        The number of rows, where the session has told it already.
+        The number of rows, if the session has released it already.
     target : int, default=None
-        A column of which all others shall tell: their pairs with it come first.
+        The column to be predicted from the others: its pairs with them are measured first.
     """
 
     def __init__(
@@ -185,9 +185,9 @@ class Rounds:
         )
 
     def columns(self) -> None:
-        """Measure the single columns whose tables would not drown in noise.
+        """Measure the single columns whose tables noise does not hide.
 
-        With a target, the pairs of it and each other column: a pair tells its columns, too.
+        With a target, the pairs of it and each other column, which include the single columns.
         """
         every = range(len(self.sizes))
         if self.target is not None and any(self.target in s for s in self.candidates):
@@ -211,9 +211,9 @@ class Rounds:
             self.measure((a,), share)
 
     def _pairs_with(self, target: int) -> None:
-        """Measure every column with the target, well enough or with all that is left.
+        """Measure every column with the target: precisely enough, or with all that is left.
 
-        Where a pair is no candidate, its table being too large, the column alone.
+        If the table of a pair is too large to be a candidate, measure the column alone.
         """
         pairs = [tuple(sorted((a, target))) for a in range(len(self.sizes)) if a != target]
         known = set(self.candidates)
@@ -251,15 +251,15 @@ class Rounds:
             model = self.fitted(model, ITERATIONS[0])
             moved = np.abs(self.total * model.marginal(columns) - tables[columns]).sum()
             if moved <= noise * self.cells(columns):
-                # What is left to learn is below the noise: halve the noise.
+                # The table shows nothing but noise: halve the noise.
                 share *= 2 if self.session.pure else 4
         return self.fitted(model, ITERATIONS[1])
 
     def _questions(self, model: Model, noise: float) -> tuple[Tables, Floats]:
         """Return every candidate's table in the model, and its penalty: the noise to expect.
 
-        Candidates that would make the model too large are out of the question. Never all of them:
-        one set alone fits, and measured ones fit again.
+        Candidates that would make the model too large cannot be chosen. Some always can: a single
+        set fits, and so does a set that was measured before.
         """
         limit = max(self.max_cells + sum(self.sizes), model.tree.n_cells)
         tables: Tables = {}
@@ -295,8 +295,8 @@ def candidate_sets(
     Parameters
     ----------
     strict : bool, default=True
-        Else, where there are too many of them, the largest pairs are left out, too: once a budget
-        is charged.
+        False, for a fit that has charged its budget: if there are too many of them, the largest
+        pairs are left out, too.
 
     Raises
     ------
@@ -556,7 +556,7 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
             if (cells := self._model.work(s)[0]) > LARGEST_ANSWER:
                 raise ValueError(
                     f"queries on columns {s} need a table of {cells} cells; at most "
-                    f"{LARGEST_ANSWER} are possible. Ask them of a sample"
+                    f"{LARGEST_ANSWER} are possible. Compute them from rows of sample() instead"
                 )
         return {s: self._model.marginal(s) for s in found}
 

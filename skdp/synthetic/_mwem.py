@@ -1,9 +1,9 @@
 """MWEM: a distribution on a public domain that answers many linear queries like private rows.
 
-Released, in rounds: the number of a marginal table (or a query) that the distribution so far
-answers badly, by the exponential mechanism, and that table with some more columns (or that
-answer) under noise. The distribution is fitted to all measurements after each round; that is
-post-processing. Every fit is (epsilon, delta)-differentially private.
+Released, in each round: which marginal table (or query) the distribution so far answers badly,
+chosen by the exponential mechanism, and that table with some more columns (or that answer) with
+noise. After each round, the distribution is fitted to all measurements; that is post-processing.
+Every fit is (epsilon, delta)-differentially private.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ COUNT_SHARE = Fraction(1, 20)  # for the number of rows, where it is private
 # Of a round's part, for its choice; the rest measures. A table's error is a sum over its cells and
 # stands out more than a query's.
 CHOOSING_TABLE, CHOOSING = Fraction(1, 5), Fraction(1, 2)
-# A chosen table is measured with further columns, as a table of at most so many times its cells:
-# that costs nothing but sums of as many noisy cells, and answers ten sets of three columns in
-# place of one where columns are binary.
+# A chosen table is measured with further columns, up to so many times its cells. Its own cells are
+# then sums of as many noisy cells. In return, one measurement of binary columns answers ten sets of
+# three columns instead of one.
 WIDER = 4
 LARGEST_ROUNDS = 10_000
-# How much of a measurement counts as noise, in its standard deviation: between fitting noise and
-# giving the uniform distribution too much weight (doc/benchmarks/queries.py).
+# How much of a measurement counts as noise, in standard deviations. Less fits the noise; more gives
+# the uniform distribution too much weight (doc/benchmarks/queries.py).
 SMOOTHING_TABLE, SMOOTHING = 0.3, 0.1
 SWEEPS, LAST_SWEEPS = 15, 60
 TOL = 1e-4  # of a fraction of the rows

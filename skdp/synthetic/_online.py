@@ -1,8 +1,8 @@
 """Private multiplicative weights: linear queries answered one at a time, as they are asked.
 
-Released for each query: one bit, whether the public distribution answers it badly (the sparse
-vector technique); if so, its answer under noise, from which the distribution learns. All answers
-together are (epsilon, delta)-differentially private, however many there are.
+Released for each query: one bit, whether the answer of the public distribution is too far off (the
+sparse vector technique); if it is, a noisy answer, with which the distribution is updated. All
+answers together are (epsilon, delta)-differentially private, however many there are.
 """
 
 from __future__ import annotations
@@ -117,8 +117,9 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0. It includes all answers.
     delta : float, default=0.0
-        In [0, 1). Above zero, answers have Gaussian noise. Comparisons, which need most of the
-        allowance, stay pure and get less of it, so 0 leaves more updates.
+        In [0, 1). Above zero, answers have Gaussian noise. Comparisons need most of the allowance.
+        They are always pure, and a delta above 0 leaves them a smaller epsilon: 0 allows more
+        updates.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -312,10 +313,10 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         if live is None:
             raise BudgetExceededError(
                 "the session is closed, or the estimator was copied or pickled: no further query "
-                "is answered; predict and sample go on"
+                "is answered; predict and sample still work"
             )
         if live.pid != os.getpid():
-            raise PrivacyLeakError("answers are given by the process that called fit only")
+            raise PrivacyLeakError("only the process that called fit can answer queries")
         with live.lock:
             return self._answer(live, work)
 
@@ -323,7 +324,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         if self.n_updates_left_ == 0:
             raise BudgetExceededError(
                 f"all {self.n_updates_} updates are used up: no further query is answered; predict "
-                "and sample go on"
+                "and sample still work"
             )
         session, n = live.session, self.n_samples_
         answer = float(work.answers(live.weights.p)[0])

@@ -143,8 +143,8 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
     epsilon : float, default=1.0
         Privacy loss of a fit; finite, above 0.
     delta : float, default=0.0
-        In [0, 1). Above zero, the exponential mechanism counts half: the charge is then that of
-        Gaussian noise at (epsilon, delta).
+        In [0, 1). Above zero, the charge is that of Gaussian noise at (epsilon, delta). In it, the
+        exponential mechanism counts like a pure mechanism with half its epsilon.
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.
@@ -402,5 +402,5 @@ def _check_possible(tables: _Range) -> None:
         check_small_tables(cells, size, queries)
     except ValueError:
         raise ValueError(
-            f"{where}to score all queries on the {number} of these takes too many steps. {instead}"
+            f"{where}scoring all queries on the {number} of these takes too many steps. {instead}"
         ) from None

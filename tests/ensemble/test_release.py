@@ -124,7 +124,7 @@ def test_synthetic_rows_of_one_label_give_a_constant():
     ("changes", "message"),
     [
         ({"target": "early"}, "target: the domain has no column 'early'; it has '"),
-        ({"domain": None, "delta": 0.0, "target": "place"}, "early|nowhere stated"),
+        ({"domain": None, "delta": 0.0, "target": "place"}, "early|are not stated"),
         ({"domain": {**DOMAIN, "late": Bins([0, 1, 2])}}, "list of classes, not Bins"),
         ({"domain": {"late": [False, True]}}, "at least one other column"),
         ({"estimator": DecisionTreeClassifier()}, "cannot be fitted on made-up rows"),
