@@ -203,8 +203,26 @@ def test_centers_in_the_units_of_the_input():
     display = CentersDisplay.from_estimator(pipe, feature_names=["minutes", "miles"])
     assert display.centers == pytest.approx(pipe[-1].cluster_centers_ * [100.0, 1000.0])
     assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["minutes", "miles"]
-    cells = [float(text.get_text()) for text in display.ax_.texts]
-    assert cells == pytest.approx(display.centers.ravel(), rel=1e-3)
+    cells = [text.get_text().split("\n± ") for text in display.ax_.texts]
+    assert [float(cell[0]) for cell in cells] == pytest.approx(display.centers.ravel(), rel=1e-3)
+    std = pipe[-1].cluster_centers_std_ * [100.0, 1000.0]
+    assert [float(cell[1]) for cell in cells] == pytest.approx(std.ravel(), rel=0.06)
+
+
+def test_centers_are_shaded_by_their_distance_in_standard_errors():
+    centers, std = [[0.0, 0.0], [2.0, 2.0]], [[1.0, 0.1], [1.0, np.nan]]
+    (image,) = CentersDisplay(centers, std=std).plot().ax_.images
+    np.testing.assert_allclose(image.get_array(), [[1.0, 4.0], [1.0, 0.0]])
+    (plain,) = CentersDisplay(centers).plot().ax_.images
+    assert not np.any(plain.get_array())  # without errors nobody knows what is noise
+    with pytest.raises(ValueError, match=r"std must have shape \(2, 2\)"):
+        CentersDisplay(centers, std=[1.0, 2.0])
+
+
+def test_errors_of_centers_are_not_known_behind_a_step_that_mixes_columns():
+    X = np.random.default_rng(0).random((500, 3))
+    mixed = make_pipeline(PCA(2), DPKMeans(2, bounds=(-1, 1), epsilon=5.0, random_state=0)).fit(X)
+    assert np.isnan(CentersDisplay.from_estimator(mixed).std).all()
 
 
 def test_centers_of_an_estimator_and_of_a_pipeline_of_one(kmeans):

@@ -86,9 +86,9 @@ class PrivacyBudget(BudgetReader):
     accountant : {"basic", "gdp", "gdp_residue", "zcdp", "pld"}, default="basic"
         How charges add up. "basic" adds epsilon and delta. "gdp" adds mu squared (tight for
         Gaussian noise). So does "gdp_residue", but the price of a pure release depends on what is
-        left, and is never more than under "gdp". "zcdp" adds rho. "pld" composes whole privacy loss distributions; it is
-        the tightest, but grants only what was planned with :meth:`reserve` before the first charge
-        of the plan. All but "basic" need ``delta > 0``.
+        left, and is never more than under "gdp". "zcdp" adds rho. "pld" composes whole privacy loss
+        distributions; it is the tightest, but grants only what was planned with :meth:`reserve`
+        before the first charge of the plan. All but "basic" need ``delta > 0``.
     adjacency : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Which tables are neighbours: one row is replaced (the number of rows is public), or one row
         is added or removed (the number of rows is private).

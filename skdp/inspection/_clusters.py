@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import OneToOneFeatureMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,11 +24,27 @@ if TYPE_CHECKING:
 __all__ = ["CentersDisplay", "ClusterDisplay"]
 
 _MAP_COLORS = "tab20"
+_CLEAR = 4.0  # standard errors from the mean of the centres: darkest
 
 
 def _released_centers(estimator: Any) -> NDArray[np.float64]:
     check_is_fitted(estimator, "cluster_centers_")
     return np.array(estimator.cluster_centers_, dtype=np.float64)
+
+
+def _mapped_back(
+    steps: Pipeline, centers: NDArray[np.float64], std: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Return centres, and standard errors, in the units of the input of some steps.
+
+    A standard error is how far its centre moves, in the column alone: where steps mix columns,
+    nobody knows it.
+    """
+    back = np.asarray(steps.inverse_transform(centers), dtype=np.float64)
+    if std is None or not all(isinstance(one, OneToOneFeatureMixin) for _, one in steps.steps):
+        return back, None
+    moved = [np.asarray(steps.inverse_transform(centers + side * std)) for side in (-1, 1)]
+    return back, np.max([np.abs(one - back) for one in moved], axis=0)
 
 
 class ClusterDisplay:
@@ -160,7 +177,10 @@ class ClusterDisplay:
 
 
 class CentersDisplay:
-    """A table of released centres, shaded column by column.
+    """A table of released centres with their standard errors.
+
+    A cell is the darker, the further its centre is from the mean of all centres in that column,
+    counted in standard errors: up to four of them. So what is white may be noise.
 
     Parameters
     ----------
@@ -168,6 +188,8 @@ class CentersDisplay:
         The centres, in the units to be shown.
     feature_names : sequence of str, default=None
         Names of the columns; ``x0``, ``x1``, ... by default.
+    std : array-like of shape (n_clusters, n_features), default=None
+        Standard errors of the centres; NaN where they are not known. None: no cell is shaded.
 
     Attributes
     ----------
@@ -194,7 +216,9 @@ class CentersDisplay:
     ax_: Axes
     figure_: Figure
 
-    def __init__(self, centers: Any, feature_names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, centers: Any, feature_names: Sequence[str] | None = None, std: Any = None
+    ) -> None:
         self.centers: NDArray[np.float64] = np.asarray(centers, dtype=np.float64)
         if self.centers.ndim != 2:
             raise ValueError(
@@ -205,6 +229,11 @@ class CentersDisplay:
         if len(names) != width:
             raise ValueError(f"feature_names must hold {width} names, got {len(names)}.")
         self.feature_names = tuple(str(name) for name in names)
+        self.std = np.full(self.centers.shape, np.nan)
+        if std is not None:
+            self.std = np.asarray(std, dtype=np.float64)
+        if self.std.shape != self.centers.shape:
+            raise ValueError(f"std must have shape {self.centers.shape}, got {self.std.shape}.")
 
     @classmethod
     def from_estimator(
@@ -219,7 +248,8 @@ class CentersDisplay:
         The centres of a pipeline are mapped back by ``inverse_transform`` of the steps before the
         last, so they are in the units of the pipeline's input. Where a step cannot do this (a
         ColumnTransformer), they are in the units that the last step gets, under the names of its
-        columns. This uses released attributes only.
+        columns. Standard errors are ``cluster_centers_std_``, in the same units; they are not known
+        behind a step that mixes columns. This uses released attributes only.
 
         Parameters
         ----------
@@ -235,21 +265,20 @@ class CentersDisplay:
         display : CentersDisplay
             The display, already plotted.
         """
+        last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+        centers, std = _released_centers(last), getattr(last, "cluster_centers_std_", None)
         if isinstance(estimator, Pipeline):
-            centers = _released_centers(estimator[-1])
             before = estimator[:-1]
             if len(before) and hasattr(before, "inverse_transform"):
-                centers = np.asarray(before.inverse_transform(centers))
+                centers, std = _mapped_back(before, centers, std)
             elif len(before) and feature_names is None:
                 feature_names = before.get_feature_names_out()
-        else:
-            centers = _released_centers(estimator)
         if feature_names is None:
             feature_names = getattr(estimator, "feature_names_in_", None)
-        return cls(centers, feature_names).plot(ax=ax)
+        return cls(centers, feature_names, std).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> CentersDisplay:
-        """Draw the table: one row for each cluster; in each column, the largest value is darkest.
+        """Draw the table: one row for each cluster, in each cell a centre and its standard error.
 
         Parameters
         ----------
@@ -262,11 +291,16 @@ class CentersDisplay:
             This display.
         """
         self.ax_, self.figure_ = new_axes(ax)
-        low, high = self.centers.min(axis=0), self.centers.max(axis=0)
-        shade = (self.centers - low) / np.where(high > low, high - low, 1.0)
-        self.ax_.imshow(shade, aspect="auto", cmap="Blues", vmin=0, vmax=1.6)
+        away = np.abs(self.centers - self.centers.mean(axis=0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shade = np.nan_to_num(away / self.std, posinf=_CLEAR)
+        self.ax_.imshow(
+            np.minimum(shade, _CLEAR), aspect="auto", cmap="Blues", vmin=0, vmax=1.6 * _CLEAR
+        )
         for (row, column), value in np.ndenumerate(self.centers):
-            self.ax_.text(column, row, f"{value:.4g}", ha="center", va="center", fontsize=9)
+            error = self.std[row, column]
+            text = f"{value:.4g}" + (f"\n± {error:.2g}" if np.isfinite(error) else "")
+            self.ax_.text(column, row, text, ha="center", va="center", fontsize=9)
         self.ax_.set_xticks(range(len(self.feature_names)), self.feature_names)
         self.ax_.set_yticks(range(len(self.centers)))
         self.ax_.set_ylabel("cluster")
