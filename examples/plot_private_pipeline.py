@@ -153,8 +153,9 @@ print(
 # Everything in this figure is computed from the ledger and from released attributes, so it costs
 # nothing more and may be published: the budget, the regions of the eight clusters on the two
 # private components, and their centres in the units of the data. Two components do not contain
-# everything about five features, so the centres that are computed back from them are approximate:
-# an hour may come out just above 24.
+# everything about five features, so the centres that are computed back from them are approximate
+# (an hour may come out just above 24), and have no standard errors: ``CentersDisplay`` shows these,
+# and shades cells by them, where each column is scaled by itself.
 
 figure, axes = plt.subplot_mosaic(
     [["budget", "budget"], ["map", "table"]],
