@@ -22,10 +22,13 @@ __all__ = ["CallContext", "unit_of"]
 
 _NO_GROUPS = (
     "{name}: the budget protects all rows of one {unit!r}, but no groups= say to whom each row "
-    "belongs. Pass the ids: fit(X, groups=...). Pipelines and searches of scikit-learn pass them "
-    "on only to estimators that request them: sklearn.set_config(enable_metadata_routing=True), "
-    "and .set_fit_request(groups=True) on each private step (.set_score_request(groups=True) on "
-    "a private scorer). Nothing was charged."
+    "belongs. Pass the ids: {way}. Nothing was charged."
+)
+_FITS = (
+    "fit(X, groups=ids). In a pipeline: fit(X, <step>__groups=ids). Searches, and all pipelines "
+    "with sklearn.set_config(enable_metadata_routing=True), pass groups=ids on to the estimators "
+    "that request them: .set_fit_request(groups=True) on each private step, "
+    ".set_score_request(groups=True) on a private scorer"
 )
 _NO_UNIT = (
     "{name}: with groups= the unit has several rows, but the budget protects one row, so its "
@@ -105,7 +108,10 @@ class CallContext:
         promised = unit_of(self.budget)
         if self.groups is None:
             if promised is not None:
-                raise ValueError(_NO_GROUPS.format(name=self.name, unit=promised))
+                # Functions are called by themselves; classes and scorers may be inside pipelines.
+                function = self.name.isidentifier() and self.name[0].islower()
+                way = f"{self.name}(..., groups=ids)" if function else _FITS
+                raise ValueError(_NO_GROUPS.format(name=self.name, unit=promised, way=way))
             return None
         name = name_of_ids(self.groups)
         if self.budget is not None and promised is None:

@@ -83,7 +83,7 @@ def check_candidate(candidate: Any, base: BaseRun) -> None:
             check_without_rows(part)
         except (TypeError, ValueError) as error:
             raise _at(_named(path, part), part, error) from None
-    for finding in look_into(candidate):
+    for finding in look_into(candidate, passes_ids=True):
         if finding.severity == HIGH:
             raise TypeError(f"{finding.where}: {finding.what}. Instead: {finding.way_out}")
     for path, value in candidate.get_params(deep=True).items():

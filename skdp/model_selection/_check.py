@@ -140,12 +140,18 @@ def check_pipeline(estimator: Any) -> PipelineCheck:
     return look_into(estimator)
 
 
-def look_into(estimator: Any, n_samples: int | None = None, groups: Any = None) -> PipelineCheck:
-    """Do what `check_pipeline` does; with what the cost of a search may depend on."""
+def look_into(
+    estimator: Any, n_samples: int | None = None, groups: Any = None, *, passes_ids: bool = False
+) -> PipelineCheck:
+    """Do what `check_pipeline` does; with what the cost of a search may depend on.
+
+    With `passes_ids`, whoever fits the estimator hands every step the ids of units.
+    """
     walk = _Walk(n_samples, groups)
     walk.visit(estimator, "")
     walk.compare_budgets()
-    walk.findings += steps_without_ids(estimator)
+    if not passes_ids:
+        walk.findings += steps_without_ids(estimator)
     return PipelineCheck(walk.findings)
 
 

@@ -118,7 +118,7 @@ def test_models_without_a_price_are_named():
     assert len(planned) == 1
     assert planned.note.startswith("check_pipeline has")
     (line,) = skdp.plan(DPLogisticRegression(classes=[0, 1], delta=1e-6), 300, 3)
-    assert "like must be given" in line.note
+    assert "depends on the rows: ask DPLogisticRegression.expected_error" in line.note
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,20 @@ def test_a_step_that_may_get_no_users_is_named(wrap, argument):
     assert not check_pipeline(wrap(DPStandardScaler(bounds=(0, 1), budget=PrivacyBudget(1.0))))
 
 
+def test_who_passes_no_ids_is_told_how():
+    """An estimator's message names the ways of pipelines; a function's names its own argument."""
+    from skdp import statistics
+
+    budget = budget_of()
+    scaler = make_pipeline(DPStandardScaler(bounds=(0, 1), budget=budget))
+    with pytest.raises(ValueError, match=r"fit\(X, groups=ids\).*fit\(X, <step>__groups=ids\)"):
+        scaler.fit(X)
+    scaler.fit(X, dpstandardscaler__groups=USERS)
+    with pytest.raises(ValueError, match=r"Pass the ids: mean\(\.\.\., groups=ids\)\. Nothing"):
+        statistics.mean(X, bounds=(0, 1), budget=budget)
+    statistics.mean(X, bounds=(0, 1), budget=budget, groups=USERS)
+
+
 def test_a_scorer_of_users_needs_them():
     budget = budget_of()
     kmeans = DPKMeans(2, bounds=(0.0, 1.0), budget=budget).fit(X, groups=USERS)
