@@ -284,8 +284,8 @@ class ReleaserMixin(PrivateMixin):
             return self._answers(as_queries(queries))
         if queries is None or isinstance(queries, str | bytes | Real):
             raise TypeError(
-                "queries must be made by conjunctions and its like, be a function of a row, a "
-                f"sequence of these, or a table of rows; got {type(queries).__name__}"
+                "queries must be made by conjunctions or thresholds, say, or be a function of a "
+                f"row, a sequence of these, or a table of rows; got {type(queries).__name__}"
             )
         X, _ = table_schema(queries, estimator=type(self).__name__)
         validate_data(self, X, reset=False, skip_check_array=True)

@@ -44,17 +44,17 @@ _TEXT = (
     "selected privately, for half of delta"
 )
 _UNSTATED = (
-    "{name}: domain must state every column, and says nothing of {columns}; list their categories, "
+    "{name}: domain must state every column, and does not state {columns}; list their categories, "
     "or (low, high, n_cells) for numbers. DPMarginalSynthesizer learns what is not stated"
 )
 _NONE_FOUND = (
-    "{name}: no value of columns {columns} is that of enough rows to be shown at this epsilon and "
+    "{name}: no value of columns {columns} has enough rows to be selected at this epsilon and "
     "delta; all their values became {rest!r}. State their categories, or take a larger epsilon"
 )
 _FEW = (
-    "{name}: so few rows tell little at this epsilon: what was learned of columns {columns}, see "
-    "domain_, may be far from their values, which are moved into it. State (low, high, n_cells) "
-    "from public knowledge, or take a larger epsilon"
+    "{name}: rows are too few for this epsilon to learn the domain of columns {columns} well. What "
+    "was learned (see domain_) may be far from their values, which are moved into it. State "
+    "(low, high, n_cells) from public knowledge, or take a larger epsilon"
 )
 
 

@@ -118,7 +118,7 @@ def test_an_enumeration_is_public_and_polars_categories_are_no_list():
 
 
 def test_who_does_not_learn_says_so():
-    with pytest.raises(ValueError, match=r"says nothing of \['age'\]"):
+    with pytest.raises(ValueError, match=r"does not state \['age'\]"):
         MWEMReleaser(conjunctions(1)).fit(people(50)[["age", "left"]])
 
 
