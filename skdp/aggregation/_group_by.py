@@ -23,6 +23,7 @@ from skdp.aggregation._plan import (
     Aggregate,
     best_caps,
     check_aggregates,
+    check_bounds_used,
     check_guesses,
     check_keys,
     distinct_terms,
@@ -245,6 +246,7 @@ class DPGroupBy(BaseEstimator):
             raise ValueError(f"{name}: column {self.unit!r} is the unit; by must be other columns")
         aggregates = check_aggregates(self.aggregates or {}, self.bounds)
         check_outputs(self._by(), self.unit, aggregates)
+        check_bounds_used(aggregates, self.bounds)
         listed = self._listed()
         if listed is None and not float(self.delta):
             raise ValueError(
@@ -441,9 +443,11 @@ class DPGroupBy(BaseEstimator):
         releases = {}
         for i, term in enumerate(terms):
             if keys:
-                query_of = KeyTotals(keys, tuple(terms), i, *caps)
-                name = f"{term.kind} {term.column}".strip()
-                releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
+                query_of, name = (
+                    KeyTotals(keys, tuple(terms), i, *caps),
+                    f"{term.kind} {term.column}",
+                )
+                releases[repr(term)] = session.answer(query_of, shares["term"], name=name.strip())
         for one in aggregates:
             of = [releases.get(repr(term)) for term in terms_of(one)]
             columns |= self._columns(session, one, of, keys, shares)

@@ -28,6 +28,7 @@ __all__ = [
     "Aggregate",
     "best_caps",
     "check_aggregates",
+    "check_bounds_used",
     "check_guesses",
     "check_keys",
     "distinct_terms",
@@ -113,6 +114,18 @@ def check_aggregates(aggregates: Mapping[str, Any], bounds: Any) -> list[Aggrega
         )
     stated = {} if isinstance(bounds, str) and bounds == "private" else stated_bounds(bounds)
     return [_aggregate(name, spec, stated) for name, spec in aggregates.items()]
+
+
+def check_bounds_used(aggregates: list[Aggregate], bounds: Any) -> None:
+    """Refuse bounds of other columns where the bounds of one would be learned: a typo, likely."""
+    stated = set() if isinstance(bounds, str) else set(map(str, bounds))
+    unknown = sorted(stated - {str(one.column) for one in aggregates})
+    learned = sorted({str(one.column) for one in aggregates if learns(one)})
+    if unknown and learned:
+        raise ValueError(
+            f"bounds must be of columns that are aggregated: {unknown} are not, and {learned} have "
+            "no bounds"
+        )
 
 
 def stated_bounds(bounds: Any) -> dict[str, tuple[float, float]]:

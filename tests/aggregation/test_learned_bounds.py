@@ -131,3 +131,12 @@ def test_rows_that_bounding_leaves_out_are_said(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert wide.fit(table).table_["n"][0] > (11_000 if kind == "group by" else 300)
+
+
+def test_bounds_of_a_column_that_nobody_clips_are_refused():
+    budget = PrivacyBudget(1.0, 1e-5, unit="user")
+    by = DPGroupBy("shop", "user", keys=[0, 1], budget=budget, bounds={"pai": (0, 1)}, **CAPS)
+    with pytest.raises(ValueError, match=r"\['pai'\] are not, and \['paid'\] have"):
+        by.agg(m=("mean", "paid")).fit(amounts(50))
+    assert not budget.charges
+    by.agg(n="count").fit(amounts(50))  # of nothing that would be learned
