@@ -140,7 +140,7 @@ def histogram(
         numpy's name for `bounds`. State only one of them.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 4 to 72% of the allowance.
+        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance.
         Learned bounds are seldom round numbers, so state them (or edges) if values are whole
         numbers. Not used with edges.
     nan_policy : {"raise", "omit"}, default="raise"
@@ -276,7 +276,7 @@ def histogram2d(
         For each column, the number of bins between its bounds, or public edges in increasing order.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 4 to 72% of the allowance. Not
+        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance. Not
         used for edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
@@ -373,7 +373,7 @@ def histogramdd(
         At most 2**20 cells altogether.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 4 to 72% of the allowance. Not
+        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance. Not
         used for edges.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.

@@ -99,7 +99,7 @@ def quantile(
         by the exponential mechanism; it is then off by fewer ranks where epsilon n is small.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 4 to 72% of the allowance.
+        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
@@ -253,7 +253,7 @@ def median(
         by the exponential mechanism; it is then off by fewer ranks where epsilon n is small.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
-        column name to (low, high); ``"private"`` learns them, for 4 to 72% of the allowance.
+        column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance.
     nan_policy : {"raise", "omit"}, default="raise"
         ``"omit"``: leave out rows with missing cells.
     n_rows : {"private", "public"}, default="private"
