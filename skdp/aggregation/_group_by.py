@@ -236,11 +236,9 @@ class DPGroupBy(BaseEstimator):
         if not isinstance(self.unit, str):
             raise TypeError(f"{name}: unit must be the name of a column")
         context.check_unit(self.unit)
-        for cap, most in (
-            ("max_keys_per_unit", MAX_KEYS_PER_UNIT),
-            ("max_rows_per_unit", MAX_ROWS_PER_UNIT),
-        ):
-            check_parameter(getattr(self, cap), cap, PRIVATE, Integers(1, most))
+        most = {"max_keys_per_unit": MAX_KEYS_PER_UNIT, "max_rows_per_unit": MAX_ROWS_PER_UNIT}
+        for cap, limit in most.items():
+            check_parameter(getattr(self, cap), cap, PRIVATE, Integers(1, limit))
         check_parameter(self.key_method, "key_method", "auto", *KEY_METHODS)
         if self.unit in self._by():
             raise ValueError(f"{name}: column {self.unit!r} is the unit; by must be other columns")
@@ -443,11 +441,9 @@ class DPGroupBy(BaseEstimator):
         releases = {}
         for i, term in enumerate(terms):
             if keys:
-                query_of, name = (
-                    KeyTotals(keys, tuple(terms), i, *caps),
-                    f"{term.kind} {term.column}",
-                )
-                releases[repr(term)] = session.answer(query_of, shares["term"], name=name.strip())
+                query_of = KeyTotals(keys, tuple(terms), i, *caps)
+                name = f"{term.kind} {term.column}".strip()
+                releases[repr(term)] = session.answer(query_of, shares["term"], name=name)
         for one in aggregates:
             of = [releases.get(repr(term)) for term in terms_of(one)]
             columns |= self._columns(session, one, of, keys, shares)
