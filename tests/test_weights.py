@@ -137,8 +137,11 @@ def test_seeded_fits_with_other_weights_share_no_noise(kind, relation):
         return made.coef_[0] if kind == "logistic" else made.mean_
 
     one = found(weights)
-    for same in (list(weights), pd.Series(weights), weights.astype(object), weights[:, None]):
+    for same in (list(weights), pd.Series(weights), weights.astype(object)):
         np.testing.assert_array_equal(found(same), one)
+    for table_of_weights in (weights[:, None], pd.DataFrame({"w": weights})):  # as scikit-learn
+        with pytest.raises(ValueError, match="sample_weight must be one-dimensional"):
+            found(table_of_weights)
     other = weights.copy()
     other[0] += 1e-9
     assert (found(other) != one).all()

@@ -220,7 +220,7 @@ def histogram(
     except TypeError as error:
         if "X must be numeric" not in str(error):
             raise
-        raise TypeError("X must be numbers; of texts, state categories=[...]") from None
+        raise TypeError("X must be numeric; of texts, state categories=[...]") from None
     return _density(released, np.diff(edges)) if density else released, edges
 
 

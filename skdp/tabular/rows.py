@@ -121,8 +121,9 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
         raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
     array = np.asarray(array)  # of a subclass, whose own code could tell rows apart
     if isinstance(X, str | os.PathLike):
-        raise TypeError(
-            "X must be a table, not a path: skdp.engines.read_parquet(path) reads a file in parts."
+        raise ValueError(
+            "Expected 2D array, got 0D array instead: X must be a table, not a text. Of a file, "
+            "skdp.engines.read_parquet(path) reads the rows in parts."
         )
     if array.ndim != 2 and not flat:
         raise ValueError(

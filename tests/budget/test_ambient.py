@@ -260,7 +260,7 @@ def test_a_pipeline_with_a_step_without_the_budget_warns():
     assert "DPKMeans" in str(warning.message)
     assert warning.filename == __file__
     assert not pipe[-1].privacy_.charged
-    assert "charged: <strong>no</strong>" in pipe[-1].privacy_._repr_html_()
+    assert "charged: no: no budget counts this fit" in pipe[-1].privacy_._repr_html_()
     assert "charged: yes" in pipe[0].privacy_._repr_html_()
 
 
