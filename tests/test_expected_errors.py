@@ -316,3 +316,13 @@ def test_bad_arguments_are_named(estimator):
         estimator.expected_error(0, d, like=like)
     with pytest.raises((TypeError, ValueError), match=r"n_features|like|columns"):
         estimator.expected_error(50, d, like=like[:, :1])
+
+
+def test_an_earlier_release_says_the_domain_that_nobody_stated():
+    X = np.random.default_rng(0).integers(0, 3, (20_000, 2)).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = DPMarginalSynthesizer(delta=1e-6, random_state=0).fit(X)
+    error = found.expected_error(20_000, like=found)
+    stated = found.set_params(domain=found.domain_).expected_error(20_000, like=found)
+    assert 0 < error == pytest.approx(stated, rel=0.5)  # rehearsals are seeded

@@ -107,7 +107,7 @@ def left_out_of(out: Release, *, pure: bool) -> dict[str, float]:
     found = {}
     for i, name in enumerate(("keys", "rows")):
         value = float(out.value[i])
-        found[name] = value
+        found[name] = max(value, 0.0)
         found[f"{name}_low"] = max(value - float(width[i]), 0.0)
         found[f"{name}_high"] = max(value + float(width[i]), 0.0)
     return found

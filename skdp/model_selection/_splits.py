@@ -66,7 +66,8 @@ _STATED_NOTE = (
 )
 _LABEL_NOTE = (
     "folds drawn from labels or groups (scikit-learn stratifies classifiers by default) are "
-    "neighbouring only where those are public; KFold splits by position"
+    "neighbouring only where those are public: elsewhere take cv=KFold(...), which splits by "
+    "position"
 )
 _UNKNOWN_NOTE = (
     "it is not known how {name} draws its folds: they are neighbouring under "

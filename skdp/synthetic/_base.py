@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -321,7 +322,8 @@ class ReleaserMixin(PrivateMixin):
         like : array-like or table of shape (n_like, n_features), or fitted releaser
             Public rows that resemble the private ones (made-up ones will do), of any number; or an
             earlier fit, from which rows are drawn. There is no default, because the error differs
-            between tables.
+            between tables. With an earlier fit, columns without a stated domain have that of the
+            fit: what it costs to learn it, and how coarse it is, are then not in the error.
 
         Returns
         -------
@@ -334,6 +336,10 @@ class ReleaserMixin(PrivateMixin):
             If `like` is not given.
         """
         n = check_integer(n_samples, "n_samples", low=1)
+        if isinstance(like, ReleaserMixin) and not _is_complete(self.domain):
+            check_is_fitted(like)
+            known = clone(self).set_params(domain=like.domain_)
+            return float(known.expected_error(n, n_features, like=like))
         domain = self._known_domain(n_features, like)
         self._check_fit(domain, n)
         if like is None:
