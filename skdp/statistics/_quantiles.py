@@ -96,7 +96,8 @@ def quantile(
     intervals : bool, default=False
         True: find quantiles from counts of rows in cells, so that `Released.interval` and
         `Released.population_interval` are known at any level. Without intervals the value is found
-        by the exponential mechanism; it is then off by fewer ranks where epsilon n is small.
+        by the exponential mechanism, and is off by fewer ranks: of 5,000 normal values at
+        epsilon = 1 the median by 1 instead of 10.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance.
@@ -139,8 +140,8 @@ def quantile(
     -----
     **Privacy.** *Released*: bounds, if not stated, and one candidate for each column and level.
     *Sensitivity* of the score, a difference of ranks: at most 1. *Mechanism*: the exponential
-    mechanism, recursively for several levels. With ``intervals=True``: for each level, up to five
-    times, the numbers of rows in 16 cells of each column, which close in on the quantile.
+    mechanism, recursively for several levels. With ``intervals=True``: for each level, up to six
+    times, the numbers of rows in at most 23 cells of each column, which close in on the quantile.
     *Sensitivity* of these (L1 and squared L2) for d columns: d if a row is added or removed, twice
     that if one is replaced. *Mechanism*: discrete Laplace, or rounded Gaussian if delta > 0.
     *Charged*: (epsilon, delta), once, as "quantile".
@@ -250,7 +251,8 @@ def median(
     intervals : bool, default=False
         True: find quantiles from counts of rows in cells, so that `Released.interval` and
         `Released.population_interval` are known at any level. Without intervals the value is found
-        by the exponential mechanism; it is then off by fewer ranks where epsilon n is small.
+        by the exponential mechanism, and is off by fewer ranks: of 5,000 normal values at
+        epsilon = 1 the median by 1 instead of 10.
     bounds : "private" or tuple (low, high) or mapping, default="private"
         Range of each column, from public knowledge: two numbers, two arrays, or a mapping from
         column name to (low, high); ``"private"`` learns them, for 5 to 72% of the allowance.
