@@ -1,7 +1,8 @@
 """What the private steps of a candidate get of the allowance of one run.
 
 Nothing is released here and no row is read. Steps share as their own ``epsilon`` says: as weights,
-of epsilon where noise is pure, of mu squared where it is Gaussian.
+of epsilon where noise is pure, of mu squared where it is Gaussian. Steps with a delta apart from
+that of noise (learned categories, say) share the separate delta of a run equally.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
+
+from sklearn.base import clone
 
 from skdp.base import check_without_rows
 from skdp.budget import Cost, exact, gdp_mu, pure_mu
@@ -19,7 +22,7 @@ from skdp.model_selection._findings import HIGH
 from skdp.model_selection._pricing import private_parts
 from skdp.queries import BaseRun
 
-__all__ = ["allot", "check_candidate", "gaussian_epsilon"]
+__all__ = ["allot", "check_candidate", "gaussian_epsilon", "needs_separate_delta"]
 
 
 @lru_cache(maxsize=1024)
@@ -33,24 +36,69 @@ def _pure_epsilon(mu: float) -> float:
     return largest(lambda e: pure_mu(e) <= mu, mu) * (1 - 1e-12)
 
 
+def _cost(part: Any) -> Cost | None:
+    """Return the cost of a step in its present parameters; None also if they are wrong.
+
+    `check_candidate` raises then, with the name of the step.
+    """
+    try:
+        cost: Cost | None = part.privacy_cost()
+    except (TypeError, ValueError):
+        return None
+    return cost
+
+
+def _separate_delta(part: Any) -> float:
+    """Return the delta that a step has apart from that of its noise, in its present parameters."""
+    cost = _cost(part)
+    if cost is None:
+        return 0.0
+    return float(sum(times * single.separate_delta for single, times in cost.components))
+
+
+def needs_separate_delta(estimator: Any, delta: float) -> bool:
+    """Say whether a step learns something for a delta of its own, if it has a delta."""
+    parts = [clone(part) for _, part in private_parts(estimator)]
+    able = [part for part in parts if "delta" in part.get_params(deep=False)]
+    return delta > 0 and any(_separate_delta(part.set_params(delta=delta)) > 0 for part in able)
+
+
+def _learning(part: Any, mu: float, apart: float) -> dict[str, float]:
+    """Return the epsilon and delta with which a step has this mu and this delta apart, at most."""
+    apart *= 1 - 1e-9
+    part.set_params(delta=apart)
+    used = _separate_delta(part) / apart  # a part of delta; the rest is for noise
+    delta = apart / used
+    epsilon = gaussian_epsilon(mu, delta * (1 - used)) if used < 1 else _pure_epsilon(mu)
+    return {"epsilon": epsilon, "delta": delta}
+
+
 def allot(estimator: Any, base: BaseRun, delta: float) -> Any:
-    """Give the private steps of an estimator their parts of a run, in place, and return it."""
-    parts = [part for _, part in private_parts(estimator)]
-    weights = [exact(check_positive(part.epsilon, "epsilon")) for part in parts]
-    for part, weight in zip(parts, weights, strict=True):
-        share = weight / sum(weights, start=Fraction(0))
-        has_delta = "delta" in part.get_params(deep=False)
+    """Give the private steps of an estimator their parts of a run, in place, and return it.
+
+    Steps that release nothing, as all is stated, get none.
+    """
+    every = [part for _, part in private_parts(estimator)]
+    for part in every:
+        if "delta" in part.get_params(deep=False):
+            part.set_params(delta=0.0 if base.mu is None else delta)
+    weights = [exact(check_positive(part.epsilon, "epsilon")) for part in every]
+    paying = [(p, w) for p, w in zip(every, weights, strict=True) if _cost(p) is not None]
+    whole = sum((weight for _, weight in paying), start=Fraction(0))
+    learning = [p for p, _ in paying if base.separate_delta > 0 and _separate_delta(p) > 0]
+    for part, weight in paying:
+        share = weight / whole
         if base.mu is None:
             assert base.epsilon is not None
-            changes = {"epsilon": round_down(exact(base.epsilon) * share)}
-            if has_delta:
-                changes["delta"] = 0.0
+            part.set_params(epsilon=round_down(exact(base.epsilon) * share))
+            continue
+        mu = base.mu * float(share) ** 0.5 * (1 - 1e-12)
+        if part in learning:
+            part.set_params(**_learning(part, mu, base.separate_delta / len(learning)))
+        elif "delta" in part.get_params(deep=False):
+            part.set_params(epsilon=gaussian_epsilon(mu, delta))
         else:
-            mu = base.mu * float(share) ** 0.5 * (1 - 1e-12)
-            changes = {"epsilon": gaussian_epsilon(mu, delta) if has_delta else _pure_epsilon(mu)}
-            if has_delta:
-                changes["delta"] = delta
-        part.set_params(**changes)
+            part.set_params(epsilon=_pure_epsilon(mu))
     return estimator
 
 
@@ -103,9 +151,8 @@ def check_candidate(candidate: Any, base: BaseRun) -> None:
             continue
         if not base.covers([cost]):
             raise ValueError(
-                f"{where} loses more than pure or Gaussian noise of its epsilon and delta does "
-                f"(price {cost}), which a private search has no bound for. State what it would "
-                "learn (categories, classes); or, where pure noise will do, search with delta=0"
+                f"{where} costs more than its part of a run, {cost}: its delta is neither that of "
+                "Gaussian noise nor apart, so a private search has no bound for it"
             )
         costs.append(cost)
     if not base.covers(costs):

@@ -35,7 +35,8 @@ class DPGridSearchCV(PrivateSearch):
     estimator : estimator
         A private estimator of skdp, or a pipeline whose steps are private or learn nothing from
         rows. Its ``epsilon``, ``delta`` and ``budget`` are not used, except that private steps
-        share the allowance of a run in proportion to their ``epsilon``.
+        share the allowance of a run in proportion to their ``epsilon``. What they learn for a part
+        of delta (categories, classes) has half of `delta` of the search.
     param_grid : dict or list of dict
         As for ``GridSearchCV``; public. If it contains the ``epsilon`` of steps, the search tries
         different ways of sharing the allowance.
@@ -89,8 +90,9 @@ class DPGridSearchCV(PrivateSearch):
     ------
     TypeError, ValueError
         In `fit`, before anything is charged: if any candidate has a parameter out of range, if a
-        step is not private, or if rows are not finite numbers; with `groups`, if their unit is not
-        the budget's, or if a step takes no groups.
+        step is not private, or if X has a cell that a step refuses (text in a column of numbers,
+        NaN, infinity); with `groups`, if their unit is not the budget's, or if a step takes no
+        groups.
     BudgetExceededError, SealedBudgetError, LedgerError
         In `fit`, if the budget cannot grant (epsilon, delta).
     RuntimeError

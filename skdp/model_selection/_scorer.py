@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from skdp._public_key import public_key
@@ -28,7 +30,7 @@ from skdp.base import AmbientBudgetMixin, CallContext
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
 from skdp.queries import ScoreMean
-from skdp.tabular import is_parts, opaque_rows
+from skdp.tabular import cut, is_parts, opaque_rows
 
 Floats = NDArray[np.float64]
 
@@ -118,21 +120,82 @@ def _n_rows(table: Any) -> int:
     return int(table.shape[0]) if hasattr(table, "shape") else len(table)
 
 
-# Transformers of elementwise arithmetic only, which gives a row the same bits in every batch.
-_ELEMENTWISE = ("DPMinMaxScaler", "DPStandardScaler")
+# Transformers of elementwise arithmetic and look-ups only, which give a row the same bits in every
+# batch. Those of BLAS or `np.interp`, whose path depends on how many rows there are, do not.
+_ELEMENTWISE = {
+    "DPMinMaxScaler": "skdp.preprocessing",
+    "DPOneHotEncoder": "skdp._encoders",
+    "DPOrdinalEncoder": "skdp._encoders",
+    "DPSimpleImputer": "skdp.impute",
+    "DPStandardScaler": "skdp.preprocessing",
+}
 
 
-def _exact_blocks(metric: str, estimator: Any) -> bool:
-    """Say whether a row's score has the same bits in every block, so that blocks may be scored.
+def _is_elementwise(step: Any) -> bool:
+    """Say whether a fitted step makes the same bits of a row whatever rows are beside it."""
+    if step is None or isinstance(step, str):
+        return True
+    kind = type(step)  # of a subclass nothing is known
+    if kind is Pipeline:
+        return all(_is_elementwise(part) for _, part in step.steps)
+    if kind is FeatureUnion:
+        return all(_is_elementwise(part) for _, part in step.transformer_list)
+    if kind is ColumnTransformer:
+        return all(_is_elementwise(part) for _, part, _ in step.transformers_)
+    if kind is FunctionTransformer:
+        return step.func is None  # "passthrough", as ColumnTransformer fits it
+    params = step.get_params(deep=False)
+    # Of sparse rows none is cut out; of texts, the types would depend on the batch.
+    plain = not params.get("sparse_output") and params.get("strategy") != "most_frequent"
+    return _ELEMENTWISE.get(kind.__name__) == kind.__module__ and plain
 
-    That holds for the inertia behind elementwise transformers, because `_neg_inertia` sums from
-    left to right. Elsewhere (BLAS, code that is not ours) every row is scored alone.
-    """
-    steps = _steps(estimator)
-    if any(type(step).__module__.partition(".")[0] != "skdp" for step in steps):
+
+def _is_ours(step: Any) -> bool:
+    """Say whether a step is an estimator of skdp that calls no code of a user."""
+    if type(step).__module__.partition(".")[0] != "skdp":
         return False
-    elementwise = all(type(step).__name__ in _ELEMENTWISE for step in steps[:-1])
-    return metric == "neg_inertia" and elementwise
+    held = step.get_params(deep=False).values()
+    return not any(hasattr(one, "get_params") or _is_function(one) for one in held)
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, type)
+
+
+def _splits(estimator: Any) -> tuple[list[Any], Any]:
+    """Return the elementwise steps at the head, if the last step is ours, and what is behind."""
+    steps = _steps(estimator)
+    if (
+        type(estimator) is Pipeline
+        and _is_ours(steps[-1])
+        and all(map(_is_elementwise, steps[:-1]))
+    ):
+        return steps[:-1], steps[-1]
+    return [], estimator
+
+
+def _block_score(metric: str, estimator: Any) -> tuple[Callable[..., Floats], bool]:
+    """Return the scores of rows, and whether they have the same bits in every block of rows.
+
+    So they do where the steps before the last are elementwise and the last is asked for one row at
+    a time, or sums from left to right, as `_neg_inertia` does. Elsewhere (code that is not ours)
+    every row goes through all steps alone.
+    """
+    per_row = _METRICS[metric][0]
+    head, last = _splits(estimator)
+    if metric == "neg_inertia" and _is_ours(last):
+        return lambda X, y: per_row(estimator, X, y), True
+    if not head:
+        return lambda X, y: per_row(estimator, X, y), False
+
+    def score(X: Any, y: Any) -> Floats:
+        for step in head:
+            X = step.transform(X)
+        rows = range(X.shape[0])
+        ends = [None if y is None else cut(y, i, i + 1) for i in rows]
+        return np.concatenate([per_row(last, cut(X, i, i + 1), ends[i]) for i in rows])
+
+    return score, True
 
 
 def _without_budget(estimator: Any) -> Any:
@@ -178,8 +241,7 @@ def score_in(
     y: Any,
 ) -> float:
     """Charge a call and release the mean score of rows."""
-    per_row, needs_y, _, _ = _METRICS[metric]
-    low, high = bounds
+    needs_y, (low, high) = needs_targets(metric), bounds
     if needs_y and y is None:
         raise TypeError(f"y must be given for metric={metric!r}")
     check_scored(metric, estimator)
@@ -192,15 +254,14 @@ def score_in(
     rows = opaque_rows(X, y if needs_y else None, allow_empty=context.allows_empty)
     scored = _without_budget(estimator) if in_parts else estimator
 
-    def score(X_part: Any, y_part: Any) -> Floats:
-        return per_row(scored, X_part, y_part)
+    score, in_blocks = _block_score(metric, scored)
 
     def key() -> str:
         # Seeded scores that differ in nothing but the bounds must not share noise either.
         return f"{(low, high)!r} {public_key(estimator, fitted=True)}"
 
     with context.open(rows, key) as session:
-        mean = ScoreMean(UserFunction(score), low, high, _exact_blocks(metric, estimator))
+        mean = ScoreMean(UserFunction(score), low, high, in_blocks)
         release = session.answer(mean, name=metric)
     return float(release.value)
 

@@ -30,12 +30,18 @@ from skdp._supervised import warn_of_column
 from skdp.base import CallContext, PrivateMixin
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import PRIVATE_ROWS, Unit, UserFunction, check_unit
-from skdp.model_selection._allotment import allot, check_candidate, gaussian_epsilon
+from skdp.model_selection._allotment import (
+    allot,
+    check_candidate,
+    gaussian_epsilon,
+    needs_separate_delta,
+)
+from skdp.model_selection._first_steps import check_first_steps
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, needs_targets, score_in
 from skdp.model_selection._users import ask_for_groups, fit_with_groups
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
-from skdp.tabular import check_labels, check_rows, dealt_rows, is_listed, whole_units
+from skdp.tabular import check_labels, dealt_rows, is_listed, whole_units
 
 __all__ = ["PrivateSearch"]
 
@@ -110,15 +116,24 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         Returns
         -------
         cost : skdp.budget.Cost
-            For all private steps together; they share it in proportion to their ``epsilon``.
+            For all private steps together; they share it in proportion to their ``epsilon``. Its
+            ``separate_delta`` is for what steps learn (categories, classes).
         """
         self._check_parameters()
-        return self._cost_of(self._base())
+        base = self._base(self._unfitted(self._candidate_params()))
+        noise, apart = self._noise_cost(base), base.separate_delta
+        if not apart:
+            return noise
+        return Cost(noise.epsilon, noise.delta + apart, mu=noise.mu, separate_delta=apart)
 
-    def _base(self) -> BaseRun:
-        return base_level(float(self.epsilon), float(self.delta), self._repeats())
+    def _base(self, candidates: Sequence[Any]) -> BaseRun:
+        """Return what a run of these candidates may lose; their parameters are public."""
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        separate = any(needs_separate_delta(one, delta) for one in candidates)
+        return base_level(epsilon, delta, self._repeats(), separate=separate)
 
-    def _cost_of(self, base: BaseRun) -> Cost:
+    def _noise_cost(self, base: BaseRun) -> Cost:
+        """Return what the noise of a run may cost."""
         if base.mu is None:
             return Cost(float(base.epsilon or 0.0))
         delta = float(self.delta)
@@ -147,15 +162,14 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         scorer.check_parameters()
         return scorer
 
-    def _candidates(
-        self, params: Sequence[Mapping[str, Any]], base: BaseRun, unit: str | None
-    ) -> list[Any]:
-        """Return the candidates, unfitted, each with its parts of a run; raise for a wrong one."""
-        adjacency = self._context().adjacency
+    def _unfitted(self, params: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return the candidates, each with the budget of a run, which it has not read yet."""
+        context = self._context()
+        unit = None if context.budget is None else context.budget.unit
         if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
             raise TypeError(f"estimator must be an estimator, got {type(self.estimator).__name__}")
         # Of which nothing is asked: each run has its own.
-        roomy = PrivacyBudget(1e15, delta=0.5, adjacency=adjacency, unit=unit)
+        roomy = PrivacyBudget(1e15, delta=0.5, adjacency=context.adjacency, unit=unit)
         made = []
         for one in params:
             candidate = clone(self.estimator).set_params(**clone(dict(one), safe=False))
@@ -164,26 +178,35 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                     part.set_callbacks()  # they would count the runs
             _set_all(candidate, "budget", roomy)
             _set_all(candidate, "random_state", None)
-            candidate = allot(candidate, base, float(self.delta))
-            check_candidate(candidate, base)
-            if unit is not None:
-                ask_for_groups(candidate, unit, self.max_rows_per_unit, adjacency)
             made.append(candidate)
         return made
+
+    def _candidates(
+        self, params: Sequence[Mapping[str, Any]], unit: str | None
+    ) -> tuple[list[Any], BaseRun]:
+        """Return the candidates, each with its parts of a run, and that; raise for a wrong one."""
+        candidates = self._unfitted(params)
+        base = self._base(candidates)
+        for candidate in candidates:
+            check_candidate(allot(candidate, base, float(self.delta)), base)
+            if unit is not None:
+                ask_for_groups(candidate, unit, self.max_rows_per_unit, self._context().adjacency)
+        return candidates, base
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()
         context = self._context()
         unit = None if context.budget is None else context.budget.unit
-        self._check_score(self._scoring(), self._base(), unit)
-        self._candidates(self._candidate_params(), self._base(), unit)
+        scorer = self._scoring()
+        _, base = self._candidates(self._candidate_params(), unit)
+        self._check_score(scorer, base, unit)
 
     def _check_score(self, scorer: PrivateScorer, base: BaseRun, unit: str | None) -> Any:
         """Return how many rows of a unit count in a score; refuse so many that nothing is left."""
         most = scorer.max_rows_per_unit
         most = self.max_rows_per_unit if most == PRIVATE_ROWS else most
         if unit is not None:
-            cost = self._cost_of(base)
+            cost = self._noise_cost(base)
             check_unit(Unit(unit, most), self._context().adjacency, cost.epsilon, cost.delta)
         return most
 
@@ -197,7 +220,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
-            Private rows. Rows in parts (`skdp.engines`) are refused.
+            Private rows, of whatever the first steps take: text for encoders, numbers otherwise.
+            Rows in parts (`skdp.engines`) are refused.
         y : array-like of shape (n_samples,), default=None
             Private targets, if the estimator or the metric needs them.
         groups : array-like of shape (n_samples,), default=None
@@ -215,9 +239,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             unit = None if whole is None else whole.name
             scorer = self._scoring()
             metric, bounds = scorer.check_parameters()
-            repeats, base = self._repeats(), self._base()
             params = self._candidate_params()
-            candidates = self._candidates(params, base, unit)
+            candidates, base = self._candidates(params, unit)
             most = self._check_score(scorer, base, unit)
             if needs_targets(metric) and y is None:
                 raise ValueError(
@@ -225,9 +248,8 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                     f"metric={metric!r} compares predictions with it"
                 )
             # What fits refuse is refused here, not in runs: which of them fail would tell of a row.
-            tags = [get_tags(candidate).input_tags for candidate in candidates]
-            if not all(one.allow_nan or one.string or one.categorical for one in tags):
-                check_rows(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
+            for candidate in candidates:
+                check_first_steps(candidate, X, type(self).__name__, self._allow_empty)
             validate_data(self, X, skip_check_array=True)
             self._check_lengths(X, y)
             y = self._check_targets(y)
@@ -239,8 +261,9 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 UserFunction(self._fit_run(candidates, is_listed(y))),
                 UserFunction(self._score_run(metric, bounds, base, most)),
                 len(candidates),
-                repeats,
+                self._repeats(),
                 float(self.test_size),
+                separate=base.separate_delta > 0,
             )
             with self._session(rows, delta=0.0, separate_delta=float(self.delta)) as session:
                 best = session.answer(query)
@@ -292,7 +315,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         return fit
 
     def _score_run(self, metric: str, bounds: tuple[float, float], base: BaseRun, most: Any) -> Any:
-        cost, name = self._cost_of(base), f"{type(self).__name__} score"
+        cost, name = self._noise_cost(base), f"{type(self).__name__} score"
 
         def score(
             model: Any, X: Any, y: Any, budget: Any, seed: int | None, groups: Any = None

@@ -122,28 +122,36 @@ class BaseRun:
         Of pure noise; None where noise may be Gaussian.
     mu : float or None
         The Gaussian level then.
+    separate_delta : float, default=0.0
+        With `mu`: the delta that releases may have apart from that of Gaussian noise, as those of
+        learned categories have.
     """
 
     epsilon: float | None
     mu: float | None
+    separate_delta: float = 0.0
 
     def covers(self, costs: Sequence[Cost]) -> bool:
         """Say whether releases of these prices together lose no more than this."""
         if self.epsilon is not None:
             total = sum((exact(cost.epsilon) for cost in costs), start=Fraction(0))
             return total <= exact(self.epsilon) and all(cost.delta == 0 for cost in costs)
-        squares = 0.0
+        squares, apart = 0.0, Fraction(0)
         for cost in costs:
             for single, times in cost.components:
-                if single.separate_delta or (single.delta and single.mu is None):
+                if single.mu is None and single.delta > single.separate_delta:
                     return False
                 mu = pure_mu(single.epsilon) if single.mu is None else single.mu
                 squares += times * mu**2
-        return squares * (1 + 1e-12) <= (self.mu or 0.0) ** 2
+                apart += times * exact(single.separate_delta)
+        within = squares * (1 + 1e-12) <= (self.mu or 0.0) ** 2
+        return within and apart <= exact(self.separate_delta)
 
 
 @lru_cache(maxsize=256)
-def base_level(epsilon: float, delta: float, repeats: Repeats) -> BaseRun:
+def base_level(
+    epsilon: float, delta: float, repeats: Repeats, *, separate: bool = False
+) -> BaseRun:
     """Return the largest base run for which the best of them is (epsilon, delta)-DP.
 
     Proof: best_of_runs.md.
@@ -153,6 +161,8 @@ def base_level(epsilon: float, delta: float, repeats: Repeats) -> BaseRun:
     epsilon, delta : float
         Of the best run; delta = 0 for pure base runs.
     repeats : Repeats
+    separate : bool, default=False
+        With delta > 0: half of it is for the `separate_delta` of all runs.
 
     Returns
     -------
@@ -166,15 +176,16 @@ def base_level(epsilon: float, delta: float, repeats: Repeats) -> BaseRun:
     """
     if delta == 0:
         return BaseRun(round_down(exact(epsilon) / (repeats.eta + 2)), None)
-    mu = largest(lambda mu: _epsilon_of(mu, delta, repeats) <= epsilon, epsilon / 8)
-    return BaseRun(None, mu * (1 - 1e-9))
+    apart = delta / 2 / repeats.mean * (1 - 1e-12) if separate else 0.0
+    mu = largest(lambda mu: _epsilon_of(mu, apart, delta, repeats) <= epsilon, epsilon / 8)
+    return BaseRun(None, mu * (1 - 1e-9), apart)
 
 
-def _epsilon_of(mu: float, delta: float, repeats: Repeats) -> float:
-    """Return the epsilon of the best of runs that are mu-GDP, at this delta."""
+def _epsilon_of(mu: float, apart: float, delta: float, repeats: Repeats) -> float:
+    """Return the epsilon of the best of runs, at this delta; each is mu-GDP but for `apart`."""
     odds = float(repeats.stop / (1 - repeats.stop)) * (1 - 1e-12)
-    share = delta / repeats.mean * (1 - 1e-12)
-    first = smallest(lambda e: gdp_delta(e, mu) <= math.expm1(min(e, 700.0)) * odds, mu)
+    share = delta / repeats.mean * (1 - 1e-12) - apart
+    first = smallest(lambda e: gdp_delta(e, mu) + apart <= math.expm1(min(e, 700.0)) * odds, mu)
     second = smallest(lambda e: gdp_delta(e, mu) <= share, mu)
     return (second + (repeats.eta + 1) * first) * (1 + 1e-12)
 
@@ -216,6 +227,8 @@ class BestOfRuns(Measurement):
     repeats : Repeats
     test_size : float
         Part of the rows that are scored on.
+    separate : bool, default=False
+        Whether fits have a `separate_delta`; see `base_level`.
     """
 
     name: ClassVar[str] = "best run"
@@ -224,6 +237,7 @@ class BestOfRuns(Measurement):
     n_candidates: int
     repeats: Repeats
     test_size: float
+    separate: bool = False
 
     @staticmethod
     def holds_for_units(query: Any, table: PrivateTable) -> bool:
@@ -241,9 +255,10 @@ class BestOfRuns(Measurement):
         delta = meter.separate_delta
         if delta > 0:
             meter.take_separate_delta(exact(delta), name)
-        base = base_level(round_down(epsilon), delta, self.repeats)
+        base = base_level(round_down(epsilon), delta, self.repeats, separate=self.separate)
         what = "geometric" if self.repeats.eta == 1 else "logarithmic"
         each = f"epsilon {base.epsilon:g}" if base.mu is None else f"mu {base.mu:g}"
+        each += f" and delta {base.separate_delta:g}" if base.separate_delta else ""
         mechanism = f"best of a {what} number of runs, {self.repeats.mean:.4g} on average, {each}"
         meter.record(name, mechanism, "run", math.nan, math.nan, fraction, delta=delta)
         best = BestRun(0, None, -math.inf)

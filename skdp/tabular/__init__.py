@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         public_codes,
         target_column,
     )
-    from skdp.tabular.containers import as_table, is_listed, is_parts, table_of
+    from skdp.tabular.containers import as_table, cut, is_listed, is_parts, table_of
     from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
     from skdp.tabular.domain import Bins, Domain, about
     from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from skdp.tabular.opaque import opaque_rows
     from skdp.tabular.outcomes import check_errors, check_outcomes, check_scores
-    from skdp.tabular.parts import ONE_PLACE
+    from skdp.tabular.parts import ONE_PLACE, refuse_parts
     from skdp.tabular.rows import (
         Rows,
         check_marks,
@@ -71,7 +71,7 @@ else:
         __name__,
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
-            "containers": "as_table is_listed is_parts table_of",
+            "containers": "as_table cut is_listed is_parts table_of",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
@@ -89,7 +89,7 @@ else:
             ),
             "opaque": "opaque_rows",
             "outcomes": "check_errors check_outcomes check_scores",
-            "parts": "ONE_PLACE",
+            "parts": "ONE_PLACE refuse_parts",
             "rows": "Rows check_marks check_public_array check_rows check_samples check_table",
             "sparse_rows": "check_sparse dense_blocks",
             "units": "UnitCounts Units check_units name_of_ids",
@@ -149,6 +149,7 @@ __all__ = [
     "check_with_target",
     "column_cells",
     "column_plans",
+    "cut",
     "dealt_rows",
     "decoded",
     "dense_blocks",
@@ -160,6 +161,7 @@ __all__ = [
     "name_of_ids",
     "opaque_rows",
     "public_codes",
+    "refuse_parts",
     "split_by_key",
     "stand_in",
     "stated_columns",

@@ -23,7 +23,6 @@ from skdp import (
     DPGridSearchCV,
     DPKMeans,
     DPLogisticRegression,
-    DPMedian,
     DPRandomizedSearchCV,
     DPRidge,
     DPStandardScaler,
@@ -187,15 +186,6 @@ def refused(model, *text, y=Y, kind=(TypeError, ValueError)):
                 make_pipeline(DPKMeans(), PCA()), {"pca__n_components": [1]}, scoring=INERTIA
             ),
             "DPPCA",
-        ),
-        (
-            DPGridSearchCV(
-                DPMedian(mechanism="smooth", noise="laplace"),
-                {"bounds": [(0, 1)]},
-                scoring=INERTIA,
-                delta=1e-6,
-            ),
-            "no bound for",
         ),
     ],
 )

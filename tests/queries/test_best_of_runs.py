@@ -106,6 +106,30 @@ def test_gaussian_runs_against_enumeration(repeats, epsilon, delta):
             assert lost <= delta * (1 + 1e-6)
 
 
+def told_apart(pair, apart):
+    """Return the pair of a release that tells the tables apart with probability `apart`."""
+    p, q = ((1 - apart) * one for one in pair)
+    return np.append(p, [apart, 0.0]), np.append(q, [0.0, apart])
+
+
+@pytest.mark.parametrize("repeats", FAMILIES, ids=str)
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 1e-3), (4.0, 1e-4)])
+def test_runs_with_a_delta_apart_against_enumeration(repeats, epsilon, delta):
+    base, counts = base_level(epsilon, delta, repeats, separate=True), chances(repeats)
+    assert base.separate_delta * repeats.mean == pytest.approx(delta / 2)
+    assert base.mu < base_level(epsilon, delta, repeats).mu
+    worst = 0.0
+    for p, q in itertools.permutations(told_apart(gaussian_pair(base.mu), base.separate_delta)):
+        for order in (slice(None), slice(None, None, -1)):
+            lost = hockey_stick(best_of(p[order], counts), best_of(q[order], counts), epsilon)
+            worst = max(worst, lost)
+    assert worst <= delta * (1 + 1e-6)
+    assert worst >= delta / 4  # the half that is apart is all spent where the best run shows it
+    # Planted: of a run that has four times as much apart, the same enumeration says so.
+    p, q = told_apart(gaussian_pair(base.mu), 4 * base.separate_delta)
+    assert hockey_stick(best_of(p, counts), best_of(q, counts), epsilon) > delta
+
+
 def test_more_runs_at_the_price_of_one_are_caught():
     """Planted bugs: the same enumeration rejects runs that each lose the whole."""
     repeats, epsilon, delta = Repeats.of_mean(30), 1.0, 1e-6
@@ -177,6 +201,12 @@ def test_what_a_run_may_lose():
     assert not gaussian.covers([Cost(9, 1e-6, mu=0.3), Cost(9, 1e-6, mu=0.41)])
     assert not gaussian.covers([Cost(0.1, 1e-9, separate_delta=1e-9)])
     assert gaussian.covers([Cost(0.3)]) and not gaussian.covers([Cost(0.5)])
+    learning = BaseRun(None, 0.5, 1e-8)
+    half = Cost(9, 1e-6, mu=0.3, separate_delta=5e-9)
+    assert learning.covers([half, half]) and not gaussian.covers([half])
+    assert not learning.covers([half, half, Cost(0.01, 1e-12, separate_delta=1e-12)])
+    assert learning.covers([Cost(0.3, 1e-8, separate_delta=1e-8)])
+    assert not learning.covers([Cost(0.3, 1e-8, separate_delta=1e-9)])
 
 
 # --- the measurement ----------------------------------------------------------------------------

@@ -1,0 +1,316 @@
+"""Private searches over pipelines of mixed tables: learned categories, cells checked beforehand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+
+from skdp import (
+    DPPCA,
+    DPGridSearchCV,
+    DPLogisticRegression,
+    DPMinMaxScaler,
+    DPOneHotEncoder,
+    DPOrdinalEncoder,
+    DPSimpleImputer,
+    DPStandardScaler,
+    DPTrainOnRelease,
+    PrivacyBudget,
+)
+from skdp.budget import Cost, gdp_mu
+from skdp.core.transcript import record
+from skdp.model_selection import _scorer, private_scorer
+
+N = 600
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "age": RNG.integers(18, 70, N),
+        "pay": RNG.lognormal(10, 0.5, N),
+        "dept": RNG.choice(["a", "b", "c"], N),
+    }
+)
+Y = np.where((TABLE["age"] > 40) | (TABLE["dept"] == "a"), "yes", "no")
+SCALER = DPMinMaxScaler(bounds={"age": (18, 70), "pay": (0, 1e5)})
+MODEL = DPLogisticRegression(classes=["no", "yes"], bounds=(0, 1))
+
+
+def encoding(encoder=None, scaler=SCALER, columns=("age", "pay"), **options):
+    encoder = DPOneHotEncoder() if encoder is None else encoder
+    return make_column_transformer((scaler, list(columns)), (encoder, ["dept"]), **options)
+
+
+def search(estimator=None, model=MODEL, **options):
+    estimator = make_pipeline(encoding(), model) if estimator is None else estimator
+    options = {"epsilon": 60.0, "delta": 1e-4, "n_runs": 2} | options
+    return DPGridSearchCV(estimator, {}, **options)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("classes", [["no", "yes"], "private"])
+def test_categories_and_classes_are_learned_in_every_run(adjacency, classes):
+    budget = PrivacyBudget(60.0, 1e-4, adjacency=adjacency)
+    model = search(model=DPLogisticRegression(classes=classes, bounds=(0, 1)), budget=budget)
+    model.fit(TABLE, Y)
+    assert len(budget.charges) == 1 and budget.remaining.delta == 0
+    assert list(model.classes_) == ["no", "yes"]
+    assert set(model.predict(TABLE)) <= {"no", "yes"}
+    encoder = model.best_estimator_[0].named_transformers_["dponehotencoder"]
+    assert [list(one) for one in encoder.categories_] == [["a", "b", "c"]]
+    assert model.feature_names_in_.tolist() == ["age", "pay", "dept"]
+
+
+def test_half_of_delta_is_for_what_runs_learn():
+    stated = search(make_pipeline(encoding(DPOneHotEncoder(categories=[["a", "b"]])), MODEL))
+    assert stated.run_cost().separate_delta == 0
+    learned = search(n_runs=10)
+    cost = learned.run_cost()
+    assert cost.separate_delta == pytest.approx(1e-4 / 2 / 10)
+    assert 0.9 * stated.set_params(n_runs=10).run_cost().mu < cost.mu < stated.run_cost().mu
+    asked: list[Cost] = []
+
+    class Watching(DPLogisticRegression):
+        def fit(self, X, y, *, groups=None):
+            super().fit(X, y, groups=groups)
+            asked.append([one[0] for one in self.budget.asked if isinstance(one, tuple)])
+            return self
+
+    learned.set_params(
+        estimator__dplogisticregression=Watching(classes=["no", "yes"], bounds=(0, 1))
+    )
+    learned.fit(TABLE, Y)
+    assert asked
+    for costs in asked:
+        parts = [part for one in costs for part, _ in one.components]
+        assert len(parts) == 2
+        mu = sum(one.mu**2 for one in parts) ** 0.5
+        assert mu <= cost.mu and mu == pytest.approx(cost.mu)
+        apart = sum(one.separate_delta for one in parts)
+        assert apart <= cost.separate_delta and apart == pytest.approx(cost.separate_delta)
+
+
+def test_steps_that_release_nothing_get_nothing_of_a_run():
+    model = search(make_pipeline(encoding(DPOneHotEncoder(categories=[["a", "b", "c"]])), MODEL))
+    model.fit(TABLE, Y)
+    assert gdp_mu(model.best_estimator_[-1].epsilon, 1e-4) == pytest.approx(model.run_cost().mu)
+
+
+def test_without_delta_what_is_learned_is_refused_with_the_step():
+    with pytest.raises(ValueError, match=r"dponehotencoder.*delta"):
+        search(delta=0.0, budget=PrivacyBudget(100)).fit(TABLE, Y)
+
+
+def changed(column, value):
+    table = TABLE.copy()
+    table[column] = table[column].astype(object)
+    table.loc[3, column] = value
+    return table
+
+
+NUMBERS = TABLE[["age", "pay"]]
+LOG = FunctionTransformer(np.log)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "table", "text"),
+    [
+        (None, changed("age", np.nan), "NaN"),
+        (None, changed("age", np.inf), "infinity"),
+        (None, changed("age", "old"), "must be numeric"),
+        (None, TABLE.assign(dept=pd.Timestamp("2026-01-01")), "dates"),
+        (None, NUMBERS, "dept"),
+        (
+            make_pipeline(encoding(columns=["age"], remainder="passthrough"), MODEL),
+            changed("pay", "much"),
+            "must be numeric",
+        ),
+        (
+            make_pipeline(encoding(columns=["age"], remainder=SCALER), MODEL),
+            changed("pay", np.nan),
+            "NaN",
+        ),
+        (
+            make_pipeline(
+                encoding(DPOneHotEncoder(categories=[["a", "b"]], handle_unknown="error")), MODEL
+            ),
+            TABLE,
+            "not among categories_",
+        ),
+        (
+            make_pipeline(encoding(DPOrdinalEncoder(encoded_missing_value=np.nan)), MODEL),
+            TABLE,
+            "encoded_missing_value must be a number",
+        ),
+        (make_pipeline(LOG, MODEL), NUMBERS.assign(age=0.0), "infinity"),
+        (
+            make_pipeline(FunctionTransformer(lambda X: X + "a"), MODEL),
+            NUMBERS,
+            "cannot transform X",
+        ),
+        (
+            make_pipeline(
+                FeatureUnion([("a", SCALER), ("b", DPStandardScaler(bounds=(0, 1e5)))]), MODEL
+            ),
+            changed("age", np.nan)[["age", "pay"]],
+            "NaN",
+        ),
+        (
+            make_pipeline(DPStandardScaler(bounds=(0, 1e5), nan_policy="omit"), MODEL),
+            changed("age", np.nan)[["age", "pay"]],
+            "NaN",
+        ),
+        (
+            make_pipeline(DPSimpleImputer(bounds=(0, 1e5)), MODEL),
+            changed("age", np.inf)[["age", "pay"]],
+            "infinity",
+        ),
+    ],
+)
+def test_cells_that_steps_refuse_are_refused_before_the_charge(estimator, table, text):
+    """Else each run that meets the cell would fail, and all of them do: one row would show."""
+    budget = PrivacyBudget(100.0, 0.1)
+    with pytest.raises((TypeError, ValueError), match=text):
+        search(estimator, budget=budget).fit(table, Y)
+    assert budget.charges == []
+
+
+@pytest.mark.parametrize(
+    ("estimator", "table"),
+    [
+        (
+            make_pipeline(DPSimpleImputer(bounds=(0, 1e5)), MODEL),
+            changed("age", np.nan)[["age", "pay"]],
+        ),
+        (None, changed("dept", None)),
+        (
+            make_pipeline(
+                make_column_transformer(
+                    (OneHotEncoder(categories=[["a", "b", "c"]]), ["dept"]),
+                    (
+                        make_pipeline(
+                            DPSimpleImputer(bounds=(0, 1e5)), SCALER.set_params(bounds=(0, 1e5))
+                        ),
+                        ["age", "pay"],
+                    ),
+                ),
+                MODEL,
+            ),
+            changed("age", np.nan),
+        ),
+        (
+            make_pipeline(
+                ColumnTransformer(
+                    [
+                        ("n", "passthrough", make_column_selector(dtype_include=np.number)),
+                        ("t", "drop", ["dept"]),
+                    ]
+                ),
+                DPMinMaxScaler(bounds=(0, 1e5)),
+                MODEL,
+            ),
+            TABLE,
+        ),
+    ],
+)
+@pytest.mark.parametrize("output", ["default", "pandas"])
+def test_what_steps_take_is_taken(estimator, table, output):
+    model = search(estimator)
+    if estimator is None or output == "default":
+        model.estimator.set_output(transform=output)
+    model.fit(table, Y)
+    assert model.predict(table).shape == (N,)
+
+
+# --- scores of blocks ---------------------------------------------------------------------------
+
+
+def fitted(estimator):
+    budget = PrivacyBudget(1e6, 0.5)
+    for name in estimator.get_params():
+        if name.endswith("__delta"):
+            estimator.set_params(**{name: 1e-3})
+    for _, step in estimator.steps:
+        assert step is not None
+    with budget:
+        return estimator.fit(TABLE, Y)
+
+
+BLOCKS = {
+    "one-hot": lambda: make_pipeline(encoding(), MODEL),
+    "ordinal": lambda: make_pipeline(
+        encoding(DPOrdinalEncoder(), DPStandardScaler(bounds=(0, 1e5))), MODEL
+    ),
+    "filled": lambda: make_pipeline(
+        encoding(scaler=DPSimpleImputer(bounds=(0, 1e5))), SCALER_ALL, MODEL
+    ),
+    "named": lambda: make_pipeline(encoding(), MODEL).set_output(transform="pandas"),
+    "union": lambda: make_pipeline(encoding(), FeatureUnion([("a", "passthrough")]), MODEL),
+}
+SCALER_ALL = DPMinMaxScaler(bounds=(0, 1e5))
+
+
+@pytest.mark.parametrize("case", BLOCKS)
+def test_blocks_give_each_row_its_own_score(case):
+    """The same bits in any block, whatever rows are beside it: the sensitivity rests on that."""
+    model = fitted(BLOCKS[case]())
+    score, in_blocks = _scorer._block_score("accuracy", model)
+    assert in_blocks
+    head, last = _scorer._splits(model)
+    rng = np.random.default_rng(1)
+
+    def reached(rows):
+        for step in head:
+            rows = step.transform(rows)
+        return np.asarray(rows, dtype=np.float64)
+
+    whole = reached(TABLE)
+    for _ in range(20):
+        some = np.sort(rng.choice(N, size=rng.integers(1, N), replace=False))
+        assert np.array_equal(reached(TABLE.iloc[some]), whole[some])
+    alone = [
+        _scorer._METRICS["accuracy"][0](model, TABLE[i : i + 1], Y[i : i + 1])[0] for i in range(60)
+    ]
+    assert np.array_equal(score(TABLE[:60], Y[:60]), alone)
+
+
+class Mine(DPMinMaxScaler):
+    """A subclass, whose code is not known."""
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(encoding(), DPPCA(n_components=2, norm_bound=2.0), MODEL),
+        make_pipeline(encoding(scaler=Mine(bounds=(0, 1e5))), MODEL),
+        make_pipeline(encoding(), FunctionTransformer(np.abs), MODEL),
+        make_pipeline(encoding(DPOneHotEncoder(sparse_output=True), sparse_threshold=0), MODEL),
+    ],
+)
+def test_of_other_steps_each_row_goes_alone(estimator):
+    assert not _scorer._block_score("accuracy", fitted(estimator))[1]
+
+
+def test_users_code_gets_each_row_alone():
+    estimator = make_pipeline(SCALER_ALL, DPTrainOnRelease(LogisticRegression()))
+    assert not _scorer._block_score("accuracy", estimator)[1]
+
+
+def test_a_row_moves_a_score_of_blocks_no_further_than_declared():
+    model = fitted(BLOCKS["one-hot"]())
+    scorer = private_scorer("accuracy", epsilon=1.0)
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        place = int(rng.integers(N))
+        other, labels = TABLE.copy(), Y.copy()
+        other.loc[place, "dept"], labels[place] = "zzz", "yes"
+        with record() as a:
+            scorer(model, TABLE, Y)
+        with record() as b:
+            scorer(model, other, labels)
+        (one,), (two,) = a.entries, b.entries
+        assert one.distance(one.exact, two.exact) <= one.sensitivity
