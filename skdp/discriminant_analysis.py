@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._rowwise import products
 from skdp._supervised import Floats, LabelledClassifier
 from skdp.core import Session
 from skdp.planning import SEMICIRCLE_EDGE, WISHART_EDGE
@@ -160,7 +161,7 @@ class DPLinearDiscriminantAnalysis(LabelledClassifier):
 
     def _logits(self, X: Any) -> Floats:
         with np.errstate(all="ignore"):
-            logits = self._mapped(X) @ self._weights.T + self._offset
+            logits = products(self._mapped(X), self._weights) + self._offset
         return np.clip(logits, -1e300, 1e300)
 
     def decision_function(self, X: ArrayLike) -> Floats:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skdp._parameters import Reals, Table
+from skdp._rowwise import row_sums
 from skdp._supervised import SEEN, Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
 from skdp.core import Session
@@ -145,8 +146,7 @@ class DPGaussianNB(LabelledClassifier):
             return np.stack(
                 [
                     np.clip(
-                        math.log(prior)
-                        - 0.5 * (np.log(var) + (values - mean) ** 2 / var).sum(axis=1),
+                        math.log(prior) - 0.5 * row_sums(np.log(var) + (values - mean) ** 2 / var),
                         -1e300,
                         1e300,
                     )

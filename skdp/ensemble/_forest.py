@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skdp._parameters import Integers, Table
+from skdp._rowwise import row_sums
 from skdp._standardising import class_counts
 from skdp._supervised import Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
@@ -255,5 +256,5 @@ class DPRandomForestClassifier(LabelledClassifier):
     def _logits(self, X: Any) -> Floats:
         values = self._public_array(X)
         leaves = self._trees.leaves(values)
-        logs = np.stack([own[leaves].mean(axis=1) for own in self._logs], axis=1)
+        logs = np.stack([row_sums(own[leaves]) for own in self._logs], axis=1) / leaves.shape[1]
         return logs[:, 1:] - logs[:, :1] if logs.shape[1] == 2 else logs

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from skdp._parameters import Table
 from skdp._progress import told_steps
+from skdp._rowwise import products
 from skdp._supervised import Floats, LabelledClassifier
 from skdp._weights import WEIGHT_BOUND
 from skdp.budget import PrivacyBudget
@@ -316,7 +317,9 @@ class DPLogisticRegression(LabelledClassifier):
     def _logits(self, X: Any) -> Floats:
         """Return the logits of the caller's rows, shape (n, n_logits)."""
         with np.errstate(all="ignore"):
-            logits = self._mapped(X) @ self._theta[:, :-1].T + self._constant * self._theta[:, -1]
+            logits = (
+                products(self._mapped(X), self._theta[:, :-1]) + self._constant * self._theta[:, -1]
+            )
         return np.clip(logits + self._offset, -_LARGEST, _LARGEST)
 
     def decision_function(self, X: ArrayLike) -> Floats:

@@ -19,6 +19,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._parameters import Reals, Table
+from skdp._rowwise import products
 from skdp._standardising import COUNT_SHARE, standardised
 from skdp._supervised import Floats
 from skdp._targets import TargetRegressor
@@ -259,7 +260,7 @@ class _LeastSquares(TargetRegressor):
             check_is_fitted(self)
             return np.concatenate([self.predict(block) for block in dense_blocks(X)])
         with np.errstate(over="ignore", invalid="ignore"):
-            predicted = self._public_array(X) @ self.coef_ + self.intercept_
+            predicted = products(self._public_array(X), self.coef_[None, :])[:, 0] + self.intercept_
         return np.clip(np.nan_to_num(predicted), -_LARGEST, _LARGEST)
 
 

@@ -26,18 +26,29 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from skdp._public_key import public_key
+from skdp._rowwise import exact_rows, row_sums
 from skdp.base import AmbientBudgetMixin, CallContext
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
 from skdp.queries import ScoreMean
-from skdp.tabular import cut, is_parts, opaque_rows
+from skdp.tabular import is_parts, opaque_rows
 
 Floats = NDArray[np.float64]
 
 
+def _labels(y: Any) -> NDArray:
+    """Return labels as an array whose type does not depend on which of them are missing."""
+    if isinstance(getattr(y, "dtype", None), np.dtype) or not hasattr(y, "to_list"):
+        return np.asarray(y)
+    labels = y.to_list()
+    found = np.empty(len(labels), dtype=object)
+    found[:] = labels
+    return found
+
+
 def _accuracy(estimator: Any, X: Any, y: Any) -> Floats:
     """1 for every row whose prediction equals its label (all of its labels)."""
-    y = np.asarray(y)
+    y = _labels(y)
     equal = np.asarray(np.asarray(estimator.predict(X)) == y)
     return np.asarray(equal.reshape(len(y), -1).all(axis=1), dtype=np.float64)
 
@@ -49,20 +60,14 @@ def _errors(estimator: Any, X: Any, y: Any) -> Floats:
     return (predicted.reshape(y.shape) - y).reshape(len(y), -1)
 
 
-def _row_sums(values: Floats) -> Floats:
-    """Sum the last axis from left to right: unlike ``sum``, the same in every batch."""
-    sums = np.add.accumulate(values, axis=-1)
-    return np.asarray(sums[..., -1], dtype=np.float64)
-
-
 def _neg_absolute_error(estimator: Any, X: Any, y: Any) -> Floats:
     errors = np.abs(_errors(estimator, X, y))
-    return -_row_sums(errors) / errors.shape[1]
+    return -row_sums(errors) / errors.shape[1]
 
 
 def _neg_squared_error(estimator: Any, X: Any, y: Any) -> Floats:
     errors = _errors(estimator, X, y) ** 2
-    return -_row_sums(errors) / errors.shape[1]
+    return -row_sums(errors) / errors.shape[1]
 
 
 def _neg_inertia(estimator: Any, X: Any, y: Any) -> Floats:
@@ -73,7 +78,7 @@ def _neg_inertia(estimator: Any, X: Any, y: Any) -> Floats:
     rows = np.asarray(X, dtype=np.float64)
     nearest = np.full(len(rows), np.inf)
     for center in np.asarray(last.cluster_centers_, dtype=np.float64):
-        nearest = np.minimum(nearest, _row_sums((rows - center) ** 2))
+        nearest = np.minimum(nearest, row_sums((rows - center) ** 2))
     return -nearest
 
 
@@ -151,51 +156,37 @@ def _is_elementwise(step: Any) -> bool:
 
 
 def _is_ours(step: Any) -> bool:
-    """Say whether a step is an estimator of skdp that calls no code of a user."""
-    if type(step).__module__.partition(".")[0] != "skdp":
-        return False
-    held = step.get_params(deep=False).values()
-    return not any(hasattr(one, "get_params") or _is_function(one) for one in held)
+    return type(step).__module__.partition(".")[0] == "skdp"
 
 
-def _is_function(value: Any) -> bool:
-    return callable(value) and not isinstance(value, type)
+# Whose predictions within `exact_rows` have the same bits in every batch.
+_EXACT = {
+    "DPCategoricalNB": "skdp.naive_bayes",
+    "DPExplainableBoostingClassifier": "skdp.ensemble._boosting",
+    "DPExplainableBoostingRegressor": "skdp.ensemble._boosting_regressor",
+    "DPGaussianNB": "skdp.naive_bayes",
+    "DPLinearDiscriminantAnalysis": "skdp.discriminant_analysis",
+    "DPLinearRegression": "skdp.linear_model._ridge",
+    "DPLogisticRegression": "skdp.linear_model._logistic",
+    "DPNearestCentroid": "skdp.neighbors._centroid",
+    "DPRandomForestClassifier": "skdp.ensemble._forest",
+    "DPRidge": "skdp.linear_model._ridge",
+}
 
 
-def _splits(estimator: Any) -> tuple[list[Any], Any]:
-    """Return the elementwise steps at the head, if the last step is ours, and what is behind."""
-    steps = _steps(estimator)
-    if (
-        type(estimator) is Pipeline
-        and _is_ours(steps[-1])
-        and all(map(_is_elementwise, steps[:-1]))
-    ):
-        return steps[:-1], steps[-1]
-    return [], estimator
+def _is_exact(metric: str, estimator: Any) -> bool:
+    """Say whether a row's score has the same bits in every block, so that blocks may be scored.
 
-
-def _block_score(metric: str, estimator: Any) -> tuple[Callable[..., Floats], bool]:
-    """Return the scores of rows, and whether they have the same bits in every block of rows.
-
-    So they do where the steps before the last are elementwise and the last is asked for one row at
-    a time, or sums from left to right, as `_neg_inertia` does. Elsewhere (code that is not ours)
-    every row goes through all steps alone.
+    So it has where the steps before the last are elementwise, and the last is one of those above,
+    or its centers alone are asked for, whose distances are summed from left to right.
     """
-    per_row = _METRICS[metric][0]
-    head, last = _splits(estimator)
-    if metric == "neg_inertia" and _is_ours(last):
-        return lambda X, y: per_row(estimator, X, y), True
-    if not head:
-        return lambda X, y: per_row(estimator, X, y), False
-
-    def score(X: Any, y: Any) -> Floats:
-        for step in head:
-            X = step.transform(X)
-        rows = range(X.shape[0])
-        ends = [None if y is None else cut(y, i, i + 1) for i in rows]
-        return np.concatenate([per_row(last, cut(X, i, i + 1), ends[i]) for i in rows])
-
-    return score, True
+    *head, last = _steps(estimator)
+    kind = type(last)
+    known = _EXACT.get(kind.__name__) == kind.__module__
+    if metric == "neg_inertia":
+        known = _is_ours(last)
+    whole = type(estimator) is Pipeline or last is estimator
+    return known and whole and all(map(_is_elementwise, head))
 
 
 def _without_budget(estimator: Any) -> Any:
@@ -241,7 +232,8 @@ def score_in(
     y: Any,
 ) -> float:
     """Charge a call and release the mean score of rows."""
-    needs_y, (low, high) = needs_targets(metric), bounds
+    per_row, needs_y, _, _ = _METRICS[metric]
+    low, high = bounds
     if needs_y and y is None:
         raise TypeError(f"y must be given for metric={metric!r}")
     check_scored(metric, estimator)
@@ -254,14 +246,16 @@ def score_in(
     rows = opaque_rows(X, y if needs_y else None, allow_empty=context.allows_empty)
     scored = _without_budget(estimator) if in_parts else estimator
 
-    score, in_blocks = _block_score(metric, scored)
+    def score(X_part: Any, y_part: Any) -> Floats:
+        with exact_rows():
+            return per_row(scored, X_part, y_part)
 
     def key() -> str:
         # Seeded scores that differ in nothing but the bounds must not share noise either.
         return f"{(low, high)!r} {public_key(estimator, fitted=True)}"
 
     with context.open(rows, key) as session:
-        mean = ScoreMean(UserFunction(score), low, high, in_blocks)
+        mean = ScoreMean(UserFunction(score), low, high, _is_exact(metric, scored))
         release = session.answer(mean, name=metric)
     return float(release.value)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from skdp._rowwise import products
 from skdp._supervised import Floats, LabelledClassifier
 from skdp.core import Session
 from skdp.queries import LabelVectors
@@ -144,4 +145,4 @@ class DPNearestCentroid(LabelledClassifier):
 
     def _logits(self, X: Any) -> Floats:
         """Return minus half the squared distances, up to what all classes share."""
-        return self._mapped(X) @ self._mean.T - self._lengths / 2
+        return products(self._mapped(X), self._mean) - self._lengths / 2

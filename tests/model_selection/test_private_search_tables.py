@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -12,16 +14,26 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from skdp import (
     DPPCA,
+    DPCategoricalNB,
+    DPExplainableBoostingClassifier,
+    DPExplainableBoostingRegressor,
+    DPGaussianNB,
     DPGridSearchCV,
+    DPLinearDiscriminantAnalysis,
+    DPLinearRegression,
     DPLogisticRegression,
     DPMinMaxScaler,
+    DPNearestCentroid,
     DPOneHotEncoder,
     DPOrdinalEncoder,
+    DPRandomForestClassifier,
+    DPRidge,
     DPSimpleImputer,
     DPStandardScaler,
     DPTrainOnRelease,
     PrivacyBudget,
 )
+from skdp._rowwise import exact_rows
 from skdp.budget import Cost, gdp_mu
 from skdp.core.transcript import record
 from skdp.model_selection import _scorer, private_scorer
@@ -255,16 +267,14 @@ SCALER_ALL = DPMinMaxScaler(bounds=(0, 1e5))
 
 
 @pytest.mark.parametrize("case", BLOCKS)
-def test_blocks_give_each_row_its_own_score(case):
-    """The same bits in any block, whatever rows are beside it: the sensitivity rests on that."""
+def test_steps_give_each_row_its_own_bits(case):
+    """In any block, whatever rows are beside it: the sensitivity rests on that."""
     model = fitted(BLOCKS[case]())
-    score, in_blocks = _scorer._block_score("accuracy", model)
-    assert in_blocks
-    head, last = _scorer._splits(model)
+    assert _scorer._is_exact("accuracy", model)
     rng = np.random.default_rng(1)
 
     def reached(rows):
-        for step in head:
+        for step in model[:-1]:
             rows = step.transform(rows)
         return np.asarray(rows, dtype=np.float64)
 
@@ -272,10 +282,52 @@ def test_blocks_give_each_row_its_own_score(case):
     for _ in range(20):
         some = np.sort(rng.choice(N, size=rng.integers(1, N), replace=False))
         assert np.array_equal(reached(TABLE.iloc[some]), whole[some])
-    alone = [
-        _scorer._METRICS["accuracy"][0](model, TABLE[i : i + 1], Y[i : i + 1])[0] for i in range(60)
-    ]
-    assert np.array_equal(score(TABLE[:60], Y[:60]), alone)
+    accuracy = _scorer._METRICS["accuracy"][0]
+    alone = [accuracy(model, TABLE[i : i + 1], Y[i : i + 1])[0] for i in range(60)]
+    assert np.array_equal(accuracy(model, TABLE[:60], Y[:60]), alone)
+
+
+WIDE = RNG.normal(size=(400, 37)) * 10.0 ** RNG.uniform(-3, 3, 37)
+LABELS = (WIDE / np.abs(WIDE).max(axis=0)).sum(axis=1) > 0
+MODELS = [
+    DPCategoricalNB(categories=[list(range(3))] * 37, classes=[0, 1]),
+    DPExplainableBoostingClassifier(classes=[0, 1], bounds=(-1e3, 1e3)),
+    DPExplainableBoostingRegressor(bounds=(-1e3, 1e3), target_bounds=(-1, 1)),
+    DPGaussianNB(classes=[0, 1], bounds=(-1e3, 1e3)),
+    DPLinearDiscriminantAnalysis(classes=[0, 1], bounds=(-1e3, 1e3)),
+    DPLinearRegression(bounds=(-1e3, 1e3), target_bounds=(-1, 1)),
+    DPLogisticRegression(classes=[0, 1], bounds=(-1e3, 1e3)),
+    DPNearestCentroid(classes=[0, 1], bounds=(-1e3, 1e3)),
+    DPRandomForestClassifier(classes=[0, 1], bounds=(-1e3, 1e3), n_estimators=11),
+    DPRidge(bounds=(-1e3, 1e3), target_bounds=(-1, 1)),
+]
+
+
+@pytest.mark.parametrize("estimator", MODELS, ids=lambda one: type(one).__name__)
+def test_models_give_each_row_its_own_bits(estimator):
+    assert {type(one).__name__ for one in MODELS} == set(_scorer._EXACT)
+    metric = "accuracy" if is_classifier(estimator) else "neg_mean_squared_error"
+    assert _scorer._is_exact(metric, estimator)
+    rows = np.abs(WIDE).astype(int) % 3 if "Categorical" in type(estimator).__name__ else WIDE
+    options = {"epsilon": 5.0, "budget": PrivacyBudget(10.0, 0.1)}
+    if "delta" in estimator.get_params():
+        options["delta"] = 1e-3
+    model = clone(estimator).set_params(**options).fit(rows, LABELS.astype(int))
+    numbers = model._logits if is_classifier(model) else model.predict
+    rng = np.random.default_rng(3)
+    with exact_rows():
+        whole = numbers(rows)
+        for size in (1, 1, 2, 3, 7, 50, 399):
+            some = np.sort(rng.choice(len(rows), size=size, replace=False))
+            assert np.array_equal(numbers(rows[some]), whole[some])
+    assert np.allclose(numbers(rows), whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max())
+
+
+def test_labels_of_a_column_do_not_depend_on_missing_ones():
+    big = 2**53 + 1
+    for whole in (pl.Series([big, None, 3]), pd.Series([big, None, 3], dtype="Int64")):
+        assert _scorer._labels(whole).tolist()[0] == big
+        assert _scorer._labels(whole[:1]).tolist() == [big]
 
 
 class Mine(DPMinMaxScaler):
@@ -292,12 +344,12 @@ class Mine(DPMinMaxScaler):
     ],
 )
 def test_of_other_steps_each_row_goes_alone(estimator):
-    assert not _scorer._block_score("accuracy", fitted(estimator))[1]
+    assert not _scorer._is_exact("accuracy", fitted(estimator))
 
 
 def test_users_code_gets_each_row_alone():
     estimator = make_pipeline(SCALER_ALL, DPTrainOnRelease(LogisticRegression()))
-    assert not _scorer._block_score("accuracy", estimator)[1]
+    assert not _scorer._is_exact("accuracy", estimator)
 
 
 def test_a_row_moves_a_score_of_blocks_no_further_than_declared():
