@@ -61,7 +61,7 @@ _WEIGHTS = (
     "influence of the row, so noise would have to cover the largest weight. Leave weights out; "
     "or sample rows by weight before the fit: keep each row with probability min(weight / w, 1), "
     "independently of the others, for a w from public knowledge, and fit the kept rows with a "
-    "budget of adjacency='add_or_remove_one'. Nothing was charged."
+    "budget of adjacency='add_or_remove_one'. Nothing was charged for this fit."
 )
 _FITS = ("fit", "fit_predict", "fit_transform")
 

@@ -101,7 +101,7 @@ def check_folds_of_caller(estimator: Any, unit: str | None) -> str:
                         f"{type(estimator).__name__}: {kind} {why}; the budget protects one "
                         f"{unit!r}, so the sum of the charges would be no guarantee for the "
                         "search. Use PerRecordKFold, which draws the fold of each user alone. "
-                        "Nothing was charged."
+                        "Nothing was charged for this fit."
                     )
                 if _draws_together(splitter):
                     one = "a record" if unit is None else f"one {unit!r}"

@@ -22,7 +22,7 @@ __all__ = ["CallContext", "unit_of"]
 
 _NO_GROUPS = (
     "{name}: the budget protects all rows of one {unit!r}, but no groups= say to whom each row "
-    "belongs. Pass the ids: {way}. Nothing was charged."
+    "belongs. Pass the ids: {way}. Nothing was charged for this fit."
 )
 _FITS = (
     "fit(X, groups=ids). In a pipeline: fit(X, <step>__groups=ids). Searches, and all pipelines "
@@ -33,20 +33,20 @@ _FITS = (
 _NO_UNIT = (
     "{name}: with groups= the unit has several rows, but the budget protects one row, so its "
     "total would be no guarantee for a unit. Make a budget with that unit, PrivacyBudget(..., "
-    "unit={unit!r}), or leave groups out. Nothing was charged."
+    "unit={unit!r}), or leave groups out. Nothing was charged for this fit."
 )
 _NO_BUDGET_OF_UNIT = (
     "{name}: it protects all rows of one {unit!r}, but the budget protects one row, so its total "
     "would be no guarantee. Make a budget with that unit, PrivacyBudget(..., unit={unit!r}); if "
-    "each row is a unit, use a column of row numbers. Nothing was charged."
+    "each row is a unit, use a column of row numbers. Nothing was charged for this fit."
 )
 _OTHER_UNIT = (
     "{name}: groups are named {other!r}, but the budget protects one {unit!r}: pass the ids with "
-    "that name, or a budget with another unit. Nothing was charged."
+    "that name, or a budget with another unit. Nothing was charged for this fit."
 )
 _ROW = (
     "{name}: ids are named 'row', which in certificates means a single row; give them another "
-    "name. Nothing was charged."
+    "name. Nothing was charged for this fit."
 )
 
 
@@ -143,7 +143,7 @@ class CallContext:
             raise ValueError(
                 f"{self.name}: unit is {name!r}, but the budget protects one {promised!r}: a "
                 "total of both would be no guarantee for either. Use a budget with that unit. "
-                "Nothing was charged."
+                "Nothing was charged for this fit."
             )
 
     def open(

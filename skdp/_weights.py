@@ -18,14 +18,14 @@ WEIGHT_BOUND = (None, Reals(0, math.inf, "()"))
 _NO_BOUND = (
     "{name}: weights are private, so what a row may move needs a public bound of them. State "
     "{name}(weight_bound=...), from public knowledge: larger weights are clipped to it. Nothing "
-    "was charged."
+    "was charged for this fit."
 )
 
 
 _OF_PRESENT = (
     "{name}: sample_weight needs nan_policy='raise': with 'omit' each column is asked of rows of "
     "its own, without weights. Fill missing cells before (DPSimpleImputer), or leave weights out. "
-    "Nothing was charged."
+    "Nothing was charged for this fit."
 )
 
 

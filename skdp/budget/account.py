@@ -241,7 +241,7 @@ class Account:
             f"{named} price is epsilon={cost.epsilon!r}, delta={cost.delta!r} ({cost.mechanism}); "
             f"the budget of epsilon={terms.epsilon!r}, delta={terms.delta!r} has "
             f"epsilon={left.epsilon!r}, delta={left.delta!r} left under "
-            f'accountant="{terms.accountant}". Nothing was charged{" for this fit" if who else ""}.'
+            f'accountant="{terms.accountant}". {_kept(who)}'
             f" {self._way_out(cost, left)}"
             f"{self._apart_hint(cost)}",
             cost=cost,
@@ -257,7 +257,7 @@ class Account:
             f'accountant="{self.terms.accountant}" grants only what was planned before the first '
             "charge of the plan: "
             "`with budget.reserve([first.privacy_cost(), second.privacy_cost()]):` "
-            f"around all fits of a plan. Nothing was charged{' for this fit' if who else ''}."
+            f"around all fits of a plan. {_kept(who)}"
         )
 
     def _way_out(self, cost: Cost, left: PrivacyLoss) -> str:
@@ -299,6 +299,16 @@ class Account:
             f"only separate_delta={set_aside!r} for all such releases: state more with "
             "PrivacyBudget(..., separate_delta=...)."
         )
+
+
+def _kept(who: str) -> str:
+    """Say what a refusal leaves as it was; `who` is refused, or "" for a plan of fits."""
+    if not who:
+        return "Nothing was charged."
+    return (
+        "Nothing was charged for this fit; earlier ones, such as those of earlier steps of a "
+        "pipeline, stay charged."
+    )
 
 
 def accountant_of(terms: Terms) -> Accountant:

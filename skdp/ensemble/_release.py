@@ -439,7 +439,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 raise ValueError(
                     f"{name}: estimator cannot be fitted on made-up rows of the domain "
                     f"({type(error).__name__}: {error}). Columns of text need a step that encodes "
-                    "them, such as OneHotEncoder(handle_unknown='ignore'). Nothing was charged."
+                    "them, such as OneHotEncoder(handle_unknown='ignore'). Nothing was "
+                    "charged for this fit."
                 ) from error
 
     def _trained(self) -> Any:

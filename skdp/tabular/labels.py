@@ -55,7 +55,7 @@ _NOT_FINITE = "Input {y} contains NaN or infinity, or is missing an entry; {y} m
 _NOT_REAL = "Input {y} must be real numbers."
 _PARTS_WEIGHTS = (
     "{estimator}: sample_weight has no meaning for rows in parts. Leave weights out, or give all "
-    "rows in one table. Nothing was charged."
+    "rows in one table. Nothing was charged for this fit."
 )
 
 

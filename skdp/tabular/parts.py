@@ -64,8 +64,8 @@ Totals = list[NDArray]
 ONE_PLACE = "it needs all rows in one place"
 
 _UNREADABLE = (
-    "a part of X could not be read. Nothing was charged. Read the parts by themselves, where their "
-    "rows may be shown, to see why."
+    "a part of X could not be read. Nothing was charged for this fit. Read the parts by "
+    "themselves, where their rows may be shown, to see why."
 )
 _CHANGED = (
     "the parts of X could not be read again as they were checked: a part is gone, has another "
@@ -74,8 +74,8 @@ _CHANGED = (
 )
 _SKEWED = (
     "where the parts of X are read there is another version of skdp, numpy, scipy, scikit-learn, "
-    "pandas or pyarrow than here, or a machine that computes otherwise. Nothing was charged. "
-    "Install the same versions everywhere."
+    "pandas or pyarrow than here, or a machine that computes otherwise. Nothing was "
+    "charged for this fit. Install the same versions everywhere."
 )
 _NO_ROWS = "X has 0 sample(s) while a minimum of 1 is required."
 

@@ -91,8 +91,9 @@ def test_the_message_names_price_budget_and_what_is_left():
     assert str(caught.value) == (
         "Fake: the price is epsilon=0.6, delta=0.0 (pure); the budget of epsilon=3.0, "
         'delta=1e-06 has epsilon=0.5, delta=1e-06 left under accountant="basic". Nothing was '
-        "charged for this fit. The epsilon does not fit: state a smaller epsilon. budget.remaining "
-        "says what is left, budget.charges what was spent; the total of a ledger cannot be raised."
+        "charged for this fit; earlier ones, such as those of earlier steps of a pipeline, stay "
+        "charged. The epsilon does not fit: state a smaller epsilon. budget.remaining says what is "
+        "left, budget.charges what was spent; the total of a ledger cannot be raised."
     )
 
 
@@ -506,9 +507,25 @@ def test_what_is_no_cost_is_told_what_one_is():
 def test_a_refusal_speaks_of_the_fit_that_is_refused_only():
     budget = PrivacyBudget(1.0)
     spend(budget, 0.6)
-    with pytest.raises(BudgetExceededError, match="Nothing was charged for this fit"):
+    text = "Nothing was charged for this fit; earlier ones, .* steps of a pipeline, stay charged"
+    with pytest.raises(BudgetExceededError, match=text):
         spend(budget, 0.6)
     assert [charge.cost.epsilon for charge in budget.charges] == [0.6]
+
+
+def test_a_later_step_does_not_say_that_nothing_was_charged():
+    budget, X = PrivacyBudget(1.5), np.linspace(0, 1, 200).reshape(-1, 2)
+    scaler = DPStandardScaler(epsilon=0.4, bounds=(0, 1), budget=budget)
+    for weights, text in (
+        ({}, "earlier ones, .* stay charged"),
+        ({"dpkmeans__sample_weight": np.ones(100)}, "Nothing was charged for this fit"),
+        ({"dpkmeans__groups": np.arange(100)}, "Nothing was charged for this fit"),
+    ):
+        pipe = make_pipeline(scaler, DPKMeans(2, epsilon=2.0, bounds=(-3, 3), budget=budget))
+        before = len(budget.charges)
+        with pytest.raises(ValueError, match=text):
+            pipe.fit(X, **weights)
+        assert len(budget.charges) == before + 1
 
 
 def test_a_reserved_pipeline_is_refused_as_a_whole():
