@@ -217,6 +217,7 @@ def test_an_estimate_is_a_number_with_two_intervals():
     first, last = accuracy.population_interval()
     assert first < low < float(accuracy) < high < last
     assert accuracy.interval(0.5)[1] < high
+    assert {type(end) for end in (low, high, first, last)} == {float}
     assert f"{accuracy:.2f}" == f"{float(accuracy):.2f}"
     assert "noise at 95%" in repr(accuracy)
     assert np.isclose(np.sqrt(accuracy), math.sqrt(accuracy))
@@ -240,6 +241,23 @@ def test_an_estimate_is_a_number_with_two_intervals():
         metrics.score_histogram(BINARY, SCORE, **TWO).accuracy(0.51)
     with pytest.raises(ValueError, match="divisor"):
         metrics.score_histogram(BINARY, SCORE, **TWO).calibration_curve(7)
+
+
+def test_what_metrics_are_computed_from_has_a_short_repr():
+    histogram = metrics.score_histogram(BINARY, SCORE, **TWO, bins=np.linspace(0, 1, 21), **EXACT)
+    negative, positive = histogram.counts.value.sum(axis=1)
+    auc = float(histogram.roc_auc())
+    text = repr(histogram)
+    assert text.startswith("ScoreHistogram(20 bins from 0 to 1, labels=")
+    assert f"rows: {negative:.4g}, {positive:.4g}, " in text
+    assert text.endswith(f"roc_auc: {auc:.4g})")
+    matrix = metrics.confusion_matrix(Y, PREDICTED, **LABELS)
+    assert len(repr(matrix)) < 200
+    assert str(matrix.counts.value) in repr(matrix)
+    errors = metrics.regression_errors(X, X + 0.1, max_error=1.0, target_bounds=(-3, 3))
+    assert f"mae: {float(errors.mae()):.4g}, rmse: " in repr(errors)
+    for found in (histogram, matrix, errors):
+        assert "PrivacyCertificate" not in repr(found)
 
 
 def test_rows_of_one_unit_hang_together():

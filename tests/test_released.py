@@ -51,6 +51,15 @@ def test_the_interval_of_gaussian_noise_and_of_sums_of_laplace_noise_covers():
             assert half >= norm.ppf(0.5 + level / 2) - 1e-9
 
 
+def test_ends_of_a_number_are_plain_floats():
+    one = statistics.mean(X[:, 0], bounds=(-5, 5), intervals=True)
+    for answer in (one, one + 1.0):
+        assert [type(end) for end in answer.interval()] == [float, float]
+    low, high = one.population_interval()
+    assert repr((low, high)) == f"({low}, {high})"
+    assert statistics.mean(X, bounds=(-5, 5)).interval()[0].shape == (3,)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_intervals_of_means_cover(system_noise, delta):

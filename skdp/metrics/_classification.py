@@ -95,7 +95,7 @@ def _mean_limits(
     return low.mean(), high.mean()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConfusionMatrix:
     """Noisy counts of true and predicted classes, and metrics computed from them for free.
 
@@ -116,6 +116,14 @@ class ConfusionMatrix:
     labels: NDArray
     privacy: PrivacyCertificate
     noise: Noise
+
+    def __repr__(self) -> str:
+        with np.printoptions(suppress=True, precision=4):
+            labels, counts = np.array2string(self.labels, separator=", "), str(self.counts.value)
+        return (
+            f"ConfusionMatrix(labels={labels}, standard error of a count: {self.noise.std:.4g}, "
+            f"rows true, columns predicted:\n{counts})"
+        )
 
     def accuracy(self) -> Estimate:
         """Return the share of rows that are predicted correctly.

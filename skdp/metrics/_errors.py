@@ -141,7 +141,7 @@ def _r2_limits(sums: Sums, level: float, sampled: bool) -> Pair:
     return 1.0 - high, 1.0 - low
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RegressionErrors:
     """Noisy sums of errors and targets, and metrics computed from them at no further cost.
 
@@ -161,6 +161,13 @@ class RegressionErrors:
     target_bounds: tuple[float, float] | None
     privacy: PrivacyCertificate
     sums: Any
+
+    def __repr__(self) -> str:
+        found = {"mae": self.mae(), "rmse": self.rmse()}
+        if self.target_bounds is not None:
+            found["r2"] = self.r2()
+        shown = ", ".join(f"{name}: {float(one):.4g}" for name, one in found.items())
+        return f"RegressionErrors({shown}, max_error={self.max_error:.4g})"
 
     def _estimate(self, value: float, limits: Any) -> Estimate:
         if not self.sums.learned:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from skdp.core import PrivacyCertificate
 from skdp.metrics._intervals import Floats, Pair, check_level
+from skdp.statistics._limits import plain_ends
 
 __all__ = ["Estimate"]
 
@@ -79,7 +80,7 @@ class Estimate:
             return f"Estimate(value={self.value!r})"
         return f"Estimate({self.value:.4g}, noise at 95%: {low:.4g} to {high:.4g})"
 
-    def interval(self, level: float = 0.95) -> Pair:
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return an interval for the metric of the held-out rows, with at least this probability.
 
         It covers the noise only, not the sampling of the rows from a population. For an array, each
@@ -92,8 +93,9 @@ class Estimate:
 
         Returns
         -------
-        low, high : ndarray
-            Of the shape of ``value``; the whole possible range if noise hides the rows.
+        low, high : ndarray, or float
+            Of the shape of ``value``, floats if it is a number; the whole possible range if noise
+            hides the rows.
 
         Raises
         ------
@@ -102,7 +104,7 @@ class Estimate:
         """
         return self._ends(check_level(level), False)
 
-    def population_interval(self, level: float = 0.95) -> Pair:
+    def population_interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return an interval for the metric of the population that the rows were drawn from.
 
         It covers noise and sampling, if rows were drawn independently of each other and of the
@@ -116,8 +118,9 @@ class Estimate:
 
         Returns
         -------
-        low, high : ndarray
-            Of the shape of ``value``; NaN if units have many rows, because these are dependent.
+        low, high : ndarray, or float
+            Of the shape of ``value``, floats if it is a number; NaN if units have many rows,
+            because these are dependent.
 
         Raises
         ------
@@ -127,12 +130,11 @@ class Estimate:
         level = check_level(level)
         if self.units:
             unknown = np.full(self.value.shape, np.nan)
-            return unknown, unknown.copy()
+            return plain_ends(unknown, unknown.copy())
         return self._ends(level, True)
 
-    def _ends(self, level: float, sampled: bool) -> Pair:
-        low, high = self.limits(level, sampled)
-        return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    def _ends(self, level: float, sampled: bool) -> tuple[Any, Any]:
+        return plain_ends(*self.limits(level, sampled))
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame with a row for each entry.

@@ -61,7 +61,7 @@ def _auc_limits(
     return lost.interval(width, 0.0, 1.0)[0], won.interval(width, 0.0, 1.0)[1]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ScoreHistogram:
     """Noisy counts of scores of two classes, and metrics computed from them at no further cost.
 
@@ -85,6 +85,14 @@ class ScoreHistogram:
     labels: NDArray
     privacy: PrivacyCertificate
     noise: Noise
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{side.sum():.4g}" for side in self._sides)
+        return (
+            f"ScoreHistogram({len(self.edges) - 1} bins from {self.edges[0]:.4g} to "
+            f"{self.edges[-1]:.4g}, labels={self.labels.tolist()!r}, rows: {rows}, standard error "
+            f"of a count: {self.noise.std:.4g}, roc_auc: {float(self.roc_auc()):.4g})"
+        )
 
     @property
     def _sides(self) -> tuple[Floats, Floats]:

@@ -19,7 +19,15 @@ from scipy.special import ndtri
 from skdp.core import Session
 from skdp.queries import CellCounts, ColumnCells, Lattice
 
-__all__ = ["Limits", "MeanLimits", "QuantileLimits", "heavy_z", "spread_seen", "zoomed"]
+__all__ = [
+    "Limits",
+    "MeanLimits",
+    "QuantileLimits",
+    "heavy_z",
+    "plain_ends",
+    "spread_seen",
+    "zoomed",
+]
 
 Floats = NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -46,6 +54,13 @@ class Limits(Protocol):
 
     def shaped(self, shape: tuple[int, ...]) -> Limits:
         """Return the same in another shape."""
+
+
+def plain_ends(low: Any, high: Any) -> tuple[Any, Any]:
+    """Return the ends of intervals as they are shown: of a single number, as Python's floats."""
+    if np.ndim(low) == 0 and np.ndim(high) == 0:
+        return float(low), float(high)
+    return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
 
 
 # --- widths ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from skdp.core import PrivacyCertificate
-from skdp.statistics._limits import Limits
+from skdp.statistics._limits import Limits, plain_ends
 
 __all__ = ["Released"]
 
@@ -156,7 +156,7 @@ class Released:
 
     # -- its error ----------------------------------------------------------------------------
 
-    def interval(self, level: float = 0.95) -> Pair:
+    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return an interval for the answer without noise, with at least this probability.
 
         It is for the rows as clipped to ``bounds``, and for each entry by itself. It does not cover
@@ -171,8 +171,8 @@ class Released:
 
         Returns
         -------
-        low, high : ndarray
-            Of the shape of ``value``; NaN where ``std`` is.
+        low, high : ndarray, or float
+            Of the shape of ``value``, floats if it is a number; NaN where ``std`` is.
 
         Raises
         ------
@@ -181,13 +181,13 @@ class Released:
         """
         level = _check_level(level)
         if self.limits is not None and (known := self.limits.noise(level)) is not None:
-            return known
+            return plain_ends(*known)
         half = _width(level) * self.std
         whole = (self.value == np.rint(self.value)) & (self.std > 0)
         half = np.where(whole, np.maximum(half, _whole_width(self.std, level)), half)
-        return self.value - half, self.value + half
+        return plain_ends(self.value - half, self.value + half)
 
-    def population_interval(self, level: float = 0.95) -> Pair:
+    def population_interval(self, level: float = 0.95) -> tuple[Any, Any]:
         """Return an interval for the population that the rows were drawn from.
 
         It covers noise and sampling, for each entry by itself: the mean, median or quantile of the
@@ -203,8 +203,8 @@ class Released:
 
         Returns
         -------
-        low, high : ndarray
-            Of the shape of ``value``; NaN where ``std`` of a mean is.
+        low, high : ndarray, or float
+            Of the shape of ``value``, floats if it is a number; NaN where ``std`` of a mean is.
 
         Raises
         ------
@@ -218,7 +218,7 @@ class Released:
                 "population_interval needs an answer of mean, median or quantile with "
                 "intervals=True, not computed further: others do not release how much rows differ"
             )
-        return self.limits.population(level)
+        return plain_ends(*self.limits.population(level))
 
     def to_frame(self, level: float = 0.95) -> Any:
         """Return a pandas DataFrame: for each entry a row of its labels, value, std and intervals.
