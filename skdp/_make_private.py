@@ -6,12 +6,13 @@ unfitted estimator comes back. `_COUNTERPARTS` is the one table of what replaces
 
 from __future__ import annotations
 
+import functools
 import inspect
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 from sklearn import (
@@ -58,6 +59,8 @@ from skdp.preprocessing import (
 from skdp.quantile import DPQuantileTransformer, DPRobustScaler
 
 __all__ = ["make_private"]
+
+_Given = ParamSpec("_Given")
 
 # What says how a result is computed, and not which: dropped.
 _HOW = {"copy", "copy_X", "copy_x", "n_jobs", "verbose", "pre_dispatch"}
@@ -429,6 +432,25 @@ def _set(part: Any, **values: Any) -> None:
     part.set_params(**{name: value for name, value in values.items() if name in known})
 
 
+def _one_by_position(make: Callable[_Given, Any]) -> Callable[_Given, Any]:
+    """Return the function with a refusal that names the keyword of what comes second."""
+
+    @functools.wraps(make)
+    def checked(*args: _Given.args, **kwargs: _Given.kwargs) -> Any:
+        if len(args) > 1:
+            second = args[1]
+            name = "epsilon" if isinstance(second, numbers.Real) else "budget"
+            given = repr(second) if isinstance(second, numbers.Real) else "budget"
+            raise TypeError(
+                "make_private takes only the estimator by position; state the rest by name: "
+                f"make_private(estimator, {name}={given})"
+            )
+        return make(*args, **kwargs)
+
+    return checked
+
+
+@_one_by_position
 def make_private(
     estimator: Any,
     *,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
@@ -90,3 +92,12 @@ def test_a_forest_keeps_its_size_and_nothing_else(forest):
 def test_what_has_no_private_meaning_is_refused_by_name(step, facts, words):
     with pytest.raises((TypeError, ValueError), match=words):
         make_private(step, **facts)
+
+
+def test_what_comes_second_is_told_its_name():
+    scaler = StandardScaler()
+    with pytest.raises(TypeError, match=r"make_private\(estimator, budget=budget\)"):
+        make_private(scaler, PrivacyBudget(1.0))
+    with pytest.raises(TypeError, match=r"make_private\(estimator, epsilon=0.5\)"):
+        make_private(scaler, 0.5)
+    assert list(inspect.signature(make_private).parameters)[:2] == ["estimator", "epsilon"]

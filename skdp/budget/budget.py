@@ -33,7 +33,7 @@ from skdp.budget.handle import Handle
 from skdp.budget.ledger import Ledger, Terms
 from skdp.budget.opening import open_or_create, opened
 from skdp.budget.parallel import parts_cost
-from skdp.budget.reading import BudgetReader
+from skdp.budget.reading import BudgetReader, short_number
 from skdp.budget.row_counts import RowCounts, warn_unexpected
 from skdp.exceptions import (
     LedgerError,
@@ -47,11 +47,6 @@ _MAY_DERIVE = ("skdp.budget.stand_in",)
 
 # The budgets of this process, so that unpickling here gives the live object back.
 _LIVE: weakref.WeakValueDictionary[tuple[str, str], PrivacyBudget] = weakref.WeakValueDictionary()
-
-
-def _short(value: float) -> str:
-    text = repr(value)
-    return text if len(text) <= 10 else f"{value:.4g}"
 
 
 def _unpickle(*values: Any) -> PrivacyBudget:
@@ -310,11 +305,13 @@ class PrivacyBudget(BudgetReader):
 
     def __repr__(self) -> str:
         where = "" if self._ledger.temporary else f", ledger={self._ledger.path!r}"
+        left = self._remaining_at_a_glance()
+        left = f", remaining={left}" if left else ""
         seal = ", sealed" if self._account.sealed else ""
         unit = "" if self.unit is None else f", unit={self.unit!r}"
         return (
-            f"PrivacyBudget(epsilon={_short(self.epsilon)}, delta={_short(self.delta)}"
-            f"{unit}{where}{seal})"
+            f"PrivacyBudget(epsilon={short_number(self.epsilon)}, delta={short_number(self.delta)}"
+            f"{left}{unit}{where}{seal})"
         )
 
     def _repr_html_(self) -> str:

@@ -5,19 +5,28 @@ Nothing is released here, and nothing is charged.
 
 from __future__ import annotations
 
+import copy
 import datetime
 from collections.abc import Iterable
 
 from skdp.budget.account import Account
 from skdp.budget.amounts import check_delta, check_positive, exact, exact_shares
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
-from skdp.budget.ledger import Terms
+from skdp.budget.ledger import Ledger, Terms
 from skdp.budget.operations import LedgerOperations
 from skdp.budget.row_counts import RowCounts
 from skdp.budget.statement import Statement
-from skdp.exceptions import BudgetExceededError
+from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 
-__all__ = ["BudgetReader"]
+__all__ = ["BudgetReader", "short_number"]
+
+_GLANCE = 0.05  # seconds that repr waits for another process's transaction
+
+
+def short_number(value: float) -> str:
+    """Return a number for one line of text."""
+    text = repr(value)
+    return text if len(text) <= 10 else f"{value:.4g}"
 
 
 class BudgetReader:
@@ -123,6 +132,23 @@ class BudgetReader:
             return self._ledger.reservations()
 
     # -- what it amounts to, and what still fits -----------------------------------------------
+
+    def _remaining_at_a_glance(self) -> str:
+        """Return `remaining` for `repr`, which waits for nobody; "" where it would have to.
+
+        Of a ledger on a server, or one that cannot be read at once, it is not known.
+        """
+        ledger, account = self._ledger, copy.copy(self._account)
+        if account.sealed or not isinstance(ledger, Ledger):
+            return ""
+        account.ledger = quick = copy.copy(ledger)
+        quick.timeout = _GLANCE
+        try:
+            left = account.remaining
+        except (SealedBudgetError, LedgerError):
+            self._account.sealed = account.sealed
+            return ""
+        return f"({short_number(left.epsilon)}, {short_number(left.delta)})"
 
     def _statement(self) -> Statement:
         """Return all that the ledger says, as of one moment."""

@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from fractions import Fraction
 from html.parser import HTMLParser
 
@@ -21,7 +22,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdp import DPKMeans, DPStandardScaler, statistics
-from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, exact, gdp_mu
+from skdp.budget import Cost, PrivacyBudget, PrivacyLoss, exact, gdp_mu, locks
 from skdp.exceptions import BudgetExceededError
 
 
@@ -335,14 +336,30 @@ def test_repr_is_short_and_reads_no_file(epsilon, delta, monkeypatch):
 
     monkeypatch.setattr("sqlite3.connect", no_io)
     monkeypatch.setattr("os.path.exists", no_io)
-    assert len(repr(budget)) <= 60
+    assert len(repr(budget)) <= 85
     budget._account.sealed = True
     assert len(repr(budget)) <= 60
     assert repr(budget).endswith(", sealed)")
 
 
 def test_repr_shows_the_budget():
-    assert repr(PrivacyBudget(3.0, 1e-6)) == "PrivacyBudget(epsilon=3.0, delta=1e-06)"
+    budget = PrivacyBudget(3.0, 1e-6)
+    spend(budget, 0.5)
+    assert repr(budget) == "PrivacyBudget(epsilon=3.0, delta=1e-06, remaining=(2.5, 1e-06))"
+
+
+def test_repr_of_a_ledger_file_shows_what_others_left_and_waits_for_nobody(tmp_path):
+    path = str(tmp_path / "a.budget")
+    budget = PrivacyBudget(1.0, ledger=path)
+    spend(pickle.loads(pickle.dumps(budget)), 0.25)
+    assert "remaining=(0.75, 0.0)" in repr(budget)
+    with locks.FileLock(path, 1.0):  # as of another process
+        start = time.monotonic()
+        assert repr(budget) == f"PrivacyBudget(epsilon=1.0, delta=0.0, ledger={path!r})"
+        assert time.monotonic() - start < 5.0
+    assert "remaining=(0.75, 0.0)" in repr(budget)
+    os.unlink(path)
+    assert repr(budget).endswith(", sealed)")
 
 
 class Page(HTMLParser):
