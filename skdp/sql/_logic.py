@@ -10,6 +10,7 @@ from sqlglot import exp
 from skdp.sql._refusals import only, refusal, refuse, said
 from skdp.sql._typed import (
     LONGEST,
+    TO_DATES,
     TYPES,
     WORDS,
     Expr,
@@ -159,6 +160,9 @@ _CASTS = {
     "DATE": "date",
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), "time"),
 }
+_PARTS_OF_DATES = (
+    "write EXTRACT(YEAR FROM x), or x - DATE '2020-01-01' for the days since then of a date"
+)
 
 
 def _casted(node: exp.Cast, scope: Scope) -> Expr:
@@ -177,6 +181,11 @@ def _casted(node: exp.Cast, scope: Scope) -> Expr:
         return Expr(date_literal(node, one.constant, family), family)
     if one.family == "null":
         return one
+    times = [of for of in (one.family, family) if of in ("date", "time")]
+    if len(times) == 1 and "text" not in (one.family, family):
+        reason = f"{said(node)} can only give NULL: {said(node.this)} holds {WORDS[one.family]}"
+        way = TO_DATES if family in times else _PARTS_OF_DATES
+        refuse(node, reason, way)
     kept = one.bounds if {one.family, family} <= {"int", "num"} else None
     if family == "int" and kept is not None:  # rounded
         kept = kept[0] - 1, kept[1] + 1

@@ -72,7 +72,7 @@ SOURCES = {
         "use fewer or shorter subqueries",
     ),
     "union": (
-        "UNION without ALL is not supported: it would compare rows of several privacy units",
+        "UNION without ALL would compare rows of several privacy units: only public tables have it",
         "use UNION ALL",
     ),
     "mixed": (

@@ -490,10 +490,13 @@ class Compiler:
 
     def _union(self, node: exp.Union, ctes: dict[str, Any]) -> Relation:
         only(node, "this", "expression", "with_", "distinct")
-        if type(node) is not exp.Union or node.args.get("distinct"):
+        if type(node) is not exp.Union:
             refuse(node, *SOURCES["union"])
         ctes = self.with_ctes(node, ctes)
         a, b = self.derived(node.this, ctes), self.derived(node.expression, ctes)
+        distinct = bool(node.args.get("distinct"))
+        if distinct and (a.private or b.private):
+            refuse(node, *SOURCES["union"])
         if a.private != b.private:
             refuse(node, *SOURCES["mixed"])
         if len(a.fields) != len(b.fields):
@@ -518,6 +521,9 @@ class Compiler:
             f"SELECT {', '.join(unit + left)} FROM ({a.sql}) AS {first} UNION ALL "
             f"SELECT {', '.join(unit + right)} FROM ({b.sql}) AS {second}"
         )
+        if distinct:  # of public rows alone
+            names = ", ".join(one.name for one in fields.values())
+            sql = f"SELECT DISTINCT {names} FROM ({sql}) AS {self._handle(node)}"
         pairs = a.pairs + b.pairs
         if pairs > MOST_OF_UNIONS:
             refuse(

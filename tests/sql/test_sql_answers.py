@@ -61,6 +61,10 @@ def near(query, plain=None, tolerance=0.05, **parameters):
         "SELECT DISTINCT browser FROM visits ORDER BY browser",
         "SELECT browser, ok, COUNT(*) n FROM visits GROUP BY 1, 2 ORDER BY n DESC LIMIT 2 OFFSET 1",
         "(SELECT COUNT(*) FROM visits)",
+        (
+            "SELECT COUNT(*) FROM customer JOIN (SELECT n_id FROM nation UNION SELECT n_id FROM "
+            "nation WHERE n_size > 1) n ON c_nation = n.n_id"
+        ),
         "SELECT COUNT(*) FROM visits -- where FALSE\n WHERE /* ) */ TRUE",
         'SELECT "BROWSER", COUNT(*) FROM "Visits" AS "V" GROUP BY v.Browser ORDER BY 1',
     ],

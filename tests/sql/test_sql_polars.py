@@ -117,6 +117,10 @@ def test_rows_of_random_queries_are_equal_or_refused():
         "SELECT n_name, COUNT(*) FROM customer LEFT JOIN nation ON c_nation = n_id GROUP BY n_name",
         "SELECT COUNT(*) FROM visits v JOIN orders o ON v.uid = o.o_customer WHERE o_price > 10",
         (
+            "SELECT COUNT(*) FROM customer JOIN (SELECT n_id FROM nation UNION SELECT n_id FROM "
+            "nation WHERE n_size > 1) n ON c_nation = n.n_id"
+        ),
+        (
             "SELECT COUNT(*) FROM customer WHERE NOT EXISTS "
             "(SELECT 1 FROM orders WHERE o_customer = c_id AND o_price > 20)"
         ),
