@@ -37,6 +37,7 @@ __all__ = [
     "left_out_of",
     "no_columns",
     "remarks",
+    "share_left_out",
     "std_of",
     "without_intervals",
 ]
@@ -125,6 +126,15 @@ _LEFT_OUT = (
 _MANY = 0.1  # of the rows
 
 
+def share_left_out(by: Any, kept: float) -> float | None:
+    """Return which part of the rows was left out, where it is clearly above a tenth; else None.
+
+    `kept` is a released number of rows that were counted.
+    """
+    rows, least = (by.left_out_.get(key, 0.0) for key in ("rows", "rows_low"))
+    return rows / (kept + rows) if least > _MANY * max(kept + rows, 1.0) else None
+
+
 def remarks(by: Any, unclear: list[str], kept: float | None) -> list[str]:
     """Return warnings: of columns whose bounds are a guess, and of many rows that were left out.
 
@@ -132,9 +142,8 @@ def remarks(by: Any, unclear: list[str], kept: float | None) -> list[str]:
     """
     name = type(by).__name__
     texts = [_UNCLEAR.format(name, ", ".join(unclear))] if unclear else []
-    rows, least = (by.left_out_.get(key, 0.0) for key in ("rows", "rows_low"))
-    if kept is not None and least > _MANY * max(kept + rows, 1.0):
-        share = rows / (kept + rows)
+    share = None if kept is None else share_left_out(by, kept)
+    if share is not None:
         texts.append(_LEFT_OUT.format(name, share, by.max_keys_per_unit_, by.max_rows_per_unit_))
     return texts
 

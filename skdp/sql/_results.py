@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from skdp.aggregation._results import share_left_out
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Table
 from skdp.sql._intervals import ends_of
@@ -179,10 +180,17 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
 
 
 def _bounding(plan: Plan, by: Any) -> list[str]:
-    """Return notes on what bounding did to the rows, from what was released of it."""
+    """Return notes on what bounding did to the rows, from what was released of it.
+
+    Of rows that were left out where `DPGroupBy` warns of them, more than a tenth; where no number
+    of rows was released to say so, if any were.
+    """
     notes, out = [], getattr(by, "left_out_", {})
-    stated = not isinstance(by.max_keys_per_unit, str) and not isinstance(by.max_rows_per_unit, str)
-    if out and (not stated or out["rows_low"] > 0 or out["keys_low"] > 0):
+    counts = [one.name for one in plan.aggregates if one.kind == "count"]
+    kept = float(sum(by.table_[counts[0]])) if counts and out else None
+    of_units = all(one.kind == "distinct_units" for one in plan.aggregates)
+    any_left_out = bool(out) and out["keys_low" if of_units else "rows_low"] > 0
+    if any_left_out and (kept is None or share_left_out(by, kept) is not None):
         found = max(round(out["rows"]), 0)
         low, high = math.floor(out["rows_low"]), math.ceil(out["rows_high"])
         keys, rows = by.max_keys_per_unit_, by.max_rows_per_unit_

@@ -368,3 +368,24 @@ def test_units_that_are_null_or_no_number_have_no_rows():
 def test_a_number_beyond_integers_is_null_and_so_are_its_ends():
     answer = database(shop()).sql("SELECT COUNT(*) * 9223372036854775807 AS n FROM visits", **MANY)
     assert answer.to_dict() == {"n": [None], "n_low": [None], "n_high": [None]}
+
+
+def test_rows_left_out_are_noted_where_they_are_more_than_a_tenth():
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t AS SELECT i % 3000 AS uid, i % 5 AS k FROM range(9000) r(i)")
+    budget = PrivacyBudget(1e4, 0.5, adjacency="add_or_remove_one", unit="uid")
+    db = PrivateDatabase(con, tables={"t": {"unit": "uid"}}, budget=budget)
+    ask = {"epsilon": 20.0, "delta": 1e-6}
+
+    def noted(query, **caps):
+        answer = db.sql(query, **ask, **caps)
+        return any("rows were left out" in note for note in answer.notes), answer.left_out_
+
+    count, units = "SELECT COUNT(*) FROM t", "SELECT COUNT(DISTINCT uid) FROM t"
+    for cap in (3, "private"):
+        assert not noted(count, max_rows_per_unit=cap)[0]
+    two, left_out = noted(count, max_rows_per_unit=2)
+    assert two
+    assert left_out["rows"] == pytest.approx(3000, rel=0.1)
+    assert noted("SELECT SUM(k) FROM t", max_rows_per_unit=2)[0]
+    assert not noted(units, max_rows_per_unit=1)[0]
