@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 NAN_POLICY = ("raise", "omit")  # what `nan_policy` may be
 Pair = tuple[Floats, Floats]
 
+_KEPT = ("float16", "float32")  # types that come back as they are
 _LARGEST = float(np.finfo(np.float64).max)
 N_CELLS = 4096  # of a column's bounds; a released quantile is the outer edge of one of them
 _EMPTY_CELL = 0.01  # chance that noise puts an extreme quantile beyond the rows
@@ -111,11 +112,12 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
         Returns
         -------
         X_new : ndarray of shape (n_samples, n_features)
-            float64, or float32 if X is. Always finite, since an error later would reveal a row.
+            float64, or float32 or float16 if X is that. Always finite, since an error later would
+            reveal a row.
         """
         values = self._public_array(X).copy()
         with np.errstate(over="ignore", under="ignore"):
-            return in_precision_of(X, finite(self._forward(values)))
+            return in_precision_of(X, finite(self._forward(values)), _KEPT)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return transformed rows to the units of X.
@@ -136,7 +138,7 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
                 f"{values.shape[1]}"
             )
         with np.errstate(over="ignore", under="ignore"):
-            return in_precision_of(X, finite(self._backward(values.copy())))
+            return in_precision_of(X, finite(self._backward(values.copy())), _KEPT)
 
 
 # --- errors that depend on rows ----------------------------------------------------------------

@@ -76,13 +76,17 @@ _ALLOWANCE = "_allowance_of_fit"
 _GROUPS: ContextVar[tuple[Any, Any]] = ContextVar("groups of a fit", default=(None, None))
 
 
-def in_precision_of(X: Any, values: NDArray[np.float64]) -> NDArray[Any]:
-    """Return transformed rows as float32 if the caller's X is, as scikit-learn does."""
+def in_precision_of(
+    X: Any, values: NDArray[np.float64], kept: tuple[str, ...] = ("float32",)
+) -> NDArray[Any]:
+    """Return transformed rows as float32, or what else is `kept`, if the caller's X is that."""
     types = (X.dtype,) if hasattr(X, "dtype") else getattr(X, "dtypes", ())
-    if {str(one).lower() for one in types} != {"float32"}:
+    found = {str(one).lower() for one in types}
+    if len(found) != 1 or not found <= set(kept):
         return values
-    largest = np.finfo(np.float32).max
-    return np.clip(values, -largest, largest).astype(np.float32)
+    narrow = np.dtype(found.pop())
+    largest = np.finfo(narrow).max
+    return np.clip(values, -largest, largest).astype(narrow)
 
 
 def keeps_precision(tags: Any) -> Any:

@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KernelDensity
+from sklearn.preprocessing import StandardScaler
 
 from skdp import (
     DPPCA,
@@ -136,6 +137,21 @@ def test_float32_comes_back_as_float32(estimator):
     assert fitted.transform(X).dtype == np.float64
     if hasattr(fitted, "inverse_transform"):
         assert fitted.inverse_transform(once).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [one for one in TRANSFORMERS if hasattr(one, "bounds") and "Scaler" in type(one).__name__],
+    ids=lambda one: type(one).__name__,
+)
+def test_float16_comes_back_from_scalers_as_from_those_of_scikit_learn(estimator):
+    narrow = X.astype(np.float16)
+    fitted = clone(estimator).fit(narrow)
+    once = fitted.transform(narrow)
+    assert once.dtype == np.float16 == StandardScaler().fit_transform(narrow).dtype
+    assert fitted.inverse_transform(once).dtype == np.float16
+    np.testing.assert_allclose(once, fitted.transform(narrow.astype(float)), rtol=1e-2, atol=1e-2)
+    assert np.isfinite(DPMinMaxScaler((0, 1e6), bounds=(0, 1)).fit(narrow).transform(narrow)).all()
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
