@@ -98,6 +98,9 @@ def choose_epsilon(
     **Privacy.** *Released*: nothing. *Sensitivity*, *mechanism*: none, as no private row is read.
     *Charged*: nothing. The rows of ``like`` must be public.
 
+    What clipping to stated bounds changes is not in the error, unless the Notes of the estimator
+    say so: it is relative to the rows as clipped, and bounds that are too narrow make it small.
+
     The number of rows counts as public here. Choose `error` by the purpose of the result, not by
     looking at results on the private rows.
 

@@ -57,7 +57,8 @@ class ExpectedErrorMixin:
 
         Nothing private is read and nothing is charged. The Notes of the class say which error this
         is, and in which unit. If it depends on the rows, public rows are fitted a few times, each
-        time with fresh noise. The error of sampling is not included.
+        time with fresh noise. The error of sampling is not included, and neither, unless the Notes
+        say so, is what clipping to stated bounds changes: it is relative to the rows as clipped.
 
         Parameters
         ----------

@@ -548,12 +548,13 @@ class DPGroupBy(BaseEstimator):
             self.left_out_ |= left_out_of(out, pure=session.pure)
 
     def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
-        """Return the intervals of an aggregate at a level other than 95%; nothing is released.
+        """Return the intervals of an aggregate without noise, at any level; nothing is released.
 
         Parameters
         ----------
         name : str
-            Of a count, a number of units, a sum or a mean; others are known only at 95%.
+            Of a count, a number of units, a sum or a mean; others are known only at 95%, and so
+            are the intervals for the population (``x_population_low``), which are in `table_`.
         level : float, default=0.95
             In (0, 1).
 

@@ -56,6 +56,9 @@ def expected_error(
 ) -> NDArray[np.float64]:
     """Return the standard error that a function of this module would have, before it is called.
 
+    It is relative to the answer for the rows as clipped to stated bounds: what clipping changes is
+    not included.
+
     Parameters
     ----------
     function : str
