@@ -387,9 +387,11 @@ def learned_range(counts: Floats, std: float, pure: bool) -> tuple[tuple[float, 
     last += _reach(counts[last + 1 :], beside)
     seen = float(counts[first : last + 1].sum())
     # A bin further on each side holds most of a tail that noise hides. The innermost bins stand for
-    # zero: a column of zeros still has a width.
-    bounds = float(edges[max(first - 1, 0)]), float(edges[min(last + 2, len(counts))])
-    return bounds, math.ceil(least), least <= _HIDDEN * seen
+    # zero: a column of zeros still has a width. Where zero is the least that is seen, the bin below
+    # it would hold values down to -1e-6 alone: clipped at 0, they move by less than that.
+    low = 0.0 if edges[first] == 0.0 else float(edges[max(first - 1, 0)])
+    high = float(edges[min(last + 2, len(counts))])
+    return (low, high), math.ceil(least), least <= _HIDDEN * seen
 
 
 def _reach(counts: Floats, least: Floats) -> int:

@@ -141,3 +141,25 @@ def test_bounds_of_a_column_that_nobody_clips_are_refused():
         by.agg(m=("mean", "paid")).fit(amounts(50))
     assert not budget.charges
     by.agg(n="count").fit(amounts(50))  # of nothing that would be learned
+
+
+def test_bounds_of_what_begins_at_zero_begin_at_zero():
+    edges = np.array(_plan.SPREAD_EDGES)
+    zero, one = np.flatnonzero(edges == 0.0)[0], np.flatnonzero(edges == 1.0)[0]
+    counts = np.zeros(len(edges) - 1)
+    counts[[zero, one]] = 5_000, 3_000
+    assert _plan.learned_range(counts, 30.0, False)[0] == (0.0, 4.0)
+    counts[one] = 0  # zeros alone have a width
+    assert _plan.learned_range(counts, 30.0, False)[0] == (0.0, 2.0**-19)
+    counts[zero - 1] = 5_000  # negative values that are seen are not clipped
+    assert _plan.learned_range(counts, 30.0, False)[0][0] == -(2.0**-19)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_bounds_of_a_column_of_zeros_and_ones(delta):
+    table = amounts(20_000)
+    table["paid"] = (np.arange(20_000) % 3 == 0).astype(int)
+    budget = PrivacyBudget(1e6, 0.1, adjacency="add_or_remove_one", unit="user")
+    by = DPGroupBy("shop", "user", keys=[0, 1], delta=delta, budget=budget, **CAPS)
+    by = by.agg(m=("mean", "paid")).fit(table)
+    assert by.bounds_["m"] == (0.0, 4.0)
