@@ -15,7 +15,6 @@ sections 3 and 4 (sphere packing, clustering of released boxes).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from skdp._center_errors import CenterErrors, FromLeaves, FromSquares
 from skdp._clusters import Clustering, PublicBox
 from skdp._coreset import (
     grow,
@@ -46,8 +46,6 @@ from skdp.queries import (
 )
 
 Floats = NDArray[np.float64]
-# Of centres (k, d), units and radius: what clipping takes from sums of residuals at most, (k, d).
-Lost = Callable[[Floats, Floats, float], Floats]
 
 # Shares of the allowance that the bounds have left (of epsilon, or of mu**2 under Gaussian noise).
 COUNT_SHARE = Fraction(1, 50)  # a private number of rows
@@ -146,29 +144,6 @@ def _largest_radius(box: PublicBox, units: Floats) -> float:
     return diagonal * min(1.0, 2.0 / math.sqrt(max(int(used.sum()), 1)))
 
 
-def _lost_by_rms(box: PublicBox, rms: Floats, n: float) -> Lost:
-    """Return the function that says what clipping takes from sums of residuals at most.
-
-    A residual of norm x, above the radius R, loses the part 1 - R / x, at most x / (4 R). By
-    Cauchy and Schwarz all n rows lose at most n rms_j |rms| / (4 R) of column j, norms in the
-    units, however their tails look; and they may all be in one cluster.
-
-    Parameters
-    ----------
-    rms : ndarray of shape (d,)
-        Root mean square residual of each column, at most.
-    """
-
-    def lost(centers: Floats, units: Floats, radius: float) -> Floats:
-        inverse = np.divide(1.0, units, out=np.zeros_like(units), where=units > 0)
-        corner = np.maximum(box.high - centers, centers - box.low) * inverse
-        norm = float(np.linalg.norm(rms * inverse))
-        most = n * rms * norm / (4 * max(radius, np.finfo(float).tiny))
-        return np.where((np.linalg.norm(corner, axis=1) > radius)[:, None], most, 0.0)
-
-    return lost
-
-
 def _residuals(session: Session, box: PublicBox, centers: Floats, rms: Floats, n: float) -> Floats:
     """Return each column's root mean square residual, measured where that is cheap.
 
@@ -202,7 +177,7 @@ def _refine_by_plan(
     box: PublicBox,
     centers: Floats,
     rms: Floats,
-    lost: Lost,
+    errors: CenterErrors,
     n: float,
     n_std: float,
     most_rms: Floats,
@@ -218,7 +193,7 @@ def _refine_by_plan(
     radius = min(reach, _largest_radius(box, units))
     share = session.remaining / steps
     for _ in range(steps):
-        found = _refine(session, box, centers, units, radius, share, n, n_std, lost)
+        found = _refine(session, box, centers, units, radius, share, n, n_std, errors)
         centers = found.centers
     shown = np.where(most_rms <= _RESIDUAL_TOLD * rms, rms, np.nan)
     return replace(found, n_iter=steps, residuals=shown)
@@ -257,7 +232,7 @@ def _refine(
     share: Fraction,
     n: float,
     n_std: float,
-    lost: Lost,
+    errors: CenterErrors,
 ) -> Clustering:
     """Move centres by one private Lloyd step on clipped residuals, each step shrunk.
 
@@ -265,8 +240,8 @@ def _refine(
     noise and mends an error that the centres share (that of a private mean). What is left of each
     cluster's own step is shrunk by its own noise. A centre whose noisy count does not stand clear
     of the noise only moves with the others; no cluster has more rows than there are (by two
-    standard errors), whatever its noisy count says. What clipping may have taken from a step is in
-    the standard error.
+    standard errors), whatever its noisy count says. What clipping may have taken from a step, and
+    rows that are nearest to another centre after it, are in the standard error.
     """
     d, most = session.n_features, n + 2 * n_std
     counts, sums = session.answer(
@@ -287,7 +262,7 @@ def _refine(
     scale = np.where(length > 0, length, 1.0)
     total_step, std = sums.value / scale, np.asarray(sums.std) / scale
     clear = counts.value > max(_UPDATE * float(counts.std), 0.5)
-    error = np.tile(box.half, (len(centers), 1))
+    error = noises = np.tile(box.half, (len(centers), 1))
     moved = centers
     if clear.any():
         size = np.where(clear, np.minimum(counts.value, most), 1.0)
@@ -298,12 +273,20 @@ def _refine(
         own = total_step / size[:, None] - common
         most_signal = (_STEP_BEFORE * box.half / scale) ** 2
         own = own * _trust(own, ((std / size[:, None]) ** 2).max(axis=1), clear, most_signal)
-        moved = box.clip(centers + (common + own) * length)
-        found = np.hypot(std / size[:, None] * length, _NEXT_STEP * (moved - centers))
-        found += lost(centers, units, radius) / size[:, None]
+        step, offset = (common + own) * length, total_step / size[:, None] * length
+        moved = box.clip(centers + step)
+        lost, doubt = errors.lost(centers, units, radius, size, offset)
+        # Noise of the sum, and of the count that divides it.
+        alone = np.hypot(std * length, offset * float(counts.std)) / size[:, None]
+        noises = np.where(clear[:, None], np.minimum(alone, box.half), noises)
+        found = np.hypot(alone, doubt / size[:, None])
+        # What shrinking withholds of a step may have been true, and rows may change their centre.
+        found = np.hypot(np.hypot(found, offset - step), errors.moved(centers, moved))
+        # What clipping takes is no noise: half of the most it may be, so that two errors hold it.
+        found += lost / size[:, None] / 2
         error = np.where(clear[:, None], np.minimum(found, box.half), error)
     sizes = np.maximum(counts.value, 0.0)
-    return Clustering(moved, error, sizes, float(counts.std), np.full(d, np.nan))
+    return Clustering(moved, error, noises, sizes, float(counts.std), np.full(d, np.nan))
 
 
 # --- the mean and nothing else -----------------------------------------------------------------
@@ -333,7 +316,9 @@ def _fit_mean(
     if n_clusters == 1:
         value, std = _mean(session, box, session.remaining)
         unknown = np.full(std.size, np.nan)
-        return Clustering(box.clip(value)[None], std[None], np.array([n]), n_std, unknown)
+        return Clustering(
+            box.clip(value)[None], std[None], std[None], np.array([n]), n_std, unknown
+        )
     d = session.n_features
     units = column_units(box.half)
     diagonal = float(np.linalg.norm(box.half[units > 0] / units[units > 0]))
@@ -347,16 +332,19 @@ def _fit_mean(
     if radius < _WORTH_A_SECOND * diagonal * noise / first:
         mean, _ = _shrunk_mean(session, box, session.remaining / 2)
         # No residual is released: no rows spread wider than half a box from their mean.
-        lost = _lost_by_rms(box, box.half, n)
-        found = _refine(session, box, mean[None], units, radius, session.remaining, n, n_std, lost)
-        center, std = found.centers[0], found.center_std[0]
+        errors = FromSquares(box, box.half, n)
+        found = _refine(
+            session, box, mean[None], units, radius, session.remaining, n, n_std, errors
+        )
+        center, std, noise_std = found.centers[0], found.center_std[0], found.noise_std[0]
         n, n_std = float(found.counts[0]), found.count_std
     else:
         center, std = _shrunk_mean(session, box, session.remaining)
-        center = box.clip(center)
+        center, noise_std = box.clip(center), std
     return Clustering(
         np.tile(center, (n_clusters, 1)),
         np.tile(std, (n_clusters, 1)),
+        np.tile(noise_std, (n_clusters, 1)),
         np.full(n_clusters, n / n_clusters),
         n_std / n_clusters,
         np.full(d, np.nan),
@@ -396,13 +384,9 @@ def _fit_in_box(
     centers = box.clip(box.middle + coreset.unit * points)
     rms = coreset.unit * np.sqrt(msq + coreset.spread)
 
-    def lost(centers: Floats, units: Floats, radius: float) -> Floats:
-        # In units of the tree.
-        at, unit = (centers - box.middle) / coreset.unit, units / coreset.unit
-        return coreset.unit * coreset.most_lost(at, unit, radius)
-
-    most = coreset.unit * np.sqrt(coreset.most_squares(points, n))
-    return _refine_by_plan(session, box, centers, rms, lost, n, n_std, most)
+    errors = FromLeaves(coreset.leaves, box.middle, coreset.unit)
+    most = coreset.unit * np.sqrt(coreset.leaves.most_squares(points, n))
+    return _refine_by_plan(session, box, centers, rms, errors, n, n_std, most)
 
 
 # --- a subspace first --------------------------------------------------------------------------
@@ -460,10 +444,10 @@ def _fit_in_subspace(
     trust = before**2 / np.maximum(before**2 + error**2, np.finfo(float).tiny)
     outside = np.maximum(before + trust * (outside - before), 0.0)
     rms = np.sqrt(inside + outside)
-    most = coreset.unit**2 * loading @ coreset.most_squares(points, n)
+    most = coreset.unit**2 * loading @ coreset.leaves.most_squares(points, n)
     most = np.maximum(np.sqrt(most + outside), rms)
-    lost = _lost_by_rms(box, most, n)
-    return _refine_by_plan(session, box, centers, rms, lost, n, n_std, most)
+    about = FromSquares(box, most, n)
+    return _refine_by_plan(session, box, centers, rms, about, n, n_std, most)
 
 
 # --- textbook Lloyd ----------------------------------------------------------------------------
@@ -497,10 +481,10 @@ def _fit_lloyd(session: Session, box: PublicBox, n_clusters: int, max_iter: int)
         noise = np.minimum(np.asarray(sums.std) / size, box.half)
         # Not converged: a further step would move a centre by about as much as this one.
         error = np.minimum(np.hypot(noise, _NEXT_STEP * (moved - centers)), box.half)
-        error = np.where(clear, error, box.half)
+        error, noise = (np.where(clear, one, box.half) for one in (error, noise))
         centers = moved
     sizes, unknown = np.maximum(counts.value, 0.0), np.full(d, np.nan)
-    return Clustering(centers, error, sizes, float(counts.std), unknown, max_iter)
+    return Clustering(centers, error, noise, sizes, float(counts.std), unknown, max_iter)
 
 
 # --- which of them -----------------------------------------------------------------------------
@@ -538,6 +522,7 @@ def cluster(
         # Public bounds leave one point (or squares that vanish): there is nothing to learn.
         return Clustering(
             np.tile(box.middle, (n_clusters, 1)),
+            np.tile(box.half, (n_clusters, 1)),
             np.tile(box.half, (n_clusters, 1)),
             np.full(n_clusters, n / n_clusters),
             n_std / n_clusters,

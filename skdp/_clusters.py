@@ -50,6 +50,8 @@ class Clustering:
     centers : ndarray of shape (k, d)
     center_std : ndarray of shape (k, d)
         Standard error of each coordinate.
+    noise_std : ndarray of shape (k, d)
+        The part of it that is noise alone.
     counts : ndarray of shape (k,)
     count_std : float
     residuals : ndarray of shape (d,)
@@ -61,6 +63,7 @@ class Clustering:
 
     centers: Floats
     center_std: Floats
+    noise_std: Floats
     counts: Floats
     count_std: float
     residuals: Floats

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 
+from skdp._center_errors import Leaves
 from skdp.core import Session
 from skdp.planning import Allowance
 from skdp.queries import BoxTree, ColumnBox, Projection, Tree
@@ -139,67 +140,15 @@ class Coreset:
         as if rows were uniform in their leaf.
     unit : float
         Half of the box's longest side in user units (1 for a box of zero width).
-    low, high : ndarray of shape (l, d)
+    leaves : Leaves
         All leaves of the tree.
-    means : ndarray of shape (l, d)
-        Of their rows; NaN for a leaf without representative.
-    rows, errors : ndarray of shape (l,)
-        Their numbers of rows, noisy, and standard errors.
     """
 
     points: Floats
     weights: Floats
     spread: Floats
     unit: float
-    low: Floats
-    high: Floats
-    means: Floats
-    rows: Floats
-    errors: Floats
-
-    def _most(self, centers: Floats) -> tuple[NDArray[np.intp], Floats, Floats]:
-        """Return the nearest centre of each leaf, mean squares to it and the farthest corner.
-
-        In a leaf with a mean m rows have at most the variance (high - m)(m - low), whatever their
-        distribution; where no mean stands clear of the noise, all are in the farthest corner.
-        """
-        known = np.isfinite(self.means)
-        middle = np.where(known, self.means, self.low / 2 + self.high / 2)
-        apart = np.square(middle[:, None] - centers).sum(axis=2)
-        group = np.argmin(apart, axis=1)
-        center = centers[group]
-        corner = np.maximum(self.high - center, center - self.low)
-        variance = (self.high - middle) * (middle - self.low)
-        return group, np.where(known, (middle - center) ** 2 + variance, corner**2), corner
-
-    def most_squares(self, centers: Floats, n: float) -> Floats:
-        """Return mean squares by column of n rows about their centre: the most there can be.
-
-        Two standard errors of the leaves' counts are added.
-        """
-        _, squares, _ = self._most(centers)
-        total = np.maximum(self.rows, 0.0) @ squares
-        return (total + 2 * np.sqrt(self.errors**2 @ squares**2)) / n
-
-    def most_lost(self, centers: Floats, units: Floats, radius: float) -> Floats:
-        """Return what clipping residuals can take from each centre's sum at most, by column.
-
-        A residual of norm x in the units, above the radius R, loses the part 1 - R / x, at most
-        x / (4 R). So a row of a leaf loses at most what one in the farthest corner does, and, by
-        Cauchy and Schwarz, sqrt(v_j v) / (4 R) on average, with mean squares v_j and v of a column
-        and of the norm. Two standard errors of the leaves' counts are added.
-        """
-        group, squares, corner = self._most(centers)
-        used = units > 0
-        inverse = np.divide(1.0, units, out=np.zeros_like(units), where=used)
-        reach = np.maximum(np.linalg.norm(corner * inverse, axis=1), radius)
-        cut = 1 - np.divide(radius, reach, out=np.ones_like(reach), where=reach > 0)
-        norm = np.linalg.norm(np.sqrt(squares) * inverse, axis=1)
-        average = np.sqrt(squares) * (norm / (4 * max(radius, np.finfo(float).tiny)))[:, None]
-        lost = np.minimum(corner * cut[:, None], average)
-        own = group == np.arange(len(centers))[:, None]
-        total = own @ (np.maximum(self.rows, 0.0)[:, None] * lost)
-        return total + 2 * np.sqrt(own @ (self.errors[:, None] * lost) ** 2)
+    leaves: Leaves
 
 
 def _depth(level: float, n: float) -> int:
@@ -306,11 +255,7 @@ def grow(
             everything,
             side**2 / 3,
             unit,
-            -side[None],
-            side[None],
-            unknown,
-            everything,
-            error,
+            Leaves(-side[None], side[None], unknown, everything, error),
         )
     ids, weights = leaves[kept], value[kept]
     all_low, all_high = ((side - middle) / unit for side in tree.boxes(leaves))
@@ -329,7 +274,7 @@ def grow(
     means = np.full((len(leaves), middle.size), np.nan)
     means[kept] = points
     errors = np.broadcast_to(error, value.shape)
-    return Coreset(points, weights, spread, unit, all_low, all_high, means, value, errors)
+    return Coreset(points, weights, spread, unit, Leaves(all_low, all_high, means, value, errors))
 
 
 # --- k-means on released points ----------------------------------------------------------------

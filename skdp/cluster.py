@@ -108,11 +108,17 @@ class DPKMeans(
         Centres, inside the bounds. They coincide if noise hides all clusters.
     cluster_centers_std_ : ndarray of shape (n_clusters, n_features)
         Standard error of each coordinate of each centre, in units of X, relative to the mean of the
-        rows (clipped to ``bounds_``) that are nearest to it. It covers the noise, the length of the
-        last step (a further step may move the centre as far) and, for ``"tree"``, the largest
-        effect that clipping residuals can have, given the released counts. That effect is 0 if no
-        row can lie so far out, and much larger than the noise if a few may. For a centre whose
-        noisy count is too small, it is the half width of the bounds.
+        rows (clipped to ``bounds_``) that are nearest to it: 95% of these means, or more, are
+        within two of them. It covers the noise; what shrinking the last step withheld; rows that
+        are nearest to another centre after it (estimated from the tree; with ``"lloyd"`` and with
+        more than 12 features, the length of the step); and, for ``"tree"``, half of the most that
+        clipping residuals can take from a mean, given released counts and means. The last is 0
+        where no row can lie so far out. Where a few distant rows may be hidden by noise, it is most
+        of the error, which tighter bounds make smaller. For a centre whose noisy count is too
+        small, it is the half width of the bounds.
+    cluster_centers_noise_std_ : ndarray of shape (n_clusters, n_features)
+        The part of `cluster_centers_std_` that is the noise of the last release alone (before the
+        step is shrunk). A larger epsilon and more rows make it smaller.
     cluster_counts_ : ndarray of shape (n_clusters,)
         Noisy number of rows nearest to each centre (before its last step), at least 0. Where noise
         made ``"tree"`` put all centres at one point (``n_distinct_`` is 1), equal parts of the
@@ -272,6 +278,7 @@ class DPKMeans(
                 found = self._cluster(session, low, high, most)
                 self.cluster_centers_ = found.centers
                 self.cluster_centers_std_ = found.center_std
+                self.cluster_centers_noise_std_ = found.noise_std
                 self.cluster_counts_ = found.counts * (most or 1)
                 self.cluster_counts_std_ = found.count_std * (most or 1)
                 self.bounds_ = (low, high)

@@ -25,6 +25,7 @@ DELTAS = (0.0, 1e-6)
 FITTED = (
     "cluster_centers_",
     "cluster_centers_std_",
+    "cluster_centers_noise_std_",
     "cluster_counts_",
     "cluster_counts_std_",
     "bounds_",

@@ -203,10 +203,12 @@ def test_centers_in_the_units_of_the_input():
     display = CentersDisplay.from_estimator(pipe, feature_names=["minutes", "miles"])
     assert display.centers == pytest.approx(pipe[-1].cluster_centers_ * [100.0, 1000.0])
     assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["minutes", "miles"]
-    cells = [text.get_text().split("\n± ") for text in display.ax_.texts]
+    cells = [text.get_text().split("\n")[:2] for text in display.ax_.texts]
     assert [float(cell[0]) for cell in cells] == pytest.approx(display.centers.ravel(), rel=1e-3)
     std = pipe[-1].cluster_centers_std_ * [100.0, 1000.0]
-    assert [float(cell[1]) for cell in cells] == pytest.approx(std.ravel(), rel=0.06)
+    assert [float(cell[1][2:]) for cell in cells] == pytest.approx(std.ravel(), rel=0.06)
+    noise = pipe[-1].cluster_centers_noise_std_ * [100.0, 1000.0]
+    assert display.noise_std == pytest.approx(noise)
 
 
 def test_centers_are_shaded_by_their_distance_in_standard_errors():
@@ -217,6 +219,15 @@ def test_centers_are_shaded_by_their_distance_in_standard_errors():
     assert not np.any(plain.get_array())  # without errors nobody knows what is noise
     with pytest.raises(ValueError, match=r"std must have shape \(2, 2\)"):
         CentersDisplay(centers, std=[1.0, 2.0])
+
+
+def test_noise_is_told_where_it_is_a_small_part_of_the_error():
+    centers, std, noise = [[0.0, 0.0]], [[1.0, 1.0]], [[0.1, 0.9]]
+    display = CentersDisplay(centers, std=std, noise_std=noise).plot()
+    shown = [text.get_text() for text in display.ax_.texts]
+    assert shown == ["0\n± 1\n(noise 0.1)", "0\n± 1"]
+    with pytest.raises(ValueError, match=r"noise_std must have shape \(1, 2\)"):
+        CentersDisplay(centers, std=std, noise_std=[0.1, 0.9])
 
 
 def test_errors_of_centers_are_not_known_behind_a_step_that_mixes_columns():

@@ -25,6 +25,7 @@ __all__ = ["CentersDisplay", "ClusterDisplay"]
 
 _MAP_COLORS = "tab20"
 _CLEAR = 4.0  # standard errors from the mean of the centres: darkest
+_MOSTLY_NOISE = 0.5  # of a standard error: a smaller part that is noise is told
 
 
 def _released_centers(estimator: Any) -> NDArray[np.float64]:
@@ -33,18 +34,23 @@ def _released_centers(estimator: Any) -> NDArray[np.float64]:
 
 
 def _mapped_back(
-    steps: Pipeline, centers: NDArray[np.float64], std: NDArray[np.float64] | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    steps: Pipeline, centers: NDArray[np.float64], errors: Sequence[NDArray[np.float64] | None]
+) -> tuple[NDArray[np.float64], list[NDArray[np.float64] | None]]:
     """Return centres, and standard errors, in the units of the input of some steps.
 
     A standard error is how far its centre moves, in the column alone: where steps mix columns,
     nobody knows it.
     """
     back = np.asarray(steps.inverse_transform(centers), dtype=np.float64)
-    if std is None or not all(isinstance(one, OneToOneFeatureMixin) for _, one in steps.steps):
-        return back, None
-    moved = [np.asarray(steps.inverse_transform(centers + side * std)) for side in (-1, 1)]
-    return back, np.max([np.abs(one - back) for one in moved], axis=0)
+    alone = all(isinstance(one, OneToOneFeatureMixin) for _, one in steps.steps)
+
+    def moved(std: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+        if std is None or not alone:
+            return None
+        ends = [np.asarray(steps.inverse_transform(centers + side * std)) for side in (-1, 1)]
+        return np.max([np.abs(one - back) for one in ends], axis=0)
+
+    return back, [moved(std) for std in errors]
 
 
 class ClusterDisplay:
@@ -180,7 +186,9 @@ class CentersDisplay:
     """A table of released centres with their standard errors.
 
     A cell is the darker, the further its centre is from the mean of all centres in that column,
-    counted in standard errors: up to four of them. So what is white may be noise.
+    counted in standard errors: up to four of them. So what is white may be noise, or rows far out
+    that noise hides. Where noise is less than half of the standard error, it is shown, too: the
+    rest is what clipping to `bounds_` and to residuals may hide, and falls with tighter bounds.
 
     Parameters
     ----------
@@ -190,6 +198,8 @@ class CentersDisplay:
         Names of the columns; ``x0``, ``x1``, ... by default.
     std : array-like of shape (n_clusters, n_features), default=None
         Standard errors of the centres; NaN where they are not known. None: no cell is shaded.
+    noise_std : array-like of shape (n_clusters, n_features), default=None
+        The parts of the standard errors that are noise alone, if they are known.
 
     Attributes
     ----------
@@ -217,7 +227,11 @@ class CentersDisplay:
     figure_: Figure
 
     def __init__(
-        self, centers: Any, feature_names: Sequence[str] | None = None, std: Any = None
+        self,
+        centers: Any,
+        feature_names: Sequence[str] | None = None,
+        std: Any = None,
+        noise_std: Any = None,
     ) -> None:
         self.centers: NDArray[np.float64] = np.asarray(centers, dtype=np.float64)
         if self.centers.ndim != 2:
@@ -229,11 +243,17 @@ class CentersDisplay:
         if len(names) != width:
             raise ValueError(f"feature_names must hold {width} names, got {len(names)}.")
         self.feature_names = tuple(str(name) for name in names)
-        self.std = np.full(self.centers.shape, np.nan)
-        if std is not None:
-            self.std = np.asarray(std, dtype=np.float64)
-        if self.std.shape != self.centers.shape:
-            raise ValueError(f"std must have shape {self.centers.shape}, got {self.std.shape}.")
+        self.std = self._errors("std", std)
+        self.noise_std = self._errors("noise_std", noise_std)
+
+    def _errors(self, name: str, values: Any) -> NDArray[np.float64]:
+        """Return errors of the centres' shape, NaN where there are none."""
+        if values is None:
+            return np.full(self.centers.shape, np.nan)
+        errors = np.asarray(values, dtype=np.float64)
+        if errors.shape != self.centers.shape:
+            raise ValueError(f"{name} must have shape {self.centers.shape}, got {errors.shape}.")
+        return errors
 
     @classmethod
     def from_estimator(
@@ -248,8 +268,9 @@ class CentersDisplay:
         The centres of a pipeline are mapped back by ``inverse_transform`` of the steps before the
         last, so they are in the units of the pipeline's input. Where a step cannot do this (a
         ColumnTransformer), they are in the units that the last step gets, under the names of its
-        columns. Standard errors are ``cluster_centers_std_``, in the same units; they are not known
-        behind a step that mixes columns. This uses released attributes only.
+        columns. Standard errors are ``cluster_centers_std_`` and, for noise alone,
+        ``cluster_centers_noise_std_``, in the same units; they are not known behind a step that
+        mixes columns. This uses released attributes only.
 
         Parameters
         ----------
@@ -266,16 +287,18 @@ class CentersDisplay:
             The display, already plotted.
         """
         last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-        centers, std = _released_centers(last), getattr(last, "cluster_centers_std_", None)
+        centers = _released_centers(last)
+        names = ("cluster_centers_std_", "cluster_centers_noise_std_")
+        errors = [getattr(last, name, None) for name in names]
         if isinstance(estimator, Pipeline):
             before = estimator[:-1]
             if len(before) and hasattr(before, "inverse_transform"):
-                centers, std = _mapped_back(before, centers, std)
+                centers, errors = _mapped_back(before, centers, errors)
             elif len(before) and feature_names is None:
                 feature_names = before.get_feature_names_out()
         if feature_names is None:
             feature_names = getattr(estimator, "feature_names_in_", None)
-        return cls(centers, feature_names, std).plot(ax=ax)
+        return cls(centers, feature_names, *errors).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> CentersDisplay:
         """Draw the table: one row for each cluster, in each cell a centre and its standard error.
@@ -298,8 +321,10 @@ class CentersDisplay:
             np.minimum(shade, _CLEAR), aspect="auto", cmap="Blues", vmin=0, vmax=1.6 * _CLEAR
         )
         for (row, column), value in np.ndenumerate(self.centers):
-            error = self.std[row, column]
+            error, noise = self.std[row, column], self.noise_std[row, column]
             text = f"{value:.4g}" + (f"\n± {error:.2g}" if np.isfinite(error) else "")
+            if noise < _MOSTLY_NOISE * error:
+                text += f"\n(noise {noise:.2g})"
             self.ax_.text(column, row, text, ha="center", va="center", fontsize=9)
         self.ax_.set_xticks(range(len(self.feature_names)), self.feature_names)
         self.ax_.set_yticks(range(len(self.centers)))
