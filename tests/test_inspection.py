@@ -225,7 +225,11 @@ def test_noise_is_told_where_it_is_a_small_part_of_the_error():
     centers, std, noise = [[0.0, 0.0]], [[1.0, 1.0]], [[0.1, 0.9]]
     display = CentersDisplay(centers, std=std, noise_std=noise).plot()
     shown = [text.get_text() for text in display.ax_.texts]
-    assert shown == ["0\n± 1\n(noise 0.1)", "0\n± 1"]
+    assert shown == ["0.0\n± 1.0\n(noise 0.1)", "0.0\n± 1.0"]
+    wide = CentersDisplay([[31234.5, 4.9e-5]], std=[[241.0, 0.0161]], feature_names=["n" * 40] * 2)
+    axes = wide.plot().ax_
+    assert [one.get_text() for one in axes.texts] == ["31,230\n± 240", "0.000\n± 0.016"]
+    assert axes.get_xticklabels()[0].get_rotation() == 25
     with pytest.raises(ValueError, match=r"noise_std must have shape \(1, 2\)"):
         CentersDisplay(centers, std=std, noise_std=[0.1, 0.9])
 

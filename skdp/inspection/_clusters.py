@@ -24,8 +24,20 @@ if TYPE_CHECKING:
 __all__ = ["CentersDisplay", "ClusterDisplay"]
 
 _MAP_COLORS = "tab20"
+_LETTERS = 60  # of all names of columns, above which they are turned
 _CLEAR = 4.0  # standard errors from the mean of the centres: darkest
 _MOSTLY_NOISE = 0.5  # of a standard error: a smaller part that is noise is told
+
+
+def _with_error(value: float, error: float) -> str:
+    """Return a centre and its error, both to the second digit of the error."""
+    if not np.isfinite(error):
+        return f"{value:.4g}"
+    if not 1e-9 < error < 1e9:
+        return f"{value:.4g}\n± {error:.2g}"
+    digits = 1 - int(np.floor(np.log10(error)))
+    shown = [f"{round(one, digits):,.{max(digits, 0)}f}" for one in (value, error)]
+    return "\n± ".join(shown)
 
 
 def _released_centers(estimator: Any) -> NDArray[np.float64]:
@@ -322,11 +334,15 @@ class CentersDisplay:
         )
         for (row, column), value in np.ndenumerate(self.centers):
             error, noise = self.std[row, column], self.noise_std[row, column]
-            text = f"{value:.4g}" + (f"\n± {error:.2g}" if np.isfinite(error) else "")
+            text = _with_error(value, error)
             if noise < _MOSTLY_NOISE * error:
                 text += f"\n(noise {noise:.2g})"
             self.ax_.text(column, row, text, ha="center", va="center", fontsize=9)
-        self.ax_.set_xticks(range(len(self.feature_names)), self.feature_names)
+        crowded = sum(map(len, self.feature_names)) > _LETTERS
+        turned = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+        self.ax_.set_xticks(range(len(self.feature_names)), self.feature_names, **turned)
+        if np.isfinite(self.std).any():
+            self.ax_.set_title(f"dark: {_CLEAR:g} standard errors from the mean", fontsize=9)
         self.ax_.set_yticks(range(len(self.centers)))
         self.ax_.set_ylabel("cluster")
         self.ax_.tick_params(length=0)
