@@ -39,6 +39,7 @@ from skdp.tabular import (
     check_public_array,
     check_uncoded,
     column_plans,
+    holds_numbers,
     is_missing,
     stand_in,
 )
@@ -65,13 +66,6 @@ def _with_missing(values: list[Any]) -> list[Any]:
 
 def _is_missing(cell: Any) -> bool:
     return is_missing(cell) or (isinstance(cell, float | np.floating) and bool(cell != cell))
-
-
-def _as_numbers(cells: NDArray[Any]) -> NDArray[Any]:
-    """Return objects as float64 if all of them are numbers."""
-    if all(isinstance(cell, numbers.Real | np.bool_) for cell in cells.ravel()):
-        return cells.astype(np.float64)
-    return cells
 
 
 def _marks_missing(imputer: Any) -> bool:
@@ -359,7 +353,7 @@ class DPSimpleImputer(Transformer):
         delta, separate = self._deltas()
         with self._session(rows, delta=delta, separate_delta=separate) as session:
             if selects:
-                domain = session.answer(LearnDomain(1.0, 4), _CATEGORIES)
+                domain = session.answer(LearnDomain(1.0, 4), _CATEGORIES).domain
             counts = []
             for j in range(d):
                 query = Marginal(tuple(domain.sizes), (j,))
@@ -489,7 +483,8 @@ class DPSimpleImputer(Transformer):
         Returns
         -------
         X_new : ndarray of shape (n_samples, n_features_out)
-            Numbers for means and medians, and whenever all cells are numbers; otherwise objects.
+            Numbers for means and medians, and where the types of all columns and all statistics
+            are those of numbers; otherwise objects, as lists of lists give too.
         """
         check_is_fitted(self)
         name, empty = type(self).__name__, self._allow_empty
@@ -504,8 +499,10 @@ class DPSimpleImputer(Transformer):
             missing = missing.reshape(values.shape)
         validate_data(self, X, reset=False, skip_check_array=True)
         filled = np.where(missing, self.statistics_[None, :], values)
-        if filled.dtype == object:
-            filled = _as_numbers(filled)
+        # By the types of columns, which are public: one cell of text must not turn the others.
+        known = all(isinstance(one, numbers.Real | np.bool_) for one in self.statistics_)
+        if filled.dtype == object and known and holds_numbers(X):
+            filled = filled.astype(np.float64)
         if not self.add_indicator:
             return filled
         return np.hstack([filled, missing.astype(np.float64)])

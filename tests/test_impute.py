@@ -104,7 +104,7 @@ def test_a_constant_is_free_and_indicators_are_of_every_column():
         "missingindicator_rooms",
     ]
     assert imputer.inverse_transform(filled)[0, 0] is None
-    again = DPSimpleImputer(strategy="constant").fit_transform([[np.nan], [2.0]])
+    again = DPSimpleImputer(strategy="constant").fit_transform(np.array([[np.nan], [2.0]]))
     assert again.tolist() == [[0.0], [2.0]]
     assert again.dtype == float
     numeric = DPSimpleImputer(bounds=(0, 1), add_indicator=True).fit([[np.nan], [1.0]])
@@ -140,6 +140,18 @@ def test_what_is_refused_costs_nothing(options, X, named):
     with pytest.raises((ValueError, TypeError), match=named):
         DPSimpleImputer(budget=budget, **options).fit(X())
     assert budget.spent.epsilon == 0
+
+
+@pytest.mark.parametrize("missing", [None, "b"])
+def test_no_cell_decides_about_the_type_of_others(missing):
+    """Whole numbers above 2**53 would be others as floats: one row would change all."""
+    cells = np.array([[2**53 + 1], [2**53], [True], [1]], dtype=object)
+    imputer = DPSimpleImputer(strategy="constant", fill_value=0).fit(cells)
+    alone = [imputer.transform(cells[i : i + 1])[0, 0] for i in range(4)]
+    other = np.append(cells, [[missing]], axis=0)
+    together = imputer.transform(other)[:4, 0].tolist()
+    assert together == alone == [2**53 + 1, 2**53, True, 1]
+    assert [type(one) for one in together] == [int, int, bool, int]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

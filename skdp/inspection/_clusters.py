@@ -334,12 +334,14 @@ class CentersDisplay:
         )
         for (row, column), value in np.ndenumerate(self.centers):
             error, noise = self.std[row, column], self.noise_std[row, column]
-            text = _with_error(value, error)
+            text = _with_error(float(value), float(error))
             if noise < _MOSTLY_NOISE * error:
                 text += f"\n(noise {noise:.2g})"
             self.ax_.text(column, row, text, ha="center", va="center", fontsize=9)
         crowded = sum(map(len, self.feature_names)) > _LETTERS
-        turned = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+        turned: dict[str, Any] = {}
+        if crowded:
+            turned = {"rotation": 25, "ha": "right", "rotation_mode": "anchor"}
         self.ax_.set_xticks(range(len(self.feature_names)), self.feature_names, **turned)
         if np.isfinite(self.std).any():
             self.ax_.set_title(f"dark: {_CLEAR:g} standard errors from the mean", fontsize=9)

@@ -17,7 +17,7 @@ from skdp.base import check_without_rows
 from skdp.budget import Cost, exact, gdp_mu, pure_mu
 from skdp.budget.amounts import check_positive, round_down
 from skdp.budget.conversions import largest
-from skdp.model_selection._check import look_into
+from skdp.model_selection._check import EXACT_CLASSES, EXACT_SPARSE, look_into
 from skdp.model_selection._findings import HIGH
 from skdp.model_selection._pricing import private_parts
 from skdp.queries import BaseRun
@@ -127,12 +127,14 @@ def check_candidate(candidate: Any, base: BaseRun) -> None:
             "names, or DPTrainOnRelease, on whose released_xy() any search is free"
         )
     for path, part in parts:
+        if hasattr(part, "run_cost"):
+            raise TypeError(f"{_named(path, part)}: a search inside of a private search is refused")
         try:
             check_without_rows(part)
         except (TypeError, ValueError) as error:
             raise _at(_named(path, part), part, error) from None
     for finding in look_into(candidate, passes_ids=True):
-        if finding.severity == HIGH:
+        if finding.severity == HIGH or finding.what in (EXACT_CLASSES, EXACT_SPARSE):
             raise TypeError(f"{finding.where}: {finding.what}. Instead: {finding.way_out}")
     for path, value in candidate.get_params(deep=True).items():
         if path.rpartition("__")[2] == "memory" and value is not None:

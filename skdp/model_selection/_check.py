@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.compose import TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -49,6 +49,9 @@ from skdp.model_selection._unit_ids import budget_of, steps_without_ids, without
 _UNKNOWN = "fits the estimators inside it an unknown number of times, on unknown rows"
 _PRICE_IT = "a privacy_cost method for it that counts these fits"
 
+EXACT_CLASSES = "classes_ are the labels that occur in y, without noise"
+EXACT_SPARSE = "sparse_output_ says whether most cells of the output are zero, without noise"
+_SPARSE = "sparse_output"  # the parameter of encoders
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
 
 _ANY = "DPSubsampleAggregate makes any estimator private"
@@ -301,8 +304,15 @@ class _Walk:
             self.add(
                 MEDIUM,
                 where,
-                "classes_ are the labels that occur in y, without noise",
+                EXACT_CLASSES,
                 "nothing, if the set of classes is public and each class occurs",
+            )
+        if isinstance(estimator, ColumnTransformer) and _may_be_sparse(estimator):
+            self.add(
+                MEDIUM,
+                where,
+                EXACT_SPARSE,
+                "sparse_threshold=0, or sparse_output=False of its encoders",
             )
 
     def other(self, estimator: Any, path: str, where: str) -> None:
@@ -520,6 +530,12 @@ class _Walk:
         relation = "KFold" if relations <= {"replace_one"} else "PerRecordKFold"
         for note in notes:
             self.add(MEDIUM, where, note, f"cv={relation}(...)")
+
+
+def _may_be_sparse(container: ColumnTransformer) -> bool:
+    """Say whether the number of zeros decides about the type of the output."""
+    sparse = [value for name, value in container.get_params().items() if name.endswith(_SPARSE)]
+    return bool(container.sparse_threshold) and any(value is True for value in sparse)
 
 
 # --- parameters that mean something else here ---------------------------------------------------

@@ -31,7 +31,7 @@ from skdp.base import AmbientBudgetMixin, CallContext
 from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
 from skdp.queries import ScoreMean
-from skdp.tabular import is_parts, opaque_rows
+from skdp.tabular import is_parts, keeps_types, opaque_rows
 
 Floats = NDArray[np.float64]
 
@@ -136,23 +136,26 @@ _ELEMENTWISE = {
 }
 
 
-def _is_elementwise(step: Any) -> bool:
-    """Say whether a fitted step makes the same bits of a row whatever rows are beside it."""
+def _is_elementwise(step: Any, stable: bool) -> bool:
+    """Say whether a fitted step makes the same bits of a row whatever rows are beside it.
+
+    `stable` says so of the table itself, as numpy sees it: scikit-learn stacks the columns that it
+    passes on, and of whole numbers it makes others if one is missing.
+    """
     if step is None or isinstance(step, str):
-        return True
+        return stable or step == "drop"
     kind = type(step)  # of a subclass nothing is known
     if kind is Pipeline:
-        return all(_is_elementwise(part) for _, part in step.steps)
+        return all(_is_elementwise(part, stable) for _, part in step.steps)
     if kind is FeatureUnion:
-        return all(_is_elementwise(part) for _, part in step.transformer_list)
+        return all(_is_elementwise(part, stable) for _, part in step.transformer_list)
     if kind is ColumnTransformer:
-        return all(_is_elementwise(part) for _, part, _ in step.transformers_)
+        return all(_is_elementwise(part, stable) for _, part, _ in step.transformers_)
     if kind is FunctionTransformer:
-        return step.func is None  # "passthrough", as ColumnTransformer fits it
-    params = step.get_params(deep=False)
-    # Of sparse rows none is cut out; of texts, the types would depend on the batch.
-    plain = not params.get("sparse_output") and params.get("strategy") != "most_frequent"
-    return _ELEMENTWISE.get(kind.__name__) == kind.__module__ and plain
+        return stable and step.func is None  # "passthrough", as ColumnTransformer fits it
+    # Of sparse rows none is cut out.
+    known = _ELEMENTWISE.get(kind.__name__) == kind.__module__
+    return known and not step.get_params(deep=False).get("sparse_output")
 
 
 def _is_ours(step: Any) -> bool:
@@ -174,7 +177,7 @@ _EXACT = {
 }
 
 
-def _is_exact(metric: str, estimator: Any) -> bool:
+def _is_exact(metric: str, estimator: Any, X: Any) -> bool:
     """Say whether a row's score has the same bits in every block, so that blocks may be scored.
 
     So it has where the steps before the last are elementwise, and the last is one of those above,
@@ -186,7 +189,8 @@ def _is_exact(metric: str, estimator: Any) -> bool:
     if metric == "neg_inertia":
         known = _is_ours(last)
     whole = type(estimator) is Pipeline or last is estimator
-    return known and whole and all(map(_is_elementwise, head))
+    stable = not is_parts(X) and keeps_types(X)
+    return known and whole and all(_is_elementwise(step, stable) for step in head)
 
 
 def _without_budget(estimator: Any) -> Any:
@@ -255,7 +259,7 @@ def score_in(
         return f"{(low, high)!r} {public_key(estimator, fitted=True)}"
 
     with context.open(rows, key) as session:
-        mean = ScoreMean(UserFunction(score), low, high, _is_exact(metric, scored))
+        mean = ScoreMean(UserFunction(score), low, high, _is_exact(metric, scored, X))
         release = session.answer(mean, name=metric)
     return float(release.value)
 

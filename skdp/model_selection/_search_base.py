@@ -36,7 +36,7 @@ from skdp.model_selection._allotment import (
     gaussian_epsilon,
     needs_separate_delta,
 )
-from skdp.model_selection._first_steps import check_first_steps
+from skdp.model_selection._first_steps import check_first_steps, check_targets_of
 from skdp.model_selection._pricing import private_parts
 from skdp.model_selection._scorer import PrivateScorer, needs_targets, score_in
 from skdp.model_selection._users import ask_for_groups, fit_with_groups
@@ -252,7 +252,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 check_first_steps(candidate, X, type(self).__name__, self._allow_empty)
             validate_data(self, X, skip_check_array=True)
             self._check_lengths(X, y)
-            y = self._check_targets(y)
+            y = self._check_targets(y, candidates)
             name = type(self).__name__
             rows: Any = dealt_rows(X, y)
             if unit is not None:
@@ -287,15 +287,18 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 "fitted on, another is scored"
             )
 
-    def _check_targets(self, y: Any) -> Any:
+    def _check_targets(self, y: Any, candidates: list[Any]) -> Any:
         """Return y flat; refuse what fits refuse: missing labels, targets that are not finite."""
-        classifier = is_classifier(self.estimator)
-        if y is not None and (classifier or is_regressor(self.estimator)):
-            classes = np.zeros(1) if classifier else None  # labels may be of any class
-            check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
-            warn_of_column(y)  # runs are silent
-            if isinstance(y, np.ndarray) and y.shape[1:] == (1,):
-                y = y.ravel()
+        if y is None:
+            return y
+        # Labels may be of any class; only regressors need numbers.
+        classes = None if any(map(is_regressor, candidates)) else np.zeros(1)
+        check_labels(y, _length(y), estimator=type(self).__name__, classes=classes)
+        for candidate in candidates if classes is None else ():
+            check_targets_of(candidate, y)
+        warn_of_column(y)  # runs are silent
+        if isinstance(y, np.ndarray) and y.shape[1:] == (1,):
+            y = y.ravel()
         return y
 
     @staticmethod

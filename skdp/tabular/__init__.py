@@ -14,7 +14,14 @@ if TYPE_CHECKING:
         public_codes,
         target_column,
     )
-    from skdp.tabular.containers import as_table, is_listed, is_parts, table_of
+    from skdp.tabular.containers import (
+        as_table,
+        holds_numbers,
+        is_listed,
+        is_parts,
+        keeps_types,
+        table_of,
+    )
     from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
     from skdp.tabular.domain import Bins, Domain, about
     from skdp.tabular.encoding import Schema, decoded, table_schema, without_column
@@ -71,7 +78,7 @@ else:
         __name__,
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
-            "containers": "as_table is_listed is_parts table_of",
+            "containers": "as_table holds_numbers is_listed is_parts keeps_types table_of",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
@@ -152,9 +159,11 @@ __all__ = [
     "dealt_rows",
     "decoded",
     "dense_blocks",
+    "holds_numbers",
     "is_listed",
     "is_missing",
     "is_parts",
+    "keeps_types",
     "key_order",
     "label_codes",
     "name_of_ids",

@@ -25,10 +25,12 @@ __all__ = [
     "as_table",
     "column_names",
     "cut",
+    "holds_numbers",
     "is_frame",
     "is_listed",
     "is_parts",
     "is_sliced_table",
+    "keeps_types",
     "listed",
     "reading",
     "refused_type",
@@ -40,6 +42,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 NUMBER, OBJECTS = "number", "objects"
+_AS_OBJECTS = ("StringDtype",)  # types of pandas that are objects in numpy, whatever is missing
 _MOST_NAMED = 5  # columns in a message
 _MOST_LISTED = 12  # where one of them is looked for
 _REFUSED = {"c": "complex", "M": "dates", "m": "durations", "U": "text", "S": "text", "T": "text"}
@@ -203,6 +206,25 @@ def any_type(X: Any) -> dict[Any, str]:
     elif getattr(X, "name", None) is not None and _type_of(getattr(X, "dtype", None)) == OBJECTS:
         found[X.name] = str(X.dtype)  # of one column
     return dict(itertools.islice(found.items(), _MOST_NAMED))
+
+
+def holds_numbers(X: Any) -> bool:
+    """Say whether the types of all columns are those of numbers, so that no cell decides."""
+    if is_frame(X):
+        types = list(X.dtypes)
+    elif hasattr(X, "column_names"):  # pyarrow
+        types = [field.type for field in X.schema]
+    elif is_sliced_table(X):
+        types = list(X.dtypes)
+    else:
+        types = [getattr(X, "dtype", None)]
+    return all(_type_of(one) == NUMBER for one in types)
+
+
+def keeps_types(X: Any) -> bool:
+    """Say whether numpy makes the same type of any rows of X: a missing cell decides nothing."""
+    types = list(X.dtypes) if is_frame(X) else [getattr(X, "dtype", None)]
+    return all(isinstance(one, np.dtype) or type(one).__name__ in _AS_OBJECTS for one in types)
 
 
 # --- cells as numbers ---------------------------------------------------------------------------

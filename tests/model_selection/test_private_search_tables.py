@@ -7,9 +7,15 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone, is_classifier
-from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
+from sklearn.compose import (
+    ColumnTransformer,
+    TransformedTargetRegressor,
+    make_column_selector,
+    make_column_transformer,
+)
+from sklearn.ensemble import VotingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from skdp import (
@@ -151,7 +157,7 @@ LOG = FunctionTransformer(np.log)
                 encoding(DPOneHotEncoder(categories=[["a", "b"]], handle_unknown="error")), MODEL
             ),
             TABLE,
-            "not among categories_",
+            "cannot transform X",
         ),
         (
             make_pipeline(encoding(DPOrdinalEncoder(encoded_missing_value=np.nan)), MODEL),
@@ -181,6 +187,70 @@ LOG = FunctionTransformer(np.log)
             changed("age", np.inf)[["age", "pay"]],
             "infinity",
         ),
+        # What an imputer of text leaves, numbers are expected behind.
+        (
+            make_pipeline(DPSimpleImputer(strategy="most_frequent"), MODEL),
+            changed("age", "x")[["age"]],
+            "must be numeric",
+        ),
+        # NaN goes through two steps that leave it.
+        (
+            make_pipeline(
+                DPStandardScaler(bounds=(0, 1e5), nan_policy="omit"),
+                DPMinMaxScaler(bounds=(0, 1e5), nan_policy="omit"),
+                MODEL,
+            ),
+            changed("age", np.nan)[["age", "pay"]],
+            "NaN",
+        ),
+        (
+            make_pipeline(
+                ColumnTransformer(
+                    [("s", DPStandardScaler(bounds=(0, 1)), [0, 1])],
+                    transformer_weights={"s": 10.0},
+                ),
+                MODEL,
+            ),
+            NUMBERS,
+            "transformer_weights",
+        ),
+        # Of a ColumnTransformer behind another one, what the first passes on is checked.
+        (
+            make_pipeline(
+                encoding(columns=["age"], remainder="passthrough"),
+                ColumnTransformer(
+                    [("s", DPStandardScaler(bounds=(0, 1e5)), [0, 1])], remainder="passthrough"
+                ),
+                MODEL,
+            ),
+            changed("pay", np.nan),
+            "NaN",
+        ),
+        # scikit-learn stacks no column with NA.
+        (
+            make_pipeline(
+                encoding(columns=["age"], remainder="passthrough"),
+                DPSimpleImputer(bounds=(0, 100)),
+                MODEL,
+            ),
+            TABLE.assign(pay=pd.array([None, *[1] * (N - 1)], dtype="Int64")),
+            "NaN",
+        ),
+        (
+            search(make_pipeline(DPOrdinalEncoder(categories=[[1, 2]] * 2), MODEL)),
+            NUMBERS,
+            "search inside of a private search",
+        ),
+        (
+            make_pipeline(encoding(OneHotEncoder(categories=[["a", "b", "c"]])), MODEL),
+            TABLE,
+            "sparse_threshold=0",
+        ),
+        (
+            VotingClassifier([("a", DPLogisticRegression(classes=["no", "yes"]))]),
+            NUMBERS,
+            "classes_ are the labels",
+        ),
     ],
 )
 def test_cells_that_steps_refuse_are_refused_before_the_charge(estimator, table, text):
@@ -191,9 +261,41 @@ def test_cells_that_steps_refuse_are_refused_before_the_charge(estimator, table,
     assert budget.charges == []
 
 
+def test_targets_that_a_candidate_refuses_are_refused_before_the_charge():
+    budget, y = PrivacyBudget(100.0, 0.1), np.linspace(0, 1, N)
+    scoring = private_scorer("neg_mean_absolute_error", epsilon=1.0, bounds=2.0)
+    ridge = DPRidge(bounds=(0, 1e5), target_bounds=(-9, 9))
+    logs = TransformedTargetRegressor(ridge, func=np.log, inverse_func=np.exp, check_inverse=False)
+    with pytest.raises(ValueError, match="func of TransformedTargetRegressor"):
+        search(logs, scoring=scoring, budget=budget).fit(NUMBERS, y)
+    # The last step is one of the candidate's own.
+    steps = Pipeline([("s", DPMinMaxScaler(bounds=(0, 1e5))), ("m", "passthrough")])
+    chosen = DPGridSearchCV(steps, {"m": [ridge]}, scoring=scoring, delta=1e-6, budget=budget)
+    with pytest.raises(ValueError, match="y"):
+        chosen.fit(NUMBERS, np.where(y == 0, np.nan, y))
+    assert budget.charges == []
+
+
 @pytest.mark.parametrize(
     ("estimator", "table"),
     [
+        # Steps behind see all columns, not those of one part.
+        (
+            make_pipeline(
+                encoding(scaler=DPStandardScaler(bounds=(0, 1e5))),
+                DPMinMaxScaler(bounds=(np.zeros(5), np.full(5, 9.0))),
+                MODEL,
+            ),
+            TABLE,
+        ),
+        (
+            make_pipeline(
+                encoding(DPOrdinalEncoder(), columns=["age"]),
+                FunctionTransformer(lambda X: X[:, [0, 1]]),
+                MODEL,
+            ),
+            TABLE,
+        ),
         (
             make_pipeline(DPSimpleImputer(bounds=(0, 1e5)), MODEL),
             changed("age", np.nan)[["age", "pay"]],
@@ -202,7 +304,7 @@ def test_cells_that_steps_refuse_are_refused_before_the_charge(estimator, table,
         (
             make_pipeline(
                 make_column_transformer(
-                    (OneHotEncoder(categories=[["a", "b", "c"]]), ["dept"]),
+                    (OneHotEncoder(categories=[["a", "b", "c"]], sparse_output=False), ["dept"]),
                     (
                         make_pipeline(
                             DPSimpleImputer(bounds=(0, 1e5)), SCALER.set_params(bounds=(0, 1e5))
@@ -270,7 +372,7 @@ SCALER_ALL = DPMinMaxScaler(bounds=(0, 1e5))
 def test_steps_give_each_row_its_own_bits(case):
     """In any block, whatever rows are beside it: the sensitivity rests on that."""
     model = fitted(BLOCKS[case]())
-    assert _scorer._is_exact("accuracy", model)
+    assert _scorer._is_exact("accuracy", model, TABLE)
     rng = np.random.default_rng(1)
 
     def reached(rows):
@@ -307,7 +409,7 @@ MODELS = [
 def test_models_give_each_row_its_own_bits(estimator):
     assert {type(one).__name__ for one in MODELS} == set(_scorer._EXACT)
     metric = "accuracy" if is_classifier(estimator) else "neg_mean_squared_error"
-    assert _scorer._is_exact(metric, estimator)
+    assert _scorer._is_exact(metric, estimator, WIDE)
     rows = np.abs(WIDE).astype(int) % 3 if "Categorical" in type(estimator).__name__ else WIDE
     options = {"epsilon": 5.0, "budget": PrivacyBudget(10.0, 0.1)}
     if "delta" in estimator.get_params():
@@ -330,6 +432,24 @@ def test_labels_of_a_column_do_not_depend_on_missing_ones():
         assert _scorer._labels(whole[:1]).tolist() == [big]
 
 
+PASSING = make_pipeline(FeatureUnion([("p", "passthrough")]), DPOneHotEncoder(), MODEL)
+WHOLE = [2**53 + 1] * N
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"x": pd.array(WHOLE, dtype="Int64")}),
+        pl.DataFrame({"x": WHOLE}),
+        pd.DataFrame({"x": pd.Categorical(WHOLE)}),
+    ],
+)
+def test_columns_whose_type_a_missing_cell_decides_go_row_by_row(table):
+    """scikit-learn stacks them as floats if one is missing, and others are then other numbers."""
+    assert _scorer._is_exact("accuracy", PASSING, pd.DataFrame({"x": WHOLE}))
+    assert not _scorer._is_exact("accuracy", PASSING, table)
+
+
 class Mine(DPMinMaxScaler):
     """A subclass, whose code is not known."""
 
@@ -344,12 +464,12 @@ class Mine(DPMinMaxScaler):
     ],
 )
 def test_of_other_steps_each_row_goes_alone(estimator):
-    assert not _scorer._is_exact("accuracy", fitted(estimator))
+    assert not _scorer._is_exact("accuracy", fitted(estimator), TABLE)
 
 
 def test_users_code_gets_each_row_alone():
     estimator = make_pipeline(SCALER_ALL, DPTrainOnRelease(LogisticRegression()))
-    assert not _scorer._is_exact("accuracy", estimator)
+    assert not _scorer._is_exact("accuracy", estimator, TABLE)
 
 
 def test_a_row_moves_a_score_of_blocks_no_further_than_declared():
