@@ -29,10 +29,10 @@ from skdp.budget.ambient import outside_level
 from skdp.core import PrivacyCertificate
 from skdp.ensemble._tasks import COLUMN, Floats, check_model, seeded
 from skdp.planning import row_count
-from skdp.synthetic._base import check_domain
+from skdp.synthetic._base import by_label, check_domain
 from skdp.synthetic._learning import LearningMixin, check_learnable, plans_of, unstated
 from skdp.synthetic._marginals import COUNT, MAX_DATABASE, MAX_WORK, Rounds, candidate_sets
-from skdp.synthetic._trees import Clique, Model
+from skdp.synthetic._trees import Model
 from skdp.tabular import (
     CATEGORIES,
     KEYS,
@@ -127,13 +127,17 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     n_samples_ : int
         Number of synthetic rows: the number of rows of X if it is public, otherwise a released
         number; at most 2**20.
-    measured_ : list of tuple of int
-        The sets of columns, by position in `domain_`, whose tables were released.
+    measured_ : list of tuple
+        The sets of columns whose tables were released: by name, or by position in `domain_` if
+        columns have no names.
     domain_ : Domain
         The domain of all columns; ``domain_.columns`` shows it by name.
     domain_source_ : dict
         For each column, where its values come from: "stated", "type", "learned numbers" or
         "selected categories".
+    learned_ranges_ : dict
+        For each column of learned numbers or dates, its range and the noisy counts at the ends, as
+        in `skdp.synthetic.DPMarginalSynthesizer`.
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns without the target; their names, if X has names that are strings.
     max_rows_per_unit_ : int
@@ -215,7 +219,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
     target_: int
     _plans: list[ColumnPlan] | None
     n_samples_: int
-    measured_: list[Clique]
+    measured_: list[tuple[Any, ...]]
     privacy_: PrivacyCertificate
     _model: Model
     _schema: Schema
@@ -308,7 +312,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 self._model = rounds.run()
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
-            self.measured_ = sorted(rounds.measured, key=lambda s: (len(s), s))
+            measured = sorted(rounds.measured, key=lambda s: (len(s), s))
+            self.measured_ = by_label(measured, domain)
             self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
             self._seed = int(rng.integers(0, 2**31 - 1))
             self.estimator_ = self._trained()

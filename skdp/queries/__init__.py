@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from skdp.queries.learned_bounds.decoding import LearnedBox
     from skdp.queries.learned_bounds.learning import LearnedBounds, LearningPlan, plan_learning
     from skdp.queries.learned_domain import LearnDomain
+    from skdp.queries.learned_ranges import DOUBT_FAR, DOUBT_ONE_VALUE, LearnedRange
     from skdp.queries.linear import (
         LabelCategories,
         LabelCounts,
@@ -154,6 +155,7 @@ else:
             "learned_bounds.decoding": "LearnedBox",
             "learned_bounds.learning": "LearnedBounds LearningPlan plan_learning",
             "learned_domain": "LearnDomain",
+            "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
             "linear": (
                 "LabelCategories LabelCounts LabelMoments LabelVectors LogisticGradient "
                 "StandardBall WeightedBall softmax"
@@ -190,6 +192,8 @@ else:
     )
 
 __all__ = [
+    "DOUBT_FAR",
+    "DOUBT_ONE_VALUE",
     "KEY_METHODS",
     "MAX_CELLS",
     "MAX_KEYS_PER_UNIT",
@@ -232,6 +236,7 @@ __all__ = [
     "LearnDomain",
     "LearnedBounds",
     "LearnedBox",
+    "LearnedRange",
     "LearningPlan",
     "LeftOut",
     "LinearImage",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from skdp.core.query import Measurement, reviewed
 from skdp.core.table import REPLACE_ONE, PrivateTable
 from skdp.queries.key_selection import MAX_KEYS_PER_UNIT, SelectKeys
 from skdp.queries.learned_bounds.learning import LearnedBounds
+from skdp.queries.learned_ranges import LearnedRange, range_of
 from skdp.queries.quantiles import Quantiles
 from skdp.tabular.bins import NUMBER, Bins
 from skdp.tabular.domain import Domain
@@ -30,7 +31,7 @@ from skdp.tabular.unstated import KEYS, NUMBERS, OTHER, UNITS, ColumnPlan, domai
 if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter
 
-__all__ = ["LearnDomain"]
+__all__ = ["LearnDomain", "LearnedDomain"]
 
 # Of what a column of numbers may take: for the number of missing values, and for bounds; what is
 # left is for quantiles.
@@ -77,6 +78,20 @@ def edges_of(
     return np.array(edges)
 
 
+class LearnedDomain(NamedTuple):
+    """A domain, and how well the ends of its numbers are known: functions of what was released.
+
+    Attributes
+    ----------
+    domain : Domain
+    ranges : dict
+        By the label of each column of numbers that was learned.
+    """
+
+    domain: Domain
+    ranges: dict[Any, LearnedRange]
+
+
 @reviewed
 @dataclass(frozen=True, eq=False)
 class LearnDomain(Measurement):
@@ -97,14 +112,16 @@ class LearnDomain(Measurement):
 
     Returns
     -------
-    domain : Domain
+    learned : LearnedDomain
     """
 
     name: ClassVar[str] = "domain"
     n: float
     n_bins: int
 
-    def measure(self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str) -> Domain:
+    def measure(
+        self, table: PrivateTable, meter: PrivacyFilter, share: Share, name: str
+    ) -> LearnedDomain:
         rows = table.rows
         if not hasattr(rows, "take_domain"):
             raise TypeError("a domain is learned from rows that have no codes yet")
@@ -112,6 +129,7 @@ class LearnDomain(Measurement):
         keyed = [j for j, plan in enumerate(plans) if plan.source == KEYS]
         numbers = [j for j, plan in enumerate(plans) if plan.source == NUMBERS]
         specs: dict[int, Any] = {}
+        ranges: dict[Any, LearnedRange] = {}
         each = fraction / max(len(keyed) + len(numbers), 1)
         if keyed:
             query = SelectKeys(min(len(keyed), MAX_KEYS_PER_UNIT), "sips")
@@ -120,11 +138,12 @@ class LearnDomain(Measurement):
                 specs[j] = categories_of([key for key in keys if key[0] == j], plans[j])
         incomplete = self._incomplete(table, meter, each, [j for j in numbers if plans[j].missing])
         for j in numbers:
-            specs[j] = self._bins(table, meter, each, j, replace(plans[j], missing=j in incomplete))
+            plan = replace(plans[j], missing=j in incomplete)
+            specs[j], ranges[plan.label] = self._bins(table, meter, each, j, plan)
         every = [specs.get(j, plan.spec) for j, plan in enumerate(plans)]
         domain = domain_of(plans, every, named=rows.named)
         rows.take_domain(domain)
-        return domain
+        return LearnedDomain(domain, ranges)
 
     def _incomplete(
         self, table: PrivateTable, meter: PrivacyFilter, each: Fraction, columns: list[int]
@@ -140,7 +159,7 @@ class LearnDomain(Measurement):
 
     def _bins(
         self, table: PrivateTable, meter: PrivacyFilter, share: Fraction, j: int, plan: ColumnPlan
-    ) -> Bins:
+    ) -> tuple[Bins, LearnedRange]:
         """Release bounds and quantiles of the rows that have a value in one column."""
         part, each = PrivateTable(table.rows.column(j), table.stability), meter
         if part.rows.filtered:
@@ -156,7 +175,8 @@ class LearnDomain(Measurement):
             low, high = low - 1.0, low + 1.0
         levels = [(k + 1) / self.n_bins for k in range(self.n_bins - 1)]
         if plan.whole and high - low < 2 * self.n_bins and max(-low, high) < _EXACT:
-            return Bins(np.arange(low, high + 2) - 0.5, integer=True, missing=plan.missing)
+            bins = Bins(np.arange(low, high + 2) - 0.5, integer=True, missing=plan.missing)
+            return bins, range_of(box, None, plan)
         step = 1.0 if plan.whole else None
         query = Quantiles(Box([low], [high]), levels, step)
         found = query.measure(
@@ -164,8 +184,10 @@ class LearnDomain(Measurement):
         )
         edges = edges_of(low, high, found.value[0], whole=plan.whole)
         if plan.kind != NUMBER:
-            return ticks_between(edges, plan)
-        return Bins(edges, integer=plan.whole, missing=plan.missing)
+            bins = ticks_between(edges, plan)
+        else:
+            bins = Bins(edges, integer=plan.whole, missing=plan.missing)
+        return bins, range_of(box, found.value[0], plan)
 
 
 def ticks_between(edges: NDArray[np.float64], plan: ColumnPlan) -> Bins:

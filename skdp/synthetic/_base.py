@@ -80,6 +80,12 @@ def check_domain(domain: Any, n_columns: int, names: Sequence[Any] | None = None
     )
 
 
+def by_label(sets: Iterable[Sequence[int]], domain: Domain) -> list[tuple[Any, ...]]:
+    """Return sets of columns by name; by position where the columns have no names."""
+    labels = domain.names or range(domain.n_columns)
+    return [tuple(labels[j] for j in s) for s in sets]
+
+
 def _is_complete(domain: Any) -> bool:
     """Say whether a stated domain tells every column."""
     if isinstance(domain, str | bytes):

@@ -17,7 +17,7 @@ from skdp.budget import Cost, gdp_mu
 from skdp.budget.ambient import outside_level
 from skdp.core import Session
 from skdp.planning import Allowance
-from skdp.queries import LearnDomain
+from skdp.queries import DOUBT_FAR, DOUBT_ONE_VALUE, LearnDomain, LearnedRange
 from skdp.tabular import (
     CATEGORIES,
     KEYS,
@@ -56,6 +56,18 @@ _FEW = (
     "was learned (see domain_) may be far from their values, which are moved into it. State "
     "(low, high, n_cells) from public knowledge, or take a larger epsilon"
 )
+_STATE = (
+    "; learned_ranges_ shows the noisy counts. State their (low, high, n_cells) from public "
+    "knowledge, or take a larger epsilon"
+)
+_DOUBTS = {
+    DOUBT_FAR: "{name}: the learned bins of columns {columns} may end far beyond all values: the "
+    "counts at their ends are hardly more than noise. Synthetic values fill the last bin evenly"
+    + _STATE,
+    DOUBT_ONE_VALUE: "{name}: most rows of columns {columns} seem to have one value, and the "
+    "counts of the others are hardly more than noise. The learned bins may end far short of them, "
+    "or far beyond; values are moved into the bins" + _STATE,
+}
 
 
 def unstated(domain: Any, schema: Schema, width: int) -> Mapping[Any, Any] | None:
@@ -113,6 +125,7 @@ class LearningMixin(PrivateMixin):
 
     domain: Any
     domain_source_: dict[Any, str]
+    learned_ranges_: dict[Any, LearnedRange]
 
     def _learns(self, n_columns: int | None) -> bool:
         """Say whether the domain leaves a column to be learned, or to its type."""
@@ -157,6 +170,7 @@ class LearningMixin(PrivateMixin):
     ) -> Domain:
         """Return the domain that rows have their codes by: the stated one, or a learned one."""
         labels = stated.names or range(stated.n_columns)
+        self.learned_ranges_ = {}
         if plans is None:
             self.domain_source_ = dict.fromkeys(labels, "stated")
             return stated
@@ -169,7 +183,7 @@ class LearningMixin(PrivateMixin):
         readable = _READABLE * n / noise
         n_bins = int(min(max(readable, FEWEST_BINS), MOST_BINS))
         part = LEARNING_OF_FEW if readable < FEWEST_BINS else LEARNING
-        domain: Domain = session.answer(LearnDomain(n, n_bins), part)
+        domain, self.learned_ranges_ = session.answer(LearnDomain(n, n_bins), part)
         self._warn(plans, domain, few=readable < FEWEST_BINS / 2)
         return domain
 
@@ -189,3 +203,8 @@ class LearningMixin(PrivateMixin):
             )
         if few and (numbers := [plan.label for plan in plans if plan.source == NUMBERS]):
             warnings.warn(_FEW.format(name=name, columns=numbers), stacklevel=outside_level())
+            return
+        for doubt, message in _DOUBTS.items():
+            found = [label for label, r in self.learned_ranges_.items() if doubt in r.doubts]
+            if found:
+                warnings.warn(message.format(name=name, columns=found), stacklevel=outside_level())

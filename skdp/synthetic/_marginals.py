@@ -23,7 +23,7 @@ from skdp.budget import PrivacyBudget
 from skdp.core import PrivacyCertificate, Session
 from skdp.planning import Allowance, row_count
 from skdp.queries import MAX_TABLE, Cells, Marginal, Workload, WorstMarginal
-from skdp.synthetic._base import ReleaserMixin, Tables
+from skdp.synthetic._base import ReleaserMixin, Tables, by_label
 from skdp.synthetic._kinds import Queries
 from skdp.synthetic._learning import LearningMixin
 from skdp.synthetic._queries import as_queries, conjunctions
@@ -381,13 +381,19 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         values of the domain. `sample` draws further rows.
     n_samples_ : int
         Number of rows: that of X if it is public, otherwise a released number; at most 2**20.
-    measured_ : list of tuple of int
-        The sets of columns, by position, whose tables were released.
+    measured_ : list of tuple
+        The sets of columns whose tables were released: by name, or by position if columns have no
+        names.
     domain_ : Domain
         The domain of all columns; ``domain_.columns`` shows it by name.
     domain_source_ : dict
         By column, where its values come from: "stated", "type", "learned numbers" or "selected
         categories".
+    learned_ranges_ : dict
+        By column of learned numbers or dates: its learned bounds (`low`, `high`), up to where the
+        released counts are clear of noise (`clear_low`, `clear_high`), the noisy number of rows
+        from there to the end and the standard deviation of its noise (`outer_low`, `outer_high`),
+        and what the fit warned of (`doubts`).
     n_features_in_, feature_names_in_ : int, ndarray of shape (n_features_in_,)
         Number of columns; their names, if X has names that are strings.
     max_rows_per_unit_ : int
@@ -429,9 +435,11 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
     one row has; a row has one key in each column). Missing values count as one value; all other
     values become "other" (None among numbers). For numbers and dates: bounds as with
     `bounds="private"`, quantiles within them, and whether any values are missing. There are up to
-    16 bins, one of them for 0 alone. *The risk*: rare values are lost. If rows are few for this
-    epsilon, bounds may be far from the rows; values are then moved into them, and a warning says
-    so. With ``delta=0`` categories cannot be selected, and the fit is refused.
+    16 bins, one of them for 0 alone. *The risk*: rare values are lost. Bounds may be far from the
+    rows, and values are then moved into them. Warnings name columns whose released counts hardly
+    tell the end of the bounds from noise, or how far rows lie from a value that most rows have.
+    They do not find every such column: see ``learned_ranges_``. With ``delta=0`` categories cannot
+    be selected, and the fit is refused.
 
     Domain and queries are public, and refusals about them reveal nothing. With
     ``outside="refuse"``, the domain reveals that X has a cell outside it. No other error depends on
@@ -473,7 +481,7 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
 
     database_: Any
     n_samples_: int
-    measured_: list[Clique]
+    measured_: list[tuple[Any, ...]]
     privacy_: PrivacyCertificate
 
     def __init__(
@@ -537,7 +545,8 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
                 self._model = rounds.run()
                 self.privacy_ = session.certificate()
                 rng = session.post_processing_rng()
-            self.measured_ = sorted(rounds.measured, key=lambda s: (len(s), s))
+            sets = sorted(rounds.measured, key=lambda s: (len(s), s))
+            self.measured_ = by_label(sets, domain)
             self.n_samples_ = int(min(round(rounds.total), MAX_DATABASE))
             self.database_ = self._table(self._model.sample(self.n_samples_, rng), rng)
         return self
@@ -555,7 +564,8 @@ class DPMarginalSynthesizer(ReleaserMixin, LearningMixin, BaseEstimator):
         for s in sorted(found):
             if (cells := self._model.work(s)[0]) > LARGEST_ANSWER:
                 raise ValueError(
-                    f"queries on columns {s} need a table of {cells} cells; at most "
+                    f"queries on columns {by_label([s], self.domain_)[0]} need a table of {cells} "
+                    "cells; at most "
                     f"{LARGEST_ANSWER} are possible. Compute them from rows of sample() instead"
                 )
         return {s: self._model.marginal(s) for s in found}

@@ -35,7 +35,7 @@ from skdp.queries import (
     WorstQuery,
     marginals,
 )
-from skdp.synthetic._base import ReleaserMixin
+from skdp.synthetic._base import ReleaserMixin, by_label
 from skdp.synthetic._queries import as_queries, conjunctions
 from skdp.synthetic._weights import Weights
 from skdp.tabular import Domain, about
@@ -139,8 +139,9 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     ----------
     weights_ : ndarray of shape ``domain_.sizes``
         The released distribution: the part of the rows in each cell of the domain.
-    measured_ : list of tuple of int
-        The columns of the measured tables (or queries), in order.
+    measured_ : list of tuple
+        The columns of the measured tables (or queries), in order: by name, or by position if they
+        have no names.
     n_rounds_ : int
         Number of measurements.
     n_samples_ : float
@@ -211,7 +212,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
     _n_progress_tasks = 1
 
     weights_: NDArray[np.float64]
-    measured_: list[tuple[int, ...]]
+    measured_: list[tuple[Any, ...]]
     n_rounds_: int
     n_samples_: float
     privacy_: PrivacyCertificate
@@ -270,7 +271,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
                 self.n_samples_ = row_count(session, spent or None)
                 plan = self._plan(work, self.n_samples_)
                 rounds = _Rounds(session, plan, self.n_samples_, (1 - spent) / plan.n_rounds)
-                self.measured_ = rounds.run()
+                self.measured_ = by_label(rounds.run(), domain)
                 self.privacy_ = session.certificate()
             self.n_rounds_ = plan.n_rounds
             self.weights_ = rounds.weights.p

@@ -47,7 +47,7 @@ def test_what_two_columns_tell_together_is_learned():
     model = made().fit(trips())
     assert model.score(test.drop(columns="late"), test["late"]) > 0.95
     np.testing.assert_array_equal(model.predict(test), model.predict(test.drop(columns="late")))
-    assert (0, 1, 2) in model.measured_
+    assert ("place", "color", "late") in model.measured_
     assert model.classes_.tolist() == [False, True]
     assert model.predict_proba(test).shape == (8000, 2)
 

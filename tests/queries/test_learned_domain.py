@@ -92,7 +92,7 @@ def _shows(runs, relation):
         rows = check_uncoded(frame, plans, named=True)
         meter = PrivacyFilter(rows.digest, separate_delta=0.1, **options)
         session = Session(PrivateTable(rows, stability_of(relation)), meter)
-        seen += max(session.answer(LearnDomain(1.0, 4)).sizes) > 1
+        seen += max(session.answer(LearnDomain(1.0, 4)).domain.sizes) > 1
     return seen
 
 

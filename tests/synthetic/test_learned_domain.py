@@ -258,7 +258,7 @@ def test_a_domain_is_learned_of_rows_without_codes_only():
     table = PrivateTable(rows, Stability(1, 0))
     assert "people" not in repr(table)
     with open_session(rows, estimator="test", epsilon=1.0, delta=1e-6, separate_delta=1e-6) as s:
-        domain = s.answer(LearnDomain(100.0, 4), 0.5)
+        domain = s.answer(LearnDomain(100.0, 4), 0.5).domain
         assert rows.sizes == domain.sizes
         assert float(s.remaining) >= 0.5
 

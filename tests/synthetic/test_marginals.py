@@ -200,7 +200,7 @@ def test_mixed_tables_of_many_cells(delta):
     assert ((table["hour"] >= 20) == table["night"]).mean() > 0.97
     late = [t.loc[t["hour"] >= 12, "delay"].gt(30).mean() for t in (TABLE, table)]
     assert abs(late[0] - late[1]) < 0.1
-    assert (1, 3) in found.measured_
+    assert tuple(TABLE.columns[[1, 3]]) in found.measured_
     # Answers are those of the model, not of one sample of it.
     ask = linear_queries(lambda row: row["hour"] >= 20 and row["night"], columns=["hour", "night"])
     assert abs(found.predict(ask)[0] - (TABLE["night"]).mean()) < 0.03

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,8 @@ _SLOPES = (1.3, 20.0)  # of a tail at the bound, least and greatest
 _MINORITY = 0.25  # of the rows: amounts that few rows have need not have one tail
 _HIDDEN = 1.5  # standard deviations of a count: rows that may lie as far again, unseen
 _BEFORE = 16  # bins, of half a doubling, that the rows of such a side lie in
+_CLEAR = 1e-8  # chance that noise alone is taken for rows that are clear of it
+_CLEAR_WIDTHS = (*range(1, 13), 16, 24, 32, 48)  # bins
 _SHOWN = 50.0  # standard deviations that the rows of such a side must be for an error
 
 
@@ -56,7 +59,7 @@ def prior(binade: Floats, center: float) -> Floats:
 # --- what noise can do --------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=32)
 def _laplace_tail(width: int) -> tuple[Floats, Floats]:
     """Return (log P(S > t), t), ascending in the first, for the sum S of `width` unit Laplace.
 
@@ -108,6 +111,12 @@ class End:
         Of the tail beyond: rows fall with the distance to minus this power.
     expected, doubt : float
         About so many rows lie beyond, and the standard deviation of that.
+    seen, clear : float
+        Distances: where the last bin that was taken for rows ends, and where the last one ends
+        from which on outwards the counts are clear of noise (0: none is).
+    outer, noise : float
+        The noisy count of the bins from `clear` to `seen` (of the last one, if that is clear), and
+        the standard deviation of its noise; that of one bin where no rows were found.
     """
 
     reach: float
@@ -115,6 +124,10 @@ class End:
     slope: float
     expected: float
     doubt: float
+    seen: float = 0.0
+    clear: float = 0.0
+    outer: float = 0.0
+    noise: float = field(default=0.0, compare=False)
 
 
 NO_END = End(0.0, 0.0, math.inf, 0.0, 0.0)
@@ -217,7 +230,7 @@ def end_of_side(
     """
     j = _last_bin(counts, np.log2(edges), middle, std, chance, gaussian=gaussian)
     if j < 0:
-        return NO_END
+        return changed(NO_END, noise=std)
     last = float(edges[j])
     farthest = _FARTHEST_OF_FEW if few else _FARTHEST
     found = beyond_end(counts, edges, j, std, balance=balance, zero=zero, farthest=farthest)
@@ -231,7 +244,30 @@ def end_of_side(
     slope = min(max(slope, _SLOPES[0]), _SLOPES[1])
     risk = max(found.risk * last, reach / (slope - 1.0))
     hidden = _hidden(counts[: j + 1], std, rows)
-    return End(reach, math.hypot(risk, hidden * reach), slope, found.rows, found.doubt)
+    risk = math.hypot(risk, hidden * reach)
+    clear, outer, noise = _clear_end(counts, edges, j, std, gaussian=gaussian)
+    return End(reach, risk, slope, found.rows, found.doubt, last, clear, outer, noise)
+
+
+def _clear_end(
+    counts: Floats, edges: Floats, end: int, std: float, *, gaussian: bool
+) -> tuple[float, float, float]:
+    """Return where counts are clear of noise; the noisy count beyond, and its noise.
+
+    The outermost bins up to the end are added up, one after the other, until their sum is one that
+    noise alone seldom has.
+    """
+    sums = np.cumsum(counts[: end + 1][::-1])
+    chance = np.log(np.array([_CLEAR]))
+    before = 0
+    for width in [w for w in _CLEAR_WIDTHS if w <= sums.size]:
+        clear = sums[before:width] > noise_level(chance, width, std, gaussian=gaussian)[0]
+        if clear.any():
+            k = before + int(np.argmax(clear))  # bins beyond the one that is clear
+            beyond = max(k, 1)
+            return float(edges[end - k]), float(sums[beyond - 1]), std * math.sqrt(beyond)
+        before = width
+    return 0.0, float(sums[-1]), std * math.sqrt(sums.size)
 
 
 def _hidden(counts: Floats, std: float, rows: float) -> float:
@@ -278,6 +314,9 @@ class LearnedBox:
     sound : ndarray of bool, shape (d,)
     n : float
         Number of rows, public or released; at least 1.
+    ends : tuple of (End, End)
+        Of each column, the low and the high side; empty where only a point amid the rows, or one
+        box for all columns, was learned.
     """
 
     low: Floats
@@ -290,6 +329,7 @@ class LearnedBox:
     excess: Floats
     sound: NDArray[np.bool_]
     n: float
+    ends: tuple[tuple[End, End], ...] = ()
 
     def _reach(self) -> Floats:
         return np.stack([self.middle - self.low, self.high - self.middle])
@@ -346,6 +386,7 @@ def box_of_ends(middles: Floats, ends: list[list[End]], n: float) -> LearnedBox:
         excess=np.zeros(middles.size),
         sound=~alone,
         n=n,
+        ends=tuple((low_end, high_end) for low_end, high_end in ends),
     )
 
 
