@@ -211,6 +211,18 @@ def test_one_class_only_and_no_rows_at_all():
     assert "state max_error" in errors.mse().note
 
 
+def test_a_cell_whose_rows_noise_hides_has_no_share():
+    score = np.repeat([0.05, 0.95], 2000)  # nothing between
+    found = metrics.score_histogram((score > 0.5).astype(int), score, **TWO, epsilon=1.0, bins=10)
+    shares = found.calibration_curve()[0]
+    assert (
+        np.isnan(shares.value[2:8]).sum() >= 3
+    )  # six cells without rows; in 60 calls 5 or 6 were NaN
+    low, high = shares.interval()
+    whole = (low == 0) & (high == 1)
+    assert np.array_equal(np.isnan(shares.value), whole) and not whole[[1, 8]].any()
+
+
 def test_an_estimate_is_a_number_with_two_intervals():
     accuracy = metrics.accuracy_score(Y, PREDICTED, **LABELS, epsilon=2.0)
     low, high = accuracy.interval()

@@ -270,8 +270,9 @@ class Account:
         if not left.epsilon:
             return (
                 "Its epsilon is spent. You may use what was released as often as you like. "
-                "Further releases about this table need a second budget, and the two totals add "
-                "up."
+                "Further releases about this table need a second budget (another ledger, and "
+                "another dataset= if this one has a name), which whoever is responsible for the "
+                "data decides: the two totals add up."
             )
         if self.terms.accountant != "basic":
             return f"State a smaller epsilon. {_LEFT}"

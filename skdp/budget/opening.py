@@ -110,7 +110,10 @@ def _refuse_second(path: str, dataset: str) -> None:
     if others:
         raise LedgerError(
             f"One table has one ledger, and that of dataset={dataset!r} is {others[0]}; {path} "
-            "would be a second one. If one is a copy of the other, move it to another folder and "
-            "go on with the one that was charged last; copy ledgers with budget.backup(path). If "
-            "they are of different tables, give each a name of its own."
+            "would be a second one. If one is a copy of the other, delete the one that lacks "
+            "charges (python -m skdp.ledger show FILE): in another folder it would spend the "
+            "budget again, unnoticed. Copies to keep are made with budget.backup(path). If they "
+            "are of different tables, give each a dataset of its own; a second budget of the same "
+            f"table, meant as such, too: dataset='{dataset}, second budget', say. Its total adds "
+            "to that of the first."
         )

@@ -162,7 +162,8 @@ class ScoreHistogram:
             Of shape (n_bins,). If noise hides the rows of a cell, it is NaN, with the whole range
             as interval. The intervals hold individually, not jointly.
         prob_pred : ndarray of shape (n_bins,)
-            The middle of each cell. The mean score of its rows is somewhere in the cell.
+            The middle of each cell, not the mean score of its rows as in scikit-learn, which is
+            somewhere in the cell: hold shares against `edges`.
         edges : ndarray of shape (n_bins + 1,)
             Edges of the cells. Scores are calibrated in a cell if the share is between its edges.
 
@@ -180,6 +181,9 @@ class ScoreHistogram:
         negative, positive = (side.reshape(-1, each).sum(axis=1) for side in self._sides)
         edges = self.edges[::each].copy()
         found = share(positive, negative, each, each, self.noise, self.privacy)
+        low, high = found.limits(0.95, False)
+        value = np.where((low <= 0) & (high >= 1), np.nan, found.value)  # noise hides the rows
+        found = estimate(value, found.limits, self.privacy)
         return found, (edges[:-1] + edges[1:]) / 2, edges
 
     def accuracy(self, threshold: float = 0.5) -> Estimate:

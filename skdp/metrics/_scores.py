@@ -377,7 +377,8 @@ def calibration_curve(
         Of shape (n_bins,). If noise hides the rows of a cell, it is NaN, with the whole range as
         interval.
     prob_pred : ndarray of shape (n_bins,)
-        The middle of each cell. The mean score of its rows is somewhere in the cell.
+        The middle of each cell, not the mean score of its rows as in scikit-learn, which is
+        somewhere in the cell: hold shares against `edges`.
     edges : ndarray of shape (n_bins + 1,)
         Edges of the cells. Scores are calibrated in a cell if the share is between its edges.
 

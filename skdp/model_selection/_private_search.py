@@ -40,9 +40,10 @@ class DPGridSearchCV(PrivateSearch):
     param_grid : dict or list of dict
         As for ``GridSearchCV``; public. If it contains the ``epsilon`` of steps, the search tries
         different ways of sharing the allowance.
-    scoring : {"accuracy"} or PrivateScorer, default=None
+    scoring : {"accuracy", "neg_brier_score"} or PrivateScorer, default=None
         The score of a run: a mean of bounded scores of rows, see `private_scorer` (its epsilon and
-        budget are not used). None: accuracy, for classifiers.
+        budget are not used). None: accuracy, for classifiers. Where one class is rare, accuracy
+        may choose a model that never predicts it; "neg_brier_score" needs probabilities.
     n_runs : "auto" or int, default="auto"
         Expected number of runs, at least 2; public. ``"auto"``: two for each candidate, but from 10
         to 100. More runs find better candidates and take longer. They cost nothing with pure noise,
@@ -198,7 +199,7 @@ class DPRandomizedSearchCV(PrivateSearch):
         As for ``RandomizedSearchCV``: lists, or distributions with ``rvs``; public.
     n_iter : int, default=20
         Number of candidates to draw.
-    scoring : {"accuracy"} or PrivateScorer, default=None
+    scoring : {"accuracy", "neg_brier_score"} or PrivateScorer, default=None
         As in `DPGridSearchCV`.
     n_runs : "auto" or int, default="auto"
         Expected number of runs. ``"auto"``: two for each candidate, but from 10 to 100.

@@ -70,6 +70,13 @@ def _neg_squared_error(estimator: Any, X: Any, y: Any) -> Floats:
     return -row_sums(errors) / errors.shape[1]
 
 
+def _neg_brier_score(estimator: Any, X: Any, y: Any) -> Floats:
+    """Minus half the squared distance of the probabilities from 1 for the label, 0 for others."""
+    chances = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+    hit = np.asarray(_labels(y)[:, None] == np.asarray(estimator.classes_), dtype=np.float64)
+    return -row_sums((chances - hit) ** 2) / 2
+
+
 def _neg_inertia(estimator: Any, X: Any, y: Any) -> Floats:
     """Minus the squared distance to the nearest centre, behind a pipeline's transformers."""
     *transformers, last = _steps(estimator)
@@ -85,6 +92,7 @@ def _neg_inertia(estimator: Any, X: Any, y: Any) -> Floats:
 # name: (per-row score, whether it needs y, what the fitted estimator must have, fixed bounds)
 _METRICS: dict[str, tuple[Callable[..., Floats], bool, str, tuple[float, float] | None]] = {
     "accuracy": (_accuracy, True, "predict", (0.0, 1.0)),
+    "neg_brier_score": (_neg_brier_score, True, "predict_proba", (-1.0, 0.0)),
     "neg_inertia": (_neg_inertia, False, "cluster_centers_", None),
     "neg_mean_absolute_error": (_neg_absolute_error, True, "predict", None),
     "neg_mean_squared_error": (_neg_squared_error, True, "predict", None),
@@ -211,11 +219,11 @@ def _without_budget(estimator: Any) -> Any:
     return copied
 
 
-def check_scored(metric: str, estimator: Any) -> None:
-    """Raise if a fitted estimator lacks what a metric needs."""
+def check_scored(metric: str, estimator: Any, *, fitted: bool = True) -> None:
+    """Raise if a fitted estimator lacks what a metric needs; an unfitted one a method of these."""
     attribute = _METRICS[metric][2]
     last = _steps(estimator)[-1]
-    if not hasattr(last, attribute):
+    if not (hasattr(last, attribute) or (attribute.endswith("_") and not fitted)):
         raise TypeError(
             f"metric={metric!r} needs a fitted estimator with {attribute}, which "
             f"{type(last).__name__} has not"
@@ -416,18 +424,22 @@ def private_scorer(
 
     Parameters
     ----------
-    metric : {"accuracy", "neg_inertia", "neg_mean_absolute_error", "neg_mean_squared_error"}
-        The score of a row; its mean over rows is released. "neg_inertia" is minus the squared
-        distance to the nearest centre, *per row* (`KMeans.score` returns the sum). In a pipeline,
-        the distance is measured after its transformers, so do not compare candidates that scale
-        differently.
+    metric : str
+        The score of a row, whose mean over rows is released: "accuracy", "neg_brier_score",
+        "neg_inertia", "neg_mean_absolute_error" or "neg_mean_squared_error". "neg_brier_score" is
+        minus half the sum of (probability - 1 for the label, 0 for other classes) squared, from -1
+        to 0; it tells models apart where one class is rare, and accuracy does not. "neg_inertia"
+        is minus the squared distance to the nearest centre, *per row* (`KMeans.score` returns the
+        sum). In a pipeline, the distance is measured after its transformers, so do not compare
+        candidates that scale differently.
     epsilon : float
         The cost of one call. A search calls it once for each candidate and fold (twice with
         ``return_train_score=True``); `search_cost` counts the calls.
     bounds : float or (float, float), default=None
         Range (low, high) to which the score of a row is clipped, from public knowledge; a number b
         means (-b, 0). For "neg_inertia" on rows in the unit box of d features, b = d is never
-        exceeded. A tighter range means less noise and more clipping. None for "accuracy".
+        exceeded. A tighter range means less noise and more clipping. None for "accuracy"
+        and "neg_brier_score".
     max_rows_per_unit : int or "private", default="private"
         With `groups`: how many rows of each unit are used at most. ``"private"`` chooses this
         number for 10% of the allowance, so that about 99 in 100 units keep all their rows.

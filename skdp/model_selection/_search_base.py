@@ -38,7 +38,7 @@ from skdp.model_selection._allotment import (
 )
 from skdp.model_selection._first_steps import check_first_steps, check_targets_of
 from skdp.model_selection._pricing import private_parts
-from skdp.model_selection._scorer import PrivateScorer, needs_targets, score_in
+from skdp.model_selection._scorer import PrivateScorer, check_scored, needs_targets, score_in
 from skdp.model_selection._users import ask_for_groups, fit_with_groups
 from skdp.queries import BaseRun, BestOfRuns, Repeats, base_level
 from skdp.tabular import check_labels, dealt_rows, is_listed, whole_units
@@ -249,6 +249,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                 )
             # What fits refuse is refused here, not in runs: which of them fail would tell of a row.
             for candidate in candidates:
+                check_scored(metric, candidate, fitted=False)
                 check_first_steps(candidate, X, type(self).__name__, self._allow_empty)
             validate_data(self, X, skip_check_array=True)
             self._check_lengths(X, y)

@@ -25,6 +25,7 @@ from skdp import (
     DPExplainableBoostingRegressor,
     DPGaussianNB,
     DPGridSearchCV,
+    DPKMeans,
     DPLinearDiscriminantAnalysis,
     DPLinearRegression,
     DPLogisticRegression,
@@ -81,6 +82,15 @@ def test_categories_and_classes_are_learned_in_every_run(adjacency, classes):
     encoder = model.best_estimator_[0].named_transformers_["dponehotencoder"]
     assert [list(one) for one in encoder.categories_] == [["a", "b", "c"]]
     assert model.feature_names_in_.tolist() == ["age", "pay", "dept"]
+
+
+def test_a_search_by_probabilities():
+    model = search(scoring="neg_brier_score").fit(TABLE, Y)
+    assert model.scorer_ == "neg_brier_score" and -0.5 < model.best_score_ < 0.1
+    with pytest.raises(TypeError, match="predict_proba"):
+        search(
+            make_pipeline(SCALER_ALL, DPKMeans(2, bounds=(0, 1))), scoring="neg_brier_score"
+        ).fit(TABLE[["age", "pay"]], Y)
 
 
 def test_half_of_delta_is_for_what_runs_learn():
@@ -415,7 +425,7 @@ def test_models_give_each_row_its_own_bits(estimator):
     if "delta" in estimator.get_params():
         options["delta"] = 1e-3
     model = clone(estimator).set_params(**options).fit(rows, LABELS.astype(int))
-    numbers = model._logits if is_classifier(model) else model.predict
+    numbers = model.predict_proba if is_classifier(model) else model.predict
     rng = np.random.default_rng(3)
     with exact_rows():
         whole = numbers(rows)

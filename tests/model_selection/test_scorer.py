@@ -16,6 +16,7 @@ from scipy import stats
 from sklearn.base import BaseEstimator, clone
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import brier_score_loss
 from sklearn.model_selection import (
     GridSearchCV,
     cross_validate,
@@ -53,6 +54,29 @@ class Echo(BaseEstimator):
 
 
 ECHO = Echo().fit(X)
+
+
+def test_the_brier_score_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(300, 2)), rng.choice(["a", "b", "c"], 300, p=[0.8, 0.1, 0.1])
+    budget = PrivacyBudget(1e12)
+    score = private_scorer("neg_brier_score", epsilon=1e9, budget=budget)
+    for kept in (labels != "c", labels != "none"):
+        model = LogisticRegression().fit(rows[kept], labels[kept])
+        chances = model.predict_proba(rows[kept])
+        hit = labels[kept][:, None] == model.classes_
+        assert score(model, rows[kept], labels[kept]) == pytest.approx(
+            -((chances - hit) ** 2).sum(axis=1).mean() / 2, abs=1e-5
+        )
+        if len(model.classes_) == 2:
+            wanted = brier_score_loss(labels[kept], chances[:, 1], pos_label="b")
+            assert score(model, rows[kept], labels[kept]) == pytest.approx(-wanted, abs=1e-5)
+    # A label that is no class of the model: as far off as can be, within the bounds.
+    assert score(model, rows, np.full(300, "x")) >= -1.0
+    with pytest.raises(TypeError, match="needs a fitted estimator with predict_proba"):
+        score(ECHO, X, Y)
+    with pytest.raises(ValueError, match="bounds must be None"):
+        private_scorer("neg_brier_score", epsilon=1.0, bounds=1.0)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_or_remove_one"])
