@@ -116,7 +116,7 @@ def test_evaluating_privately(tmp_path, monkeypatch):
 
 
 def test_preprocessing():
-    names = run("doc/preprocessing.md", 2, {})
+    names = run("doc/preprocessing.md", 3, {})
     assert names["budget"].spent.epsilon == 5.0
     found = names["columns"].get_feature_names_out()
     assert "job__job_infrequent_sklearn" in found
