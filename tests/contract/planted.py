@@ -522,6 +522,22 @@ MUTANTS = (
         "total = float(__import__('inspect').currentframe().f_back.f_locals['exact'][-1]) / last",
         f"{REPLAY}[standard_scaler_weighted-0.0-replace_one]",
     ),
+    # --- searches and scores ----------------------------------------------------------------------
+    _m(
+        "the delta apart of what a run learns is not added up", "queries.best_of_runs",
+        "return within and apart <= exact(self.separate_delta)", "return within",
+        "tests/queries/test_best_of_runs.py::test_what_a_run_may_lose",
+    ),
+    _m(
+        "each run has all of delta apart", "queries.best_of_runs",
+        "apart = delta / 2 / repeats.mean", "apart = 0.9 * delta + 0 / repeats.mean",
+        "tests/queries/test_best_of_runs.py::test_runs_with_a_delta_apart_against_enumeration",
+    ),
+    _m(
+        "a score adds in the order of the batch", "_rowwise",
+        "    if not _EXACT.get():\n        found: Floats", "    if True:\n        found: Floats",
+        "tests/model_selection/test_private_search_tables.py::test_models_give_each_row_its_own_bits[DPRidge]",
+    ),
     # --- what is not there ------------------------------------------------------------------------
     _m(
         "a docstring is missing", "cluster",
