@@ -531,7 +531,7 @@ MUTANTS = (
     _m(
         "each run has all of delta apart", "queries.best_of_runs",
         "apart = delta / 2 / repeats.mean", "apart = 0.9 * delta + 0 / repeats.mean",
-        "tests/queries/test_best_of_runs.py::test_runs_with_a_delta_apart_against_enumeration",
+        "tests/queries/test_best_of_runs.py::test_runs_with_a_delta_apart_against_enumeration[1.0-1e-06-Repeats(eta=1, stop=Fraction(1, 5))]",
     ),
     _m(
         "a score adds in the order of the batch", "_rowwise",
