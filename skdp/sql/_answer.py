@@ -22,8 +22,11 @@ class Answer:
         A relation in a database of its own. Every number ``x`` has an interval, ``x_low`` to
         ``x_high``. In 95% of releases (measured: 94.3 to 100%, depending on the aggregate) it
         contains the number for the bounded and clipped rows without noise; in at least 95% if ``x``
-        is computed from several aggregates. NULL if there is no interval. A mean also has
-        ``x_population_low`` and ``x_population_high``.
+        is computed from several aggregates. NULL if there is no interval: also where rows, keys or
+        values behind ``x`` depend on what a subquery released with noise, as in ``WHERE minutes >
+        (SELECT AVG(minutes) FROM visits)``. That noise is in no interval; `notes` names the column,
+        the subquery and the released value. A mean also has ``x_population_low`` and
+        ``x_population_high``.
     privacy_ : PrivacyCertificate or None
         Certificate of the last release; None if only public tables or released subqueries were
         read.

@@ -19,6 +19,7 @@ from skdp.budget.amounts import check_delta, check_positive
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Catalog, bounds_of, open_catalog
+from skdp.sql._conditional import conditional_notes
 from skdp.sql._explain import explained
 from skdp.sql._outline import Plan
 from skdp.sql._parse import parsed
@@ -228,7 +229,8 @@ class PrivateDatabase:
             return "reads public tables alone: nothing is charged, no noise is added"
         parts, fits = made
         texts = [
-            explained(plan, by, rows_per_key) for plan, by in zip(parts.plans, fits, strict=True)
+            explained(plan, by, rows_per_key, parts.subqueries)
+            for plan, by in zip(parts.plans, fits, strict=True)
         ]
         if len(texts) > 1 or parts.last is None:
             cost = sum((by.privacy_cost() for by in fits[1:]), fits[0].privacy_cost())
@@ -373,6 +375,8 @@ def _released(
         if parts.last is None:
             answers.append(public_answer(catalog, query, parts.tree, subqueries))
             answers[-1].notes.append(AFTER)
+            for one in subqueries:
+                answers[-1].notes += conditional_notes(one.plan, subqueries)
     except Exception as error:
         if not answers:
             raise

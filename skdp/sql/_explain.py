@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from skdp.sql._conditional import conditional_notes
 from skdp.sql._outline import Plan
 
 __all__ = ["explained"]
 
 
-def explained(plan: Plan, by: Any, rows_per_key: float | None) -> str:
+def explained(
+    plan: Plan, by: Any, rows_per_key: float | None, subqueries: Sequence[Any] = ()
+) -> str:
     """Return a text about a plan; parameters are checked as a fit would."""
     cost = by.privacy_cost()
     lines = [
@@ -26,7 +30,7 @@ def explained(plan: Plan, by: Any, rows_per_key: float | None) -> str:
             shown[one.column] = f"{one.column}: {what}"
     lines += list(shown.values())
     lines += _errors(plan, by, rows_per_key)
-    lines += [f"note: {note}" for note in plan.notes]
+    lines += [f"note: {note}" for note in (*plan.notes, *conditional_notes(plan, subqueries))]
     return "\n".join([*lines, f"rows: {plan.rows}"])
 
 

@@ -67,7 +67,11 @@ class Specification:
 
 @dataclass(frozen=True)
 class Output:
-    """A column of the answer, as SQL over what was released."""
+    """A column of the answer, as SQL over what was released.
+
+    `given` are the released tables on which the rows, keys or values behind it depend: their noise
+    is in no interval of this column.
+    """
 
     name: str
     sql: str
@@ -75,6 +79,7 @@ class Output:
     high: str | None = None
     population: str | None = None
     measured: bool = False
+    given: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)

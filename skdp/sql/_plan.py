@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._catalog import Catalog, folded
+from skdp.sql._conditional import depends_on
 from skdp.sql._dialect import clamp_of, is_anonymized, plain_aggregate
 from skdp.sql._expressions import Expr, compiled, condition
 from skdp.sql._inner import InnerAggregates
@@ -74,6 +75,7 @@ class Released:
     used: list[Specification] = field(default_factory=list)
     per_unit: bool = False  # a unit's rows of a key are aggregated to one first
     levels: set[tuple[str, int]] = field(default_factory=set)  # of intervals, beside 95%
+    released_tables: tuple[str, ...] = ()  # sources of what subqueries have released
 
     def column(self, node: exp.Column) -> Expr:
         """Return what a name means that is no key: an alias of the SELECT, or nothing."""
@@ -353,6 +355,8 @@ def _planned(
     keys = _keys(select, items, body)
     stated = {folded(name): pair for name, pair in bounds.items()}
     scope = Released(body, unit, keys, stated)
+    released = (one.source for one in catalog.tables.values() if one.released is not None)
+    scope.released_tables = tuple(released)
     scope.per_unit = anonymized and any(
         _counts_or_adds(node) for node in select.walk(prune=lambda n: isinstance(n, exp.Subquery))
     )
@@ -476,17 +480,19 @@ def _output(name: str, item: exp.Expr, scope: Released) -> Output:
     scope.used = []
     one = compiled(item, scope)
     used = list({spec.name: spec for spec in scope.used}.values())
+    given = depends_on(scope, used)
     if not used:
-        return Output(name, one.sql)
+        return Output(name, one.sql, given=given)
     ends = interval_of(item, scope, len(used))
     if ends is None:
         scope.notes.append(f"{name}: no interval. There are intervals for one aggregate, and for "
                            "+, -, *, /, ROUND, FLOOR and CEIL of it; for several aggregates only "
                            "if they are counts, sums and means")  # fmt: skip
-        return Output(name, one.sql, "NULL::DOUBLE", "NULL::DOUBLE", measured=True)
+        none = "NULL::DOUBLE"
+        return Output(name, one.sql, none, none, measured=True, given=given)
     plain = isinstance(item, exp.Avg | exp.Filter) and len(used) == 1 and used[0].kind == "mean"
     population = used[0].name if plain and one.sql == quoted(used[0].name) else None
-    return Output(name, one.sql, *ends, population, measured=True)
+    return Output(name, one.sql, *ends, population, measured=True, given=given)
 
 
 def _tail(select: exp.Select, scope: Released, items: list[tuple[str, exp.Expr]]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from skdp.aggregation._results import share_left_out
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Table
+from skdp.sql._conditional import conditional_notes
 from skdp.sql._intervals import ends_of
 from skdp.sql._outline import Plan
 from skdp.sql._typed import TYPES, quoted
@@ -29,12 +30,18 @@ class Subquery:
     ----------
     plan : Plan
     table : Table
+    text : str
+        Its SQL.
+    is_number : bool
+        Whether it stands for a number, and not for a table.
     answer : Answer or None
         Once it is released.
     """
 
     plan: Plan
     table: Table
+    text: str = ""
+    is_number: bool = False
     answer: Answer | None = None
 
     def put(self, connection: Any) -> None:
@@ -129,13 +136,15 @@ def _selected(plan: Plan) -> str:
     selected = []
     for output in plan.outputs:
         selected.append((output.name, output.sql))
-        if output.measured:  # a number that is beyond integers is NULL, and so are its ends
-            there = f"({output.sql}) IS NOT NULL"
+        if output.measured:  # a number that is beyond integers is NULL, and so are its ends; and
+            # those of a number that depends on what was released before
+            there = "FALSE" if output.given else f"({output.sql}) IS NOT NULL"
             for end, at in (("low", output.low), ("high", output.high)):
                 selected.append((f"{output.name}_{end}", f"CASE WHEN {there} THEN {at} END"))
         if output.population:
             for end in ("low", "high"):
                 inner = quoted(f"{output.population}_population_{end}")
+                inner = f"CASE WHEN FALSE THEN {inner} END" if output.given else inner
                 selected.append((f"{output.name}_population_{end}", inner))
     sql = ", ".join(f"{one} AS {quoted(name)}" for name, one in selected)
     return f"SELECT {sql} FROM released{plan.tail}"
@@ -170,7 +179,7 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
         connection.table("answer"),
         plan.text,
         plan.rows,
-        [*plan.notes, *_bounding(plan, by)],
+        [*plan.notes, *conditional_notes(plan, subqueries), *_bounding(plan, by)],
         by.privacy_,
         getattr(by, "max_keys_per_unit_", None),
         getattr(by, "max_rows_per_unit_", None),

@@ -218,7 +218,7 @@ def _subquery(
             )
             text = str(inner).replace(" Nothing was charged.", "")
             raise QueryRefusedError(f"{text} {way}. Nothing was charged.") from None
-    found = Subquery(plan, _table(plan, catalog, before))
+    found = Subquery(plan, _table(plan, catalog, before), f"({said(node)})", number)
     with catalog.reading() as cursor:
         found.put(cursor)
     catalog.tables[folded(found.table.name)] = found.table
