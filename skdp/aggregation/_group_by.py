@@ -43,6 +43,7 @@ from skdp.aggregation._results import (
     interval_of,
     left_out_of,
     no_columns,
+    notes_of,
     remarks,
     std_of,
     without_intervals,
@@ -132,6 +133,8 @@ class DPGroupBy(BaseEstimator):
     left_out_ : dict
         ``"keys"`` and ``"rows"``: how many (unit, key) pairs, and rows of these keys, were left out
         by bounding (at most its bound for each unit); with ``_low`` and ``_high``.
+    notes_ : list of str
+        Where caps are private: which rows counts, sums and their intervals are of, not of all rows.
     privacy_ : PrivacyCertificate
 
     See Also
@@ -398,6 +401,7 @@ class DPGroupBy(BaseEstimator):
             finally:
                 rows.close()
             self.table_ = table_of(columns, table)
+            self.notes_ = notes_of(self, {one.kind for one in aggregates})
             for text in self._remarks(aggregates):
                 warnings.warn(text, stacklevel=outside_level())
         return self
@@ -475,8 +479,7 @@ class DPGroupBy(BaseEstimator):
         if one.kind != "mean":
             return out
         about = about_means(terms[1], out[one.name])
-        caps = self.max_keys_per_unit_, self.max_rows_per_unit_
-        query = KeyTotals(keys, (about,), 0, *caps)
+        query = KeyTotals(keys, (about,), 0, self.max_keys_per_unit_, self.max_rows_per_unit_)
         spread = session.answer(query, shares["spread"], name=f"spread {one.column}")
         whole = interval_of(one, terms, found, pure=session.pure, spread=spread)
         return out | self._known(one, whole)
@@ -504,9 +507,7 @@ class DPGroupBy(BaseEstimator):
 
     def _known(self, one: Aggregate, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """Return an aggregate's columns, without intervals where its learned bounds are a guess."""
-        if one.name not in self._unclear:
-            return columns
-        return without_intervals(one, columns)
+        return without_intervals(one, columns) if one.name in self._unclear else columns
 
     def _choose_caps(
         self,
@@ -544,8 +545,7 @@ class DPGroupBy(BaseEstimator):
         self.left_out_: dict[str, float] = {}
         if keys:
             query = LeftOut(keys, self.max_keys_per_unit_, self.max_rows_per_unit_)
-            out = session.answer(query, shares["left_out"])
-            self.left_out_ |= left_out_of(out, pure=session.pure)
+            self.left_out_ |= left_out_of(session.answer(query, shares["left_out"]), session.pure)
 
     def intervals(self, name: str, level: float = LEVEL) -> tuple[list[Any], list[Any]]:
         """Return the intervals of an aggregate without noise, at any level; nothing is released.

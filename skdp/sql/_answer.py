@@ -35,7 +35,8 @@ class Answer:
     rewritten : str
         DuckDB's SQL for the rows that were aggregated.
     notes : list of str
-        How the answer differs from what the query says.
+        How the answer differs from what the query says: for counts and sums with private limits on
+        what a unit contributes, also that intervals are of the rows within them, not of all.
     max_keys_per_unit_, max_rows_per_unit_ : int or None
         The bounds on the contribution of a unit.
     bounds_ : dict

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp.aggregation._results import share_left_out
+from skdp.aggregation._results import left_out_text, limits_of, share_left_out
 from skdp.sql._answer import Answer
 from skdp.sql._catalog import Table
 from skdp.sql._conditional import conditional_notes
@@ -191,23 +191,21 @@ def answer_of(plan: Plan, by: Any, subqueries: Sequence[Subquery] = ()) -> Answe
 def _bounding(plan: Plan, by: Any) -> list[str]:
     """Return notes on what bounding did to the rows, from what was released of it.
 
-    Of rows that were left out where `DPGroupBy` warns of them, more than a tenth; where no number
-    of rows was released to say so, if any were.
+    Of rows that were left out always where caps were found privately and counts or sums are asked
+    for; else if they are more than a tenth, or, where no number of rows was released to say so, if
+    there were any.
     """
-    notes, out = [], getattr(by, "left_out_", {})
+    notes, out = list(getattr(by, "notes_", [])), getattr(by, "left_out_", {})
     counts = [one.name for one in plan.aggregates if one.kind == "count"]
     kept = float(sum(by.table_[counts[0]])) if counts and out else None
     of_units = all(one.kind == "distinct_units" for one in plan.aggregates)
     any_left_out = bool(out) and out["keys_low" if of_units else "rows_low"] > 0
-    if any_left_out and (kept is None or share_left_out(by, kept) is not None):
-        found = max(round(out["rows"]), 0)
-        low, high = math.floor(out["rows_low"]), math.ceil(out["rows_high"])
-        keys, rows = by.max_keys_per_unit_, by.max_rows_per_unit_
+    many = kept is None or share_left_out(by, kept) is not None
+    if any_left_out and many and not notes:
         notes.append(
-            f"a unit counts in at most {keys} {'key' if keys == 1 else 'keys'}, with at most "
-            f"{rows} of its rows in each: about {found:,} rows were left out ({low:,} to "
-            f"{high:,}). Counts and sums do not include them, and intervals are about the rows "
-            "that count. State max_keys_per_unit and max_rows_per_unit to set these limits"
+            f"{limits_of(by)}. {left_out_text(by, of_units=of_units)} Counts and sums do not "
+            "include them, and intervals are of the rows that count. State max_keys_per_unit and "
+            "max_rows_per_unit to set these limits"
         )
     for name, units in sorted(getattr(by, "hidden_units_", {}).items()):
         notes.append(
