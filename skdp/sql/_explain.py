@@ -51,47 +51,60 @@ def _keys(plan: Plan) -> str:
 
 
 def _errors(plan: Plan, by: Any, rows_per_key: float | None) -> list[str]:
-    """Return about the half widths of intervals; where caps are private, for the least ones."""
-    caps = {}
-    for name in ("max_keys_per_unit", "max_rows_per_unit"):
-        stated = getattr(by, name)
-        caps[name] = stated if isinstance(stated, int) else 1
-    private = [name for name in caps if not isinstance(getattr(by, name), int)]
+    """Return about the half widths of intervals; where caps are private, what they depend on."""
+    private = [name for name in _EXAMPLE if not isinstance(getattr(by, name), int)]
+    guesses = dict.fromkeys(
+        (one.column for one in plan.aggregates if one.column and one.column not in plan.bounds),
+        (0.0, 1.0),
+    )
+
+    def widths(caps: dict[str, int]) -> dict[str, float]:
+        if _needs_rows(plan) and not rows_per_key:
+            return {}
+        given = {name: caps[name] for name in private}
+        found: dict[str, float] = by.expected_error(
+            rows_per_key=rows_per_key, bounds=guesses, **given
+        )
+        return found
+
+    least, example = widths(dict.fromkeys(_EXAMPLE, 1)), widths(_EXAMPLE)
     lines = []
     for one in plan.aggregates:
-        if one.column and one.column not in plan.bounds:
+        if one.name not in least or (one.column and one.column not in plan.bounds):
             continue
-        if one.kind in ("mean", "variance", "std", "quantile") and not rows_per_key:
+        what = f"half width of {one.kind}{f'({one.column})' if one.column else ''}"
+        if least[one.name] == example[one.name]:
+            lines.append(f"{what}: about {least[one.name]:.4g}")
             continue
-        alone = (
-            by.expected_error(
-                rows_per_key=rows_per_key,
-                bounds=dict.fromkeys(
-                    (o.column for o in plan.aggregates if o.column and o.column not in plan.bounds),
-                    (0.0, 1.0),
-                ),
-                **caps,
+        of = [name for name in private if (one.kind, name) != _NO_ROWS]
+        lines.append(
+            f"{what}: not known before the fit, which finds {' and '.join(of)} privately. It is "
+            + "; ".join(
+                f"about {found[one.name]:.4g} if {_stated(of, caps)}"
+                for caps, found in ((dict.fromkeys(_EXAMPLE, 1), least), (_EXAMPLE, example))
             )
-            if rows_per_key or not _needs_rows(plan)
-            else {}
+            + ". State them to know it"
         )
-        if one.name in alone:
-            what = f"{one.kind}({one.column})" if one.column else one.kind
-            lines.append(f"half width of {what}: about {alone[one.name]:.4g}{_grows(private)}")
     if _needs_rows(plan) and not rows_per_key:
         lines.append("errors: give rows_per_key= to see how large they would be")
     return lines
 
 
-def _grows(private: list[str]) -> str:
-    """Say that caps that are found privately make the half width larger."""
-    if not private:
-        return ""
-    return (
-        f", if {' and '.join(private)} were 1. A fit finds larger ones where units have many rows: "
-        "the half width of counts and sums grows with max_rows_per_unit, and with "
-        "max_keys_per_unit (its square root, where delta is above 0). State them to see it"
-    )
+_EXAMPLE = {"max_keys_per_unit": 4, "max_rows_per_unit": 8}
+_NO_ROWS = ("distinct_units", "max_rows_per_unit")  # units are counted once a key
+
+
+def _stated(names: list[str], caps: dict[str, int]) -> str:
+    """Return caps as text: "a unit counts in 4 keys, with 8 rows in each"."""
+    parts = []
+    if "max_keys_per_unit" in names:
+        keys = caps["max_keys_per_unit"]
+        parts.append(f"in {keys} {'key' if keys == 1 else 'keys'}")
+    if "max_rows_per_unit" in names:
+        rows = caps["max_rows_per_unit"]
+        each = " in each" if parts else " a key"
+        parts.append(f"with {rows} {'row' if rows == 1 else 'rows'}{each}")
+    return f"a unit counts {', '.join(parts)}"
 
 
 def _needs_rows(plan: Plan) -> bool:

@@ -325,6 +325,29 @@ def test_explain_says_cost_bounds_and_errors_without_reading_a_row():
     assert "TRY_CAST" in text
 
 
+def test_explain_shows_no_half_width_that_holds_for_caps_of_one_alone():
+    """An answer had 246 where it said 18.35."""
+    db = database()
+    by_browser = "SELECT browser, COUNT(*) AS n, COUNT(DISTINCT uid) AS u FROM visits GROUP BY 1"
+
+    def lines(query, **caps):
+        found = [x for x in db.explain(query, **caps).split("\n") if x.startswith("half width")]
+        return dict(x.removeprefix("half width of ").split(": ", 1) for x in found)
+
+    private = lines(by_browser)
+    assert private["count"].startswith(
+        "not known before the fit, which finds max_keys_per_unit and"
+    )
+    caps = {"max_keys_per_unit": 4, "max_rows_per_unit": 8}
+    example = float(private["count"].split("about ")[2].split()[0])
+    stated = float(lines(by_browser, **caps)["count"].removeprefix("about "))
+    assert stated < example < 2 * stated  # finding caps privately has its share, too
+    assert "with 8 rows in each" in private["count"]
+    assert "rows" not in private["distinct_units"].split(". State")[0]
+    assert "a unit counts with 8 rows a key" in lines("SELECT COUNT(*) FROM visits")["count"]
+    assert lines("SELECT COUNT(DISTINCT uid) FROM visits")["distinct_units"].startswith("about ")
+
+
 @pytest.mark.slow
 def test_tables_in_memory_and_files(tmp_path):
     rng = np.random.default_rng(1)
