@@ -209,7 +209,8 @@ def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> 
 def grouped_releases(releases: Sequence[Any]) -> list[tuple[str, ...]]:
     """Return the releases as rows of text; those that differ in a number of their name are one.
 
-    Each is (what, mechanism, sensitivity, noise scale, share), the share that of all of them.
+    Each is (what, mechanism, sensitivity, noise scale, share), the share that of all of them; with
+    the delta that they took apart from it, if any.
     """
     alike: dict[tuple[str, ...], list[Any]] = {}
     for r in releases:
@@ -226,10 +227,12 @@ def grouped_releases(releases: Sequence[Any]) -> list[tuple[str, ...]]:
     for (_, unreviewed, *cells, kind), records in alike.items():
         names = list(dict.fromkeys(r.name for r in records))
         name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-        total = sum(r.delta if kind == "delta" else r.share for r in records)
         times = f"{len(records)} × " if len(records) > 1 else ""
-        part = f"delta {total:.4g}" if kind == "delta" else f"{total:.1%}"
-        rows.append((f"{times}{name}{unreviewed}", *cells, part))
+        share, delta = sum(r.share for r in records), sum(r.delta for r in records)
+        # A release may take both: keys take a share of the noise's allowance, and a delta.
+        parts = [f"{share:.1%}"] if share or kind == "share" else []
+        parts += [f"delta {delta:.4g}"] if kind == "delta" else []
+        rows.append((f"{times}{name}{unreviewed}", *cells, ", ".join(parts)))
     return rows
 
 

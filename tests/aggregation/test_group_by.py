@@ -358,3 +358,15 @@ def test_intervals_hold_what_they_say(epsilon, delta, relation):
         assert times >= binom.ppf(1e-7, runs * K, 0.945), name
     for name in ("count", "units", "sum", "mean"):  # and not wildly more often
         assert held[name] <= binom.isf(1e-7, runs * K, 0.965), name
+
+
+@pytest.mark.parametrize("caps", [{}, {"max_keys_per_unit": 1, "max_rows_per_unit": 1}])
+def test_a_certificate_shows_the_share_of_the_keys_beside_their_delta(caps):
+    fitted = make(**caps).agg(visits="count").fit(visits(users=900, rows=1800))
+    of_keys = [one for one in fitted.privacy_.releases if one.delta]
+    lines = [one for one in str(fitted.privacy_).split("\n") if "%, delta" in one]
+    shares = [float(line.split("%, delta")[0].split()[-1]) for line in lines]
+    assert shares == [pytest.approx(100 * one.share, abs=0.05) for one in of_keys]
+    assert sum(shares) > 40
+    shown = fitted.privacy_._repr_html_()
+    assert all(f"{one.share:.1%}, delta {one.delta:.4g}<" in shown for one in of_keys)
