@@ -62,7 +62,8 @@ _LARGER = 0.02  # chance that noise passes for units of more keys or rows
 _WINDOWS = (1, 2, 4, 8)  # bins that are looked at together
 # What is left out is a bias, which no interval shows: it weighs as much as twice the noise. Over
 # 80 fits of five tables under each relation the error of counts was 5% smaller to 7% larger than
-# with a weight of 1, and with 3 it was up to 18% larger.
+# with a weight of 1, and with 3 it was up to 18% larger. For flights by destination it is 18%
+# smaller (root mean square), and that of the median destination 30% larger.
 _WEIGHT = 2.0
 
 # Chances that noise alone is seen: in any bin of a spread, and in the bin beside what was seen.
