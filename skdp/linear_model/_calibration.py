@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 CALIBRATION_SHARE = Fraction(1, 10)  # of what is left for gradients
 # Noise of a gradient, in rows, above which none is asked: of one logit, and of more.
-_MOST_NOISE = (0.15, 0.06)
+_MOST_NOISE = (0.1, 0.06)
 # Of the gradients, of what is left.
 _PARTS = (Fraction(3, 20), Fraction(4, 17), Fraction(6, 13), Fraction(1))
 _CONSTANT = 0.7  # as a part of the bound on logits

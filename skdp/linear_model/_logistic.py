@@ -220,11 +220,12 @@ class DPLogisticRegression(LabelledClassifier):
     little, because their directions separate the classes; and it reduces the noise.
 
     **Probabilities.** The descent ranks rows, but clipped r weigh rare classes less, and stopping
-    early leaves coefficients too small. So a slope, common to all logits, and an offset for each
-    are fitted to gradients without clipping. Mean probabilities are then those of the classes, and
-    a log-odds of 1 means 1, up to noise. Where rows are so few that noise would hide this (for two
-    classes at epsilon 0.5 without delta, about 1,000 rows), it is left out, and probabilities are
-    not calibrated.
+    early moves coefficients. So a slope, common to all logits, and an offset for each are fitted to
+    gradients without clipping: mean probabilities are then the shares of the classes, up to noise.
+    Coefficients are those of shortened rows, so they are somewhat larger than those of whole rows.
+    Where noise would hide the gradients they are not asked, and probabilities are not calibrated:
+    without delta, below about 1,500 rows of two classes at epsilon 0.5, and below 3,500 of three at
+    epsilon 1.
 
     References
     ----------
