@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
+from scipy.special import ndtri
 
 from skdp.core import Session
 from skdp.planning import Allowance
@@ -124,6 +125,16 @@ class Calibration:
         self.asked.append((self.slope, self.offset, parts, np.maximum(errors, 1e-9 * self.n)))
 
 
+def _normal_points(m: int, d: int) -> Floats:
+    """Return points of a normal law, spread evenly: quantiles of multiples of irrational steps."""
+    root = 2.0
+    for _ in range(60):  # to the solution of root**(d + 1) = root + 1
+        root = (1.0 + root) ** (1.0 / (d + 1))
+    steps = root ** -np.arange(1.0, d + 1)
+    found: Floats = ndtri((0.5 + np.arange(1, m + 1)[:, None] * steps) % 1.0)
+    return np.clip(found, -4.0, 4.0)
+
+
 def calibrated(
     session: Session,
     view: Any,
@@ -158,8 +169,8 @@ def calibrated(
     if not useful:
         return 1.0, offset
     k, n = len(theta), float(counts.sum())
-    rng = np.random.default_rng(0)
-    half = rng.normal(size=(_N_POINTS // 2, theta.shape[1])) @ theta.T
+    axes, sizes, _ = np.linalg.svd(np.nan_to_num(theta), full_matrices=False)
+    half = _normal_points(_N_POINTS // 2, sizes.size) @ (axes * sizes).T
     points = np.concatenate([half, -half])
     # Of coefficients that are mostly noise, less: the slope of a regression on them.
     signal = 1.0 - theta.size * noise**2 / max(float((theta**2).sum()), 1e-300)
