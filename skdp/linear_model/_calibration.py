@@ -31,8 +31,8 @@ __all__ = ["CALIBRATION_SHARE", "Calibration", "calibrated", "is_useful"]
 Floats = NDArray[np.float64]
 
 CALIBRATION_SHARE = Fraction(1, 10)  # of what is left for gradients
-# Noise of a gradient, in rows, above which none is asked: of one logit, and of more.
-_MOST_NOISE = (0.1, 0.06)
+# Noise of a gradient, in rows, above which none is asked: of one logit, and of a class of more.
+_MOST_NOISE = (0.1, 0.18)
 # Of the gradients, of what is left.
 _PARTS = (Fraction(3, 20), Fraction(4, 17), Fraction(6, 13), Fraction(1))
 _CONSTANT = 0.7  # as a part of the bound on logits
@@ -50,7 +50,7 @@ def is_useful(allowance: Allowance, n: float, n_logits: int) -> bool:
     part = allowance.part(CALIBRATION_SHARE)
     norm = math.hypot(1.0, _CONSTANT) / _CONSTANT * (1.0 if n_logits == 1 else math.sqrt(2))
     std = part.vector_std((1 + allowance.replace) * norm, n_logits * (n_logits + 1))
-    return std / n <= _MOST_NOISE[n_logits > 1]
+    return std / n <= _MOST_NOISE[n_logits > 1] / n_logits
 
 
 @dataclass
