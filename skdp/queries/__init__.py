@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         LabelMoments,
         LabelVectors,
         LogisticGradient,
+        LogitBall,
         StandardBall,
         WeightedBall,
         softmax,
@@ -157,7 +158,7 @@ else:
             "learned_domain": "LearnDomain",
             "learned_ranges": "DOUBT_FAR DOUBT_ONE_VALUE LearnedRange",
             "linear": (
-                "LabelCategories LabelCounts LabelMoments LabelVectors LogisticGradient "
+                "LabelCategories LabelCounts LabelMoments LabelVectors LogisticGradient LogitBall "
                 "StandardBall WeightedBall softmax"
             ),
             "logistic": "LogisticMinimiser UnitBall",
@@ -242,6 +243,7 @@ __all__ = [
     "LinearImage",
     "LogisticGradient",
     "LogisticMinimiser",
+    "LogitBall",
     "Marginal",
     "Moments",
     "NoisyQuantiles",

@@ -34,6 +34,11 @@ by a row whose label is certainly wrong; and under replace-one by two such rows 
 that differ in the direction of a large theta only. |r| <= 2**17 and |q| < 2**18, so a product over
 2**16 rows is below 2**51 and exact.
 
+**Logits as rows** (`LogitBall`). A row is mapped to its logits at a public or released theta, each
+a function of the row alone to the last bit, as above; `clip_to_norm` brings them to integers with
+sum q_k**2 <= norm**2, verified as above. So what is proved of the rows of any ball holds for them,
+and that of `LogisticGradient` for gradients of a model of these logits.
+
 **Counts of labels** (`LabelCounts`): a row adds one to one count or to none. L1 1, squared L2 1
 (A); 2 and 2 (R).
 
@@ -69,6 +74,7 @@ from skdp.core.clipping import (
     Floats,
     ScaledBox,
     check_bits,
+    check_radius,
     check_width,
     clip_to_norm,
     isqrt_up,
@@ -89,6 +95,7 @@ __all__ = [
     "LabelMoments",
     "LabelVectors",
     "LogisticGradient",
+    "LogitBall",
     "StandardBall",
     "WeightedBall",
     "softmax",
@@ -328,6 +335,41 @@ class LogisticGradient(Query):
     def decoded(self, noisy: Noisy) -> Release:
         values = noisy.values.astype(np.float64).reshape(self.theta.shape)
         return released(values * self.unit, noisy.std * self.unit)
+
+
+@reviewed
+class LogitBall:
+    """The logits of rows at a public or released theta, clipped to an L2 norm; see the module.
+
+    Parameters
+    ----------
+    gradient : LogisticGradient
+        Whose logits.
+    radius : float
+        Bound on the norm of a row's logits, positive.
+    bits : int, default=17
+        The radius has 2**bits to 2**(bits + 1) grid steps; at most 30.
+    """
+
+    def __init__(self, gradient: LogisticGradient, radius: float, *, bits: int = GRID_BITS) -> None:
+        gradient.check_shapes()
+        self.gradient = replace(gradient, view=gradient.view.at(GRID_BITS))
+        self.radius = check_radius(float(radius))
+        self.n_dims = len(gradient.theta)
+        step = power_of_two_grid(self.radius, check_bits(bits, NORM_BITS))
+        self.center = np.zeros(self.n_dims)
+        self.grid = np.full(self.n_dims, step)
+        self.norm = math.floor(self.radius / step)
+        self.half = np.full(self.n_dims, float(self.norm))
+
+    def at(self, bits: int) -> LogitBall:
+        """Return the same view with another number of steps."""
+        return LogitBall(self.gradient, self.radius, bits=min(bits, NORM_BITS))
+
+    def map(self, block: Floats) -> Floats:
+        """Map float rows to integers with sum q_k**2 <= norm**2."""
+        logits = self.gradient.logits(self.gradient.view.map(block))
+        return clip_to_norm(logits, float(self.grid[0]), self.norm)
 
 
 # --- counts, sums and squares of the rows of each label ------------------------------------------

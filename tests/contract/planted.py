@@ -440,6 +440,12 @@ MUTANTS = (
         f"{ATTAINED}[target cell errors-0.0-replace_one]",
         f"{ATTAINED}[target cell errors-1e-05-replace_one]",
     ),
+    _m(
+        "logits of rows are not clipped", "queries.linear",
+        "return clip_to_norm(logits, float(self.grid[0]), self.norm)",
+        "return np.rint(np.clip(logits, -1e5, 1e5) / self.grid[0])",
+        f"{ATTAINED}[label gradient of long logits-0.0-add_or_remove_one]",
+    ),
     Mutant(
         "weights of rows are not clipped", "skdp.queries.linear",
         (

@@ -31,6 +31,7 @@ from skdp.queries import (
     LeafCounts,
     LearnedBounds,
     LogisticGradient,
+    LogitBall,
     Marginal,
     Moments,
     NoisyQuantiles,
@@ -280,6 +281,29 @@ def gradient(theta, clip=1.0, n_logits=1, most=None):
     return ask
 
 
+def logit_gradient(theta, n_logits=1, most=None, *, beyond=False):
+    """Return the gradient of slope and offsets of logits; rows of doubt differ in the sign of r.
+
+    They are close to each other at the edge of the ball, or far beyond it on either side.
+    """
+
+    def ask(s):
+        d = s.n_features
+        view = StandardBall(-np.ones(d), np.ones(d), np.zeros(d), np.ones(d), 1.0)
+        coef = np.zeros((n_logits, d + 1))
+        coef[:, 1] = [-1.0, 1.0, 0.0] if n_logits == 3 else 1.0
+        edge = np.array([-1.0, 1.0, 0.0]) if n_logits == 3 else np.ones(1)
+        if beyond:
+            coef, edge = 1e6 * coef, 0.0 * edge
+        ball = LogitBall(LogisticGradient(view, 0.5, coef, edge, 1.0), 1.01 * math.sqrt(n_logits))
+        slope = np.column_stack([theta * np.eye(n_logits), np.zeros(n_logits)])
+        clip = 1.0 if n_logits == 1 else math.sqrt(2)
+        query = LogisticGradient(ball, 0.5, slope, -theta * edge, clip)
+        return s.answer(query if most is None else WeightedGradient(query, most)).value
+
+    return ask
+
+
 STUMPS = SplitTrees(np.array([[0, 1, 1], [2, 0, 0]]), np.zeros((2, 3)), D)
 HALVES = ColumnCells((np.array([0.0]),) * D)
 
@@ -391,6 +415,9 @@ QUERIES = [
      0.99),
     ("label vectors", label_vectors, BOTH, R + A, POLES, 0.99),
     ("label cell counts", lambda s: s.answer(CellCounts(HALVES)), BOTH, R + A, CORNERS, 0.99),
+    ("label logit gradient", logit_gradient(1e6), BOTH, R + A, WRONG, 0.98),
+    ("label logit gradient of three", logit_gradient(1e6, 3), BOTH, R + A, WRONG, 0.8),
+    ("label gradient of long logits", logit_gradient(1e6, beyond=True), BOTH, A, WRONG, 0.99),
     ("label cell gradient", cell_gradient(1e6), BOTH, A, WRONG, 0.99),
     # Rows with opposite residuals are in different cells of one column of three at least: in L2
     # they move sqrt(10 / 12) of the bound.
@@ -420,6 +447,7 @@ QUERIES = [
     ("label counts with weights", of_classes(lambda n: WeightedLabelCounts(n, 0.25)), BOTH, R + A,
      RELABELLED, 0.99),
     ("label gradient with weights", gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.99),
+    ("label logit gradient with weights", logit_gradient(1e6, most=0.25), BOTH, R + A, WRONG, 0.98),
     ("label gradient of three with weights", gradient(1e6, math.sqrt(2), 3, 0.25), BOTH, R + A,
      WRONG, 0.99),
     ("target moments", target_moments, BOTH, R + A, CORNERS, 0.99),
