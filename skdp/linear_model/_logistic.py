@@ -224,8 +224,8 @@ class DPLogisticRegression(LabelledClassifier):
     gradients without clipping: mean probabilities are then the shares of the classes, up to noise.
     Coefficients are those of shortened rows, so they are somewhat larger than those of whole rows.
     Where noise would hide the gradients they are not asked, and probabilities are not calibrated:
-    without delta, below about 1,500 rows of two classes at epsilon 0.5, and below 3,500 of three at
-    epsilon 1.
+    without delta, under "replace_one", below about 1,700 rows of two classes at epsilon 0.5 (900 at
+    1), and below 3,200 of three at 1. Under "add_or_remove_one" half as many rows are enough.
 
     References
     ----------
