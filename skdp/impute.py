@@ -177,7 +177,8 @@ class DPSimpleImputer(Transformer):
     >>> imputer = DPSimpleImputer(bounds=(0, 100)).fit(X)
     >>> abs(imputer.statistics_[0] - 40) < 1, np.isnan(imputer.transform(X)).any()
     (np.True_, np.False_)
-    >>> DPSimpleImputer(strategy="constant", fill_value=-1).fit_transform([[np.nan], [2.0]])
+    >>> X = np.array([[np.nan], [2.0]])
+    >>> DPSimpleImputer(strategy="constant", fill_value=-1).fit_transform(X)
     array([[-1.],
            [ 2.]])
     """

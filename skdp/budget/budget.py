@@ -167,7 +167,7 @@ class PrivacyBudget(BudgetReader):
     >>> budget.remaining
     PrivacyLoss(epsilon=2.25, delta=1e-06)
     >>> budget
-    PrivacyBudget(epsilon=3.0, delta=1e-06)
+    PrivacyBudget(epsilon=3.0, delta=1e-06, remaining=(2.25, 1e-06))
     """
 
     __slots__ = (

@@ -172,7 +172,7 @@ def base_level(
     --------
     >>> from fractions import Fraction
     >>> base_level(3.0, 0.0, Repeats(1, Fraction(1, 40)))
-    BaseRun(epsilon=1.0, mu=None)
+    BaseRun(epsilon=1.0, mu=None, separate_delta=0.0)
     """
     if delta == 0:
         return BaseRun(round_down(exact(epsilon) / (repeats.eta + 2)), None)

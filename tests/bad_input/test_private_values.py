@@ -60,6 +60,7 @@ def released(estimator):
             "feature_names_in_",
             "domain_",
             "domain_source_",
+            "learned_ranges_",
         ):
             parts = value if isinstance(value, tuple | list) else (value,)
             if isinstance(value, np.ndarray) and value.dtype == object:
