@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -318,6 +319,7 @@ def test_bad_arguments_are_named(estimator):
         estimator.expected_error(50, d, like=like[:, :1])
 
 
+@pytest.mark.slow
 def test_an_earlier_release_says_the_domain_that_nobody_stated():
     X = np.random.default_rng(0).integers(0, 3, (20_000, 2)).astype(float)
     with warnings.catch_warnings():
@@ -326,3 +328,11 @@ def test_an_earlier_release_says_the_domain_that_nobody_stated():
     error = found.expected_error(20_000, like=found)
     stated = found.set_params(domain=found.domain_).expected_error(20_000, like=found)
     assert 0 < error == pytest.approx(stated, rel=0.5)  # rehearsals are seeded
+    table = pd.DataFrame(X, columns=["a", "b"])
+    part = DPMarginalSynthesizer(domain={"a": [0, 1, 2]}, delta=1e-6, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        part.fit(table)
+    assert 0 < part.expected_error(20_000, like=part) < 1
+    with pytest.raises(ValueError, match="pass an earlier release"):
+        part.expected_error(20_000, like=table)

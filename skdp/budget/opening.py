@@ -109,8 +109,8 @@ def _refuse_second(path: str, dataset: str) -> None:
     others = Ledger.others_of(path, dataset)
     if others:
         raise LedgerError(
-            f"One table has one ledger, and that of dataset={dataset!r} is {others[0]}; {path} "
-            "would be a second one. If one is a copy of the other, delete the one that lacks "
+            f"One table has one ledger, and dataset={dataset!r} would have two: {path} and "
+            f"{others[0]}. If one is a copy of the other, delete the copy, or the one that lacks "
             "charges (python -m skdp.ledger show FILE): in another folder it would spend the "
             "budget again, unnoticed. Copies to keep are made with budget.backup(path). If they "
             "are of different tables, give each a dataset of its own; a second budget of the same "

@@ -156,6 +156,13 @@ class ReleaserMixin(PrivateMixin):
             raise ValueError("n_features must be given before fit, an integer of at least 1")
         return check_domain(self.domain, d or 1, names)
 
+    def _leaves_open(self, like: Any) -> bool:
+        """Say whether an earlier release knows columns that nobody has stated here."""
+        check_is_fitted(like)
+        stated = self.domain
+        some = isinstance(stated, Mapping) and len(stated) < like.domain_.n_columns
+        return some or not _is_complete(stated)
+
     def _open_domain(self, X: Any) -> tuple[Any, Domain]:
         """Check privacy parameters and X's shape; record the schema and the domain, read no cell.
 
@@ -342,8 +349,7 @@ class ReleaserMixin(PrivateMixin):
             If `like` is not given.
         """
         n = check_integer(n_samples, "n_samples", low=1)
-        if isinstance(like, ReleaserMixin) and not _is_complete(self.domain):
-            check_is_fitted(like)
+        if isinstance(like, ReleaserMixin) and self._leaves_open(like):
             known = clone(self).set_params(domain=like.domain_)
             return float(known.expected_error(n, n_features, like=like))
         domain = self._known_domain(n_features, like)
@@ -412,7 +418,9 @@ class PublicTable(ReleaserMixin):
         X, schema = table_schema(like, estimator=name)
         if schema.n_columns != domain.n_columns:
             raise ValueError(
-                f"like must have the {domain.n_columns} columns of domain, got {schema.n_columns}"
+                f"like must have the {domain.n_columns} columns of domain, got {schema.n_columns}. "
+                "Where domain states some columns only, pass an earlier release, which knows the "
+                "others, or state them"
             )
         codes = public_codes(X, domain, estimator=name)
         self.domain_, self._schema = domain, schema
