@@ -32,9 +32,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from multiprocessing import parent_process
+from multiprocessing import current_process, parent_process
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from joblib.parallel import BatchedCalls
 
@@ -144,7 +144,8 @@ def _runs_task_of_others() -> bool:
 
 # -- batches of joblib ----------------------------------------------------------------------------
 
-# An attribute of a batch that was pickled outside of all blocks: whether there was a budget.
+# An attribute of a batch that was pickled in no block: whether there was a budget; None if it may
+# have been in one.
 _OUTSIDE = "skdp_fits_are_uncounted_beside_a_budget"
 
 
@@ -154,15 +155,13 @@ def _reduced_batch(batch: Any) -> tuple[Any, ...]:
     try:
         budget, is_known = _resolved()
         # joblib pickles in threads of its own: the batch may be of a run of a private search.
-        is_known = is_known and (here() is not None or not any(block.open for block in [*_APART]))
+        is_known = is_known and (here() is not None or not _APART)
     except ValueError:  # of several blocks side by side
         is_known = False
-    if not is_known:
-        return function, arguments, state
-    if budget is not None:
+    if is_known and budget is not None:
         return _batch_in_block, (budget, function, arguments, state)
     # No code of skdp: other tasks than fits may go where it is not installed.
-    return function, arguments, {**(state or {}), _OUTSIDE: live()}
+    return function, arguments, {**(state or {}), _OUTSIDE: live() if is_known else None}
 
 
 def _batch_in_block(
@@ -193,20 +192,26 @@ def _learn_dask() -> None:
 
 
 def _outside() -> bool | None:
-    """Return what a batch that runs here was told outside of all blocks; None if it was not."""
+    """Return what the batch that runs here was told outside of all blocks, else None."""
     stacks = [sys._getframe(1)]
-    if not _runs_task_of_others():  # a thread that a task of the main thread may have started
-        stacks.append(sys._current_frames().get(threading.main_thread().ident or 0, stacks[0]))
+    main = None
+    if not _runs_task_of_others():  # a task of the main thread may have started this one
+        main = sys._current_frames().get(threading.main_thread().ident or 0, stacks[0])
+        stacks.append(main)
+    is_batch = False
     for frame in stacks:
         outer: FrameType | None = frame
         while outer is not None:
             if outer.f_code.co_name == "__call__":
                 batch = outer.f_locals.get("self")
-                told = getattr(batch, "__dict__", {}).get(_OUTSIDE)
-                if told is not None:
-                    return bool(told)
+                told = getattr(batch, "__dict__", {})
+                if _OUTSIDE in told:
+                    return cast("bool | None", told[_OUTSIDE])
+                is_batch = is_batch or (frame is main and isinstance(batch, BatchedCalls))
             outer = outer.f_back
-    return None
+    # A process that has not imported this module tells nothing, and is in no block. That holds for
+    # one that is no worker itself; names of their children have a colon.
+    return False if is_batch and ":" not in current_process().name else None
 
 
 # -- blocks ---------------------------------------------------------------------------------------
