@@ -193,22 +193,19 @@ def _learn_dask() -> None:
 
 def _outside() -> bool | None:
     """Return what the batch that runs here was told outside of all blocks, else None."""
-    stacks = [sys._getframe(1)]
-    main = None
+    stacks: list[FrameType | None] = [sys._getframe(1), None]
     if not _runs_task_of_others():  # a task of the main thread may have started this one
-        main = sys._current_frames().get(threading.main_thread().ident or 0, stacks[0])
-        stacks.append(main)
+        stacks[1] = sys._current_frames().get(threading.main_thread().ident or 0)
     is_batch = False
-    for frame in stacks:
-        outer: FrameType | None = frame
-        while outer is not None:
-            if outer.f_code.co_name == "__call__":
-                batch = outer.f_locals.get("self")
+    for i, frame in enumerate(stacks):
+        while frame is not None:
+            if frame.f_code.co_name == "__call__":
+                batch = frame.f_locals.get("self")
                 told = getattr(batch, "__dict__", {})
                 if _OUTSIDE in told:
                     return cast("bool | None", told[_OUTSIDE])
-                is_batch = is_batch or (frame is main and isinstance(batch, BatchedCalls))
-            outer = outer.f_back
+                is_batch = is_batch or (i == 1 and isinstance(batch, BatchedCalls))
+            frame = frame.f_back
     # A process that has not imported this module tells nothing, and is in no block. That holds for
     # one that is no worker itself; names of their children have a colon.
     return False if is_batch and ":" not in current_process().name else None
