@@ -29,6 +29,7 @@ import sys
 import threading
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -148,6 +149,9 @@ def _runs_task_of_others() -> bool:
 # have been in one.
 _OUTSIDE = "skdp_fits_are_uncounted_beside_a_budget"
 
+# Budgets of the last batches: a worker connects to a ledger once, not once a batch.
+_kept: deque[PrivacyBudget] = deque(maxlen=4)
+
 
 def _reduced_batch(batch: Any) -> tuple[Any, ...]:
     """Pickle a batch of joblib's tasks with what counts their fits."""
@@ -169,6 +173,8 @@ def _batch_in_block(
 ) -> Callable[..., Any]:
     batch = function(*arguments)
     vars(batch).update(state or {})
+    if budget not in _kept:
+        _kept.append(budget)
     return functools.partial(_run_in_block, budget, batch)
 
 
@@ -352,6 +358,8 @@ def check_counted(name: str) -> None:
         if issubclass(UncountedFitWarning, category)
         and (message is None or re.match(message, text))
     )
-    if (live() or _outside()) and (is_filtered or text not in _shown):
+    told = _outside()
+    is_beside_a_budget = live() if told is None else told
+    if is_beside_a_budget and (is_filtered or text not in _shown):
         _shown.add(text)
         warnings.warn(text, UncountedFitWarning, stacklevel=outside_level())
