@@ -127,6 +127,7 @@ def in_threads(function):
     return Parallel(n_jobs=2, backend="threading")(delayed(function)() for _ in range(2))
 
 
+@pytest.mark.slow
 def test_threads_of_a_worker_are_counted_as_it_is():
     budget = PrivacyBudget(10.0)
 
@@ -160,6 +161,7 @@ def fit_later(number, folder):
     scale()
 
 
+@pytest.mark.slow
 def test_a_task_that_outlives_its_block_is_charged_to_it(tmp_path):
     budget, other = PrivacyBudget(10.0), PrivacyBudget(10.0)
     with budget:
@@ -174,6 +176,7 @@ def test_a_task_that_outlives_its_block_is_charged_to_it(tmp_path):
     assert names(other) == []
 
 
+@pytest.mark.slow
 def test_two_blocks_of_two_threads_do_not_mix_in_workers():
     """A thread of joblib's cannot tell which is meant: a fit is refused, unless it names one."""
     budgets = [PrivacyBudget(10.0) for _ in range(2)]
@@ -503,6 +506,7 @@ atexit.register(lambda: (fit(), print("fitted at exit", flush=True)))
 """
 
 
+@pytest.mark.slow
 def test_blocks_are_entered_and_fits_counted_in_the_midst_of_any_line_of_blocks():
     """From a signal handler, a destructor and at exit; a lock would hang."""
     done = subprocess.run(
