@@ -1,4 +1,4 @@
-"""Settings of a block of code: where its noise comes from, and how long it takes.
+"""Settings of a block of code: where its noise comes from, what may stay uncounted, its time.
 
 Nothing is released here. Noise is the operating system's, or seeded inside an explicit context:
 `random_state` seeds noise only where somebody has said so, by
@@ -12,8 +12,8 @@ goes nearly there: it belongs to a thread, and `sklearn.utils.parallel` sets it 
 time of one task. So the context is a mark on one of its values, ``working_memory``, whose number
 stays as it is; in the thread that entered it, a context variable says which task did. Where the
 mark is lost
-(a plain `joblib.Parallel`, a thread of the caller's own, another ``working_memory``), noise comes
-from the operating system.
+(a plain `joblib.Parallel`, a thread of the caller's own, another ``working_memory``), the defaults
+hold.
 """
 
 from __future__ import annotations
@@ -32,27 +32,33 @@ from typing import Any
 import sklearn
 
 SYSTEM, SEEDED = "system", "seeded"
+WARN, ALLOW = "warn", "allow"
+_CHOICES = {"noise": (SYSTEM, SEEDED), "uncounted_fits": (WARN, ALLOW)}  # the defaults first
 
 _numbers = itertools.count()
 _entered: set[int] = set()  # the contexts of this process that have not been left
 # Those of them that this asyncio task, or the code that started it, has entered.
-_of_task: ContextVar[frozenset[int]] = ContextVar("skdp_noise", default=frozenset())
+_of_task: ContextVar[frozenset[int]] = ContextVar("skdp_config", default=frozenset())
 
 
-class _SeededNoise(float):
-    """A value of scikit-learn's configuration that also says: noise may be seeded."""
+class _MarkedNumber(float):
+    """A value of scikit-learn's configuration that also carries settings of skdp."""
 
     owner: int | None  # the process that entered the context; None where it travelled in a task
     number: int
+    settings: dict[str, str]
     thread: int  # that entered it
 
-    def __new__(cls, value: float, owner: int | None, number: int) -> _SeededNoise:
+    def __new__(
+        cls, value: float, owner: int | None, number: int, settings: dict[str, str]
+    ) -> _MarkedNumber:
         self = super().__new__(cls, value)
-        self.owner, self.number, self.thread = owner, number, threading.get_ident()
+        self.owner, self.number, self.settings = owner, number, settings
+        self.thread = threading.get_ident()
         return self
 
     def __reduce__(self) -> Any:
-        return _SeededNoise, (float(self), None, self.number)
+        return _MarkedNumber, (float(self), None, self.number, self.settings)
 
     @property
     def holds(self) -> bool:
@@ -69,10 +75,20 @@ class _SeededNoise(float):
         return self.thread != threading.get_ident() or self.number in _of_task.get()
 
 
+def _settings() -> dict[str, str]:
+    """Return what is set here and now, without defaults."""
+    mark = sklearn.get_config()["working_memory"]
+    return mark.settings if isinstance(mark, _MarkedNumber) and mark.holds else {}
+
+
 def noise_is_seeded() -> bool:
     """Say whether a ``random_state`` seeds noise here and now."""
-    mark = sklearn.get_config()["working_memory"]
-    return isinstance(mark, _SeededNoise) and mark.holds
+    return _settings().get("noise") == SEEDED
+
+
+def uncounted_fits_are_allowed() -> bool:
+    """Say whether fits that no budget counts are meant to be so, here and now."""
+    return _settings().get("uncounted_fits") == ALLOW
 
 
 def get_config() -> dict[str, str]:
@@ -81,7 +97,8 @@ def get_config() -> dict[str, str]:
     Returns
     -------
     config : dict
-        ``noise``: "system" or "seeded", see `config_context`.
+        ``noise``: "system" or "seeded"; ``uncounted_fits``: "warn" or "allow". See
+        `config_context`.
 
     Notes
     -----
@@ -92,14 +109,16 @@ def get_config() -> dict[str, str]:
     >>> import skdp
     >>> with skdp.config_context(noise="seeded"):
     ...     skdp.get_config()
-    {'noise': 'seeded'}
+    {'noise': 'seeded', 'uncounted_fits': 'warn'}
     """
-    return {"noise": SEEDED if noise_is_seeded() else SYSTEM}
+    return {name: choices[0] for name, choices in _CHOICES.items()} | _settings()
 
 
 @contextmanager
-def config_context(*, noise: str) -> Iterator[None]:
-    """Set for a block of code whether ``random_state`` seeds noise: for tests and teaching.
+def config_context(
+    *, noise: str | None = None, uncounted_fits: str | None = None
+) -> Iterator[None]:
+    """Set for a block of code how noise is drawn, and whether fits may go uncounted.
 
     Outside such a block, noise always comes from the operating system. ``random_state`` then seeds
     post-processing only (such as the restarts of k-means on released points, or the choice among
@@ -107,9 +126,14 @@ def config_context(*, noise: str) -> Iterator[None]:
 
     Parameters
     ----------
-    noise : {"seeded", "system"}
-        With "seeded", fits whose ``random_state`` is not None draw reproducible noise. "system"
-        restores the default for an inner block.
+    noise : {"seeded", "system"}, default=None
+        With "seeded", for tests and teaching, fits whose ``random_state`` is not None draw
+        reproducible noise. "system" restores the default for an inner block. None changes nothing.
+    uncounted_fits : {"allow", "warn"}, default=None
+        What happens to a fit that names no budget, outside of all ``with budget:`` blocks. By
+        default ("warn") it warns where the process has a budget, and raises in a worker process
+        that cannot know whether there is such a block. "allow" permits it without a word. None
+        changes nothing.
 
     Yields
     ------
@@ -120,13 +144,14 @@ def config_context(*, noise: str) -> Iterator[None]:
     **Privacy.** Nothing is released. *A fit under "seeded" is not private*: whoever knows or
     guesses the seed can subtract the noise. Such a fit is marked ``seeded`` in its certificate and
     in the ledger, and warns with `SeededNoiseWarning` if it charges a budget. A session that is
-    opened inside the block keeps its noise after the block.
+    opened inside the block keeps its noise after the block. Fits under "allow" add up as all do,
+    but no ledger shows it.
 
     **Reach.** Like scikit-learn's ``config_context``, the block affects its own thread, and the
     workers (threads, loky, multiprocessing, dask) in which scikit-learn fits for it. It does not
     affect threads that you start, asyncio tasks that are not created inside it, a plain
     ``joblib.Parallel``, or code inside another ``sklearn.config_context(working_memory=...)``:
-    there, noise comes from the operating system.
+    there, the defaults hold. In a worker of your own, enter the block in the function that it runs.
 
     Examples
     --------
@@ -140,11 +165,19 @@ def config_context(*, noise: str) -> Iterator[None]:
     >>> bool(a == b)
     True
     """
-    if not (isinstance(noise, str) and noise in (SEEDED, SYSTEM)):
-        raise ValueError(f"noise must be {SEEDED!r} or {SYSTEM!r}, got {noise!r}")
+    settings = dict(_settings())
+    for name, value in {"noise": noise, "uncounted_fits": uncounted_fits}.items():
+        default, other = _CHOICES[name]
+        if value is None:
+            continue
+        if not (isinstance(value, str) and value in (default, other)):
+            raise ValueError(f"{name} must be {other!r} or {default!r}, got {value!r}")
+        settings[name] = value
+        if value == default:
+            del settings[name]
     memory = sklearn.get_config()["working_memory"]
-    if noise == SYSTEM:
-        plain = float(memory) if isinstance(memory, _SeededNoise) else memory
+    if not settings:
+        plain = float(memory) if isinstance(memory, _MarkedNumber) else memory
         with sklearn.config_context(working_memory=plain):
             yield
         return
@@ -152,7 +185,8 @@ def config_context(*, noise: str) -> Iterator[None]:
     _entered.add(number)
     _of_task.set(_of_task.get() | {number})
     try:
-        with sklearn.config_context(working_memory=_SeededNoise(memory, os.getpid(), number)):
+        marked = _MarkedNumber(memory, os.getpid(), number, settings)
+        with sklearn.config_context(working_memory=marked):
             yield
     finally:
         _entered.discard(number)

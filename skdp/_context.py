@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from skdp._config import noise_is_seeded
+from skdp._config import noise_is_seeded, uncounted_fits_are_allowed
 from skdp._parameters import Integers, check_parameter
 from skdp.budget import PrivacyBudget
-from skdp.budget.ambient import ambient_budget, warn_uncounted
+from skdp.budget.ambient import ambient_budget, check_counted
 from skdp.budget.amounts import check_delta, check_positive
 from skdp.core import PRIVATE_ROWS, PrivacyCertificate, Session, Unit, open_session
 from skdp.tabular import Rows, name_of_ids
@@ -170,10 +170,10 @@ class CallContext:
         if whole is not None:
             self.check_unit(whole)
         unit = self.unit() if whole is None else None
+        if self.budget is None and not uncounted_fits_are_allowed():
+            check_counted(self.name)
         if unit is not None:
             rows = rows.of_units(self.groups, self.name)
-        if self.budget is None:
-            warn_uncounted(self.name)
         seeded = self.random_state is not None and noise_is_seeded()
         return open_session(
             rows,

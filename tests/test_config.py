@@ -19,6 +19,8 @@ from sklearn.ensemble import BaggingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.parallel import Parallel as SklearnParallel
+from sklearn.utils.parallel import delayed as sklearn_delayed
 
 import skdp
 from skdp import DPKMeans, DPStandardScaler, PrivacyBudget, SeededNoiseWarning, statistics
@@ -106,7 +108,7 @@ class TestOutside:
         assert len(set(draws)) == 4
 
     def test_the_config_says_so(self):
-        assert skdp.get_config() == {"noise": "system"}
+        assert skdp.get_config() == {"noise": "system", "uncounted_fits": "warn"}
 
 
 # --- inside -------------------------------------------------------------------------------------
@@ -147,10 +149,33 @@ def test_contexts_nest_and_end_with_an_error():
     assert noise() == "system"
 
 
-@pytest.mark.parametrize("noise", ["seed", "", None, True, 0, ["seeded"]])
-def test_a_wrong_noise_is_refused(noise):
+@pytest.mark.parametrize("value", ["seed", "", False, True, 0, ["seeded"]])
+def test_a_wrong_setting_is_refused(value):
     with pytest.raises(ValueError, match="noise must be 'seeded' or 'system'"):
-        skdp.config_context(noise=noise).__enter__()
+        skdp.config_context(noise=value).__enter__()
+    with pytest.raises(ValueError, match="uncounted_fits must be 'allow' or 'warn'"):
+        skdp.config_context(uncounted_fits=value).__enter__()
+
+
+def _settings(*_):
+    return skdp.get_config()
+
+
+@pytest.mark.usefixtures("system_noise")
+def test_settings_do_not_change_each_other():
+    seeded, allow = {"noise": "seeded"}, {"uncounted_fits": "allow"}
+    before = sklearn.get_config()
+    with skdp.config_context(**seeded):
+        with skdp.config_context(**allow):
+            assert skdp.get_config() == seeded | allow
+            with skdp.config_context(noise="system"):
+                assert skdp.get_config() == {"noise": "system"} | allow
+            with skdp.config_context(uncounted_fits="warn"), skdp.config_context():
+                assert skdp.get_config() == seeded | {"uncounted_fits": "warn"}
+            tasks = (sklearn_delayed(_settings)(i) for i in range(2))
+            assert SklearnParallel(n_jobs=2)(tasks) == [seeded | allow] * 2
+        assert skdp.get_config() == seeded | {"uncounted_fits": "warn"}
+    assert sklearn.get_config() == before
 
 
 def test_the_configuration_of_scikit_learn_stays_as_it_is():

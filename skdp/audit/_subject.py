@@ -12,7 +12,6 @@ from sklearn.pipeline import Pipeline
 from skdp._config import config_context
 from skdp.budget import PrivacyBudget
 from skdp.budget.stand_in import StandInBudget
-from skdp.exceptions import UncountedFitWarning
 
 
 @cache
@@ -76,10 +75,9 @@ def fitted_clone(
     estimator = clone(subject.estimator)
     for budget in subject.budgets.values():
         budget.asked.clear()
-    with config_context(noise="seeded"), warnings.catch_warnings(record=True) as caught:
+    allowed = config_context(noise="seeded", uncounted_fits="allow")
+    with allowed, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # Of other budgets in the process, which come and go.
-        warnings.simplefilter("ignore", UncountedFitWarning)
         more = fit_parameters(estimator, groups)
         estimator.fit(X, **more) if y is None else estimator.fit(X, y, **more)
     texts = [f"{w.category.__name__}: {w.message}" for w in caught]

@@ -133,8 +133,9 @@ class PrivacyBudget(BudgetReader):
     Notes
     -----
     **With block.** Inside ``with budget:``, every fit, statistic and score of this process that
-    names no budget is charged to this one, in any thread. Estimators that are cloned or pickled
-    inside the block keep it.
+    names no budget is charged to this one, in any thread, and in the workers to which joblib sends
+    its tasks. Estimators that are cloned or pickled inside the block keep it. Other workers cannot
+    know the block, and refuse a fit without a budget.
 
     **Amounts are decimals.** ``0.1`` means one tenth, and sums are exact.
 
@@ -326,7 +327,7 @@ class PrivacyBudget(BudgetReader):
     # -- ambient ------------------------------------------------------------------------------
 
     def __enter__(self) -> PrivacyBudget:
-        """Count the fits of this process that name no budget, until the block is left."""
+        """Count the fits of this process, and of joblib's workers, that name no budget."""
         self._entered.append(ambient.enter(self))
         return self
 

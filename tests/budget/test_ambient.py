@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+import skdp
 from skdp import DPKMeans, DPStandardScaler, PrivacyBudget, statistics
 from skdp.budget import ambient
 from skdp.exceptions import UncountedFitWarning
@@ -244,12 +245,14 @@ def test_a_fit_without_a_budget_beside_one_warns_and_says_the_way_out():
         "private_scorer(neg_inertia)": lambda: scorer(model, X),
     }.items():
         (warning,) = uncounted(call)
-        assert f"fit of {name}," in str(warning.message)
+        assert f"fits of {name} here" in str(warning.message)
         assert "with budget:" in str(warning.message)
-        assert "UncountedFitWarning" in str(warning.message)
+        assert "config_context(uncounted_fits='allow')" in str(warning.message)
         assert warning.filename == __file__
     assert not uncounted(lambda: scale(budget).fit(X))
     with budget:
+        assert not uncounted(lambda: scale().fit(X))
+    with skdp.config_context(uncounted_fits="allow"):
         assert not uncounted(lambda: scale().fit(X))
 
 
@@ -276,15 +279,24 @@ def test_an_error_by_filter_comes_before_any_noise():
 
 
 @pytest.mark.slow
-def test_it_is_shown_once_a_line_by_default():
+def test_it_is_shown_once_a_process_for_each_estimator_by_default():
     code = """
+import warnings
 import numpy as np
-from skdp import DPStandardScaler, PrivacyBudget
+from skdp import DPStandardScaler, PrivacyBudget, statistics
 X = np.random.default_rng(0).random((60, 3))
 budget = PrivacyBudget(1.0)
 for _ in range(3):
     DPStandardScaler(bounds=(0.0, 1.0)).fit(X)
 DPStandardScaler(bounds=(0.0, 1.0)).fit(X)
+statistics.mean(X, bounds=(0.0, 1.0))
+warnings.filterwarnings("ignore", message="of something else")
+DPStandardScaler(bounds=(0.0, 1.0)).fit(X)
+warnings.filterwarnings("error", message="No budget counts")
+try:
+    DPStandardScaler(bounds=(0.0, 1.0)).fit(X)
+except UserWarning:
+    print("an error each time that it is wanted")
 """
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -293,9 +305,10 @@ DPStandardScaler(bounds=(0.0, 1.0)).fit(X)
         capture_output=True,
         text=True,
     )
-    assert done.stderr.count("UncountedFitWarning: No budget") == 2
-    assert "<string>:7: Unc" in done.stderr
-    assert "<string>:8: Unc" in done.stderr
+    first, second = done.stderr.splitlines()
+    assert "<string>:8: UncountedFitWarning: No budget counts fits of DPStandardScaler" in first
+    assert "<string>:10: UncountedFitWarning: No budget counts fits of mean" in second
+    assert done.stdout == "an error each time that it is wanted\n"
 
 
 @pytest.mark.slow
