@@ -386,9 +386,8 @@ def leaks_of(caller: Any, private_n: bool) -> Iterator[Leak]:
 
 def is_known(caller: Any) -> bool:
     """Say whether it is known what this class of scikit-learn, or one it inherits, does."""
-    return is_search(caller) or bool(
-        _name_in(caller, (*_CONTAINERS, *_LEAKS, *_UNPRICED, *_SEARCHES, "FrozenEstimator"))
-    )
+    known = (*_CONTAINERS, *_LEAKS, *_UNPRICED, *_SEARCHES, "FrozenEstimator")
+    return bool(_name_in(caller, known)) or is_search(caller)
 
 
 # --- functions ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from types import FrameType
@@ -27,6 +28,7 @@ from skdp._callers import (
     has_price,
     leaks_of,
     leaks_of_function,
+    scorers_in,
 )
 from skdp.exceptions import NonPrivatePartWarning
 
@@ -195,9 +197,9 @@ class _Caller(NamedTuple):
 
     def holds(self, part: Any) -> bool:
         """Say whether this very estimator or scorer was handed to the caller."""
-        if self.self is None:
-            return part is self.arguments.get("estimator") or part is self.arguments.get("scoring")
-        return any(value is part for value in _estimators_in(self.self))
+        arguments = self.arguments if self.self is None else vars(self.self)
+        parts = [arguments.get("estimator"), *scorers_in(arguments.get("scoring"))]
+        return any(value is part for value in (*parts, *_estimators_in(self.self)))
 
 
 def _callers(frame: FrameType | None, own: Any) -> Iterator[_Caller]:
@@ -269,27 +271,38 @@ def warn_of_callers(name: str, private_n: bool, own: Any = None) -> None:
         What is fitted or cloned; None: the innermost private estimator on the stack.
     """
     frame = sys._getframe(1)
-    if _is_told_by_parent(frame):
-        return
+    worker = _worker(frame)
+    if worker == "process":
+        return  # the caller has cloned or pickled the estimator in the parent, which warned
     for caller in _callers(frame, own):
-        _warn(caller, name, _leaks(caller, private_n))
+        _warn(caller, name if own is None else own, _leaks(caller, private_n))
+    if worker == "thread":
+        warn_of_other_threads(_innermost(frame) if own is None else own, private_n)
 
 
-def _is_told_by_parent(frame: FrameType | None) -> bool:
-    """Say whether scikit-learn has sent this fit to a worker process, without code of others.
-
-    Then its caller has cloned or pickled the estimator before, and was warned there.
-    """
+def _worker(frame: FrameType | None) -> str:
+    """Return where scikit-learn has sent this fit: "process", "thread"; "" where others run it."""
     sent = False
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module == "multiprocessing.process":
-            return sent
+        if module in ("multiprocessing.process", "threading"):
+            return ("thread" if module == "threading" else "process") if sent else ""
         sent |= module == "sklearn.utils.parallel"
-        if module.partition(".")[0] not in (*_PASS_ON, "concurrent"):
+        if module.partition(".")[0] not in (*_PASS_ON, "concurrent", "multiprocessing"):
             break
         frame = frame.f_back
-    return False
+    return ""
+
+
+def _innermost(frame: FrameType | None) -> Any:
+    """Return the private estimator or scorer that is fitted or called; None for neither."""
+    while frame is not None:
+        if frame.f_code.co_name in _FITS or frame.f_code.co_name == "__call__":
+            part = frame.f_locals.get("self")
+            if has_price(part):
+                return part
+        frame = frame.f_back
+    return None
 
 
 def warn_of_askers(estimator: Any, private_n: bool) -> None:
@@ -299,25 +312,27 @@ def warn_of_askers(estimator: Any, private_n: bool) -> None:
         if frame.f_code.co_name in ASKING:
             for caller in _callers(frame, estimator):
                 if caller.kind in FUNCTIONS:
-                    _warn(caller, type(estimator).__name__, _leaks(caller, private_n))
+                    _warn(caller, estimator, _leaks(caller, private_n))
             return
         frame = frame.f_back
 
 
 def warn_of_other_threads(part: Any, private_n: bool) -> None:
-    """Warn if a caller, in whichever thread, holds this estimator, which is pickled for a worker.
+    """Warn if a caller, in whichever thread, holds this estimator or scorer.
 
-    joblib pickles in threads of its own, and the frames of the caller are not in the worker.
+    It is pickled or used for that caller by a thread of joblib.
     """
-    for top in sys._current_frames().values():
+    stacks = sys._current_frames()
+    stacks[threading.get_ident()] = sys._getframe(1)  # this frame holds `stacks`: no cycle
+    for top in stacks.values():
         for caller in _callers(top, part):
             if not caller.holds(part):
                 continue
-            _warn(caller, type(part).__name__, _leaks(caller, private_n))
+            _warn(caller, part, _leaks(caller, private_n))
             for inner in _estimators_in(caller.self)[1:]:
                 between = _Caller(type(inner).__name__, inner, {}, caller.frame)
                 if isinstance(inner, BaseEstimator) and between.holds(part):
-                    _warn(between, type(part).__name__, _leaks(between, private_n))
+                    _warn(between, part, _leaks(between, private_n))
 
 
 def _leaks(caller: _Caller, private_n: bool) -> list[Leak]:
@@ -330,12 +345,24 @@ def _leaks(caller: _Caller, private_n: bool) -> list[Leak]:
         return []
 
 
-def _warn(caller: _Caller, name: str, leaks: Iterable[Leak]) -> None:
-    """Warn of leaks, once a process for each kind of caller and each reason."""
+def _charges(part: Any) -> bool:
+    """Say whether a fit of a private part charges anything."""
+    try:
+        return part.privacy_cost() is not None
+    except (TypeError, ValueError):  # of parameters that a caller may set to others
+        return True
+
+
+def _warn(caller: _Caller, part: Any, leaks: Iterable[Leak]) -> None:
+    """Warn of leaks, once a process for each kind of caller and each reason.
+
+    `part` is what will charge a budget, or its name.
+    """
     for what, way_out in leaks:
         key = caller.kind, what
-        if key in _TOLD:
+        if key in _TOLD or not (isinstance(part, str) or _charges(part)):
             continue
+        name = part if isinstance(part, str) else type(part).__name__
         text = (
             f"{caller.kind} around {name}: {what}. No budget pays for that. Instead: {way_out}. "
             "If the rows are public, filter skdp.exceptions.NonPrivatePartWarning."
