@@ -49,6 +49,7 @@ _HOMES = {
     "FoldsWarning": "exceptions",
     "LedgerError": "exceptions",
     "MWEMReleaser": "synthetic",
+    "NonPrivatePartWarning": "exceptions",
     "PrivacyBudget": "budget",
     "PrivacyLeakError": "exceptions",
     "PrivacyLoss": "budget",

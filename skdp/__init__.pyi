@@ -19,6 +19,7 @@ from skdp.ensemble import DPTrainOnRelease as DPTrainOnRelease
 from skdp.exceptions import BudgetExceededError as BudgetExceededError
 from skdp.exceptions import FoldsWarning as FoldsWarning
 from skdp.exceptions import LedgerError as LedgerError
+from skdp.exceptions import NonPrivatePartWarning as NonPrivatePartWarning
 from skdp.exceptions import PrivacyLeakError as PrivacyLeakError
 from skdp.exceptions import PublicRowCountWarning as PublicRowCountWarning
 from skdp.exceptions import PublishedRowsWarning as PublishedRowsWarning

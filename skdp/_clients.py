@@ -1,17 +1,36 @@
-"""Refuses callers that fit an estimator and then need what no private estimator has.
+"""Looks at who asks for a fit: refuses callers that would fail, and warns of those that leak.
 
-Nothing is released here. yellowbrick's visualizers of clusterings fit the estimator that they are
-given, which charges the budget, and then ask for the labels and distances of private rows, which
-are no release: an error comes when the cost is paid. So the fit is refused before it is charged.
-Searches whose folds are not neighbouring are refused, or warned of.
+Nothing is released here. Callers are found in the frames of the stack. yellowbrick's visualizers
+of clusterings fit the estimator that they are given, which charges the budget, and then ask for the
+labels and distances of private rows, which are no release: an error comes when the cost is paid. So
+the fit is refused before it is charged.
+Searches whose folds are not neighbouring are refused, or warned of. Before a fit is charged, it
+warns of the callers around it that show the same rows without noise (`skdp._callers`).
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import Any
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any, NamedTuple
 
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit, PredefinedSplit
+
+from skdp._callers import (
+    ASKING,
+    FUNCTIONS,
+    Leak,
+    has_price,
+    leaks_of,
+    leaks_of_function,
+    scorers_in,
+)
+from skdp.exceptions import NonPrivatePartWarning
 
 _IMPORTANCES = "yellowbrick.model_selection.importances"
 
@@ -155,3 +174,222 @@ def rows_asked_for(estimator: Any) -> str:
             return "a step of a pipeline that is not the last"
         frame = frame.f_back
     return ""
+
+
+# --- callers that leak --------------------------------------------------------------------------
+
+_FITS = frozenset({"fit", "fit_transform", "fit_predict", "fit_resample", "partial_fit"})
+_CLONES = "__sklearn_clone__"
+_DISPLAYED = "from_estimator"
+_NAMES = _FITS | {_CLONES, _DISPLAYED} | FUNCTIONS.keys()
+_PASS_ON = ("sklearn", "joblib", "contextlib", "skdp")
+
+_TOLD: set[tuple[str, str]] = set()  # (kind of caller, what leaks), of this process
+
+
+class _Caller(NamedTuple):
+    """Who fits, clones or scores an estimator."""
+
+    kind: str
+    self: Any  # None for a function
+    arguments: Any
+    frame: FrameType
+
+    def holds(self, part: Any) -> bool:
+        """Say whether this very estimator or scorer was handed to the caller."""
+        arguments = self.arguments if self.self is None else vars(self.self)
+        parts = [arguments.get("estimator"), *scorers_in(arguments.get("scoring"))]
+        return any(value is part for value in (*parts, *_estimators_in(self.self)))
+
+
+def _callers(frame: FrameType | None, own: Any) -> Iterator[_Caller]:
+    """Yield the callers from a frame outwards; clones among them where somebody fits the clone.
+
+    A function is left out where a class or function of scikit-learn calls it. `own` is the
+    estimator that is fitted; None: the innermost private one.
+    """
+    function: _Caller | None = None  # until it is seen who calls it
+    clones: list[_Caller] = []
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name not in _NAMES:
+            if function is not None:
+                module = str(frame.f_globals.get("__name__", ""))
+                if module == "sklearn.utils.parallel":
+                    function = None  # its caller may be in another process
+                elif module.partition(".")[0] not in _PASS_ON:
+                    yield function
+                    function = None
+        elif name in _FITS or name == _CLONES:
+            caller = frame.f_locals.get("self")
+            if has_price(caller):
+                if own is None:
+                    own = caller
+                elif caller is not own and _package(frame) == "skdp":
+                    break  # a private search or ensemble: what it does is in its own price
+            elif isinstance(caller, BaseEstimator):
+                found = _Caller(type(caller).__name__, caller, {}, frame)
+                if name == _CLONES:
+                    clones.append(found)
+                else:
+                    yield from clones
+                    yield found
+                    clones, function = [], None
+        elif _package(frame) == "sklearn":
+            arguments = frame.f_locals
+            if name == _DISPLAYED:
+                name = getattr(arguments.get("cls"), "__name__", "")
+            if name in FUNCTIONS:
+                yield from clones
+                clones, function = [], _Caller(name, None, arguments, frame)
+        frame = frame.f_back
+    if function is not None:
+        yield function
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _estimators_in(caller: Any) -> list[Any]:
+    try:
+        return [caller, *caller.get_params(deep=True).values()]
+    except (AttributeError, TypeError, ValueError):  # of a class of others, or wrong parameters
+        return []
+
+
+def warn_of_callers(name: str, private_n: bool, own: Any = None) -> None:
+    """Warn if a caller around this fit, clone or score shows its rows without noise.
+
+    Parameters
+    ----------
+    name : str
+        Of what will charge a budget.
+    private_n : bool
+        Whether the number of rows is private.
+    own : estimator, default=None
+        What is fitted or cloned; None: the innermost private estimator on the stack.
+    """
+    frame = sys._getframe(1)
+    worker = _worker(frame)
+    if worker == "process":
+        return  # the caller has cloned or pickled the estimator in the parent, which warned
+    for caller in _callers(frame, own):
+        _warn(caller, name if own is None else own, _leaks(caller, private_n))
+    if worker == "thread":
+        warn_of_other_threads(_innermost(frame) if own is None else own, private_n)
+
+
+def _worker(frame: FrameType | None) -> str:
+    """Return where scikit-learn has sent this fit: "process", "thread"; "" where others run it."""
+    sent = False
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module in ("multiprocessing.process", "threading"):
+            return ("thread" if module == "threading" else "process") if sent else ""
+        sent |= module == "sklearn.utils.parallel"
+        if module.partition(".")[0] not in (*_PASS_ON, "concurrent", "multiprocessing"):
+            break
+        frame = frame.f_back
+    return ""
+
+
+def _innermost(frame: FrameType | None) -> Any:
+    """Return the private estimator or scorer that is fitted or called; None for neither."""
+    while frame is not None:
+        if frame.f_code.co_name in _FITS or frame.f_code.co_name == "__call__":
+            part = frame.f_locals.get("self")
+            if has_price(part):
+                return part
+        frame = frame.f_back
+    return None
+
+
+def warn_of_askers(estimator: Any, private_n: bool) -> None:
+    """Warn if a function that explains a fitted estimator asks for this prediction."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name in ASKING:
+            for caller in _callers(frame, estimator):
+                if caller.kind in FUNCTIONS:
+                    _warn(caller, estimator, _leaks(caller, private_n))
+            return
+        frame = frame.f_back
+
+
+def warn_of_other_threads(part: Any, private_n: bool) -> None:
+    """Warn if a caller, in whichever thread, holds this estimator or scorer.
+
+    It is pickled or used for that caller by a thread of joblib.
+    """
+    stacks = sys._current_frames()
+    stacks[threading.get_ident()] = sys._getframe(1)  # this frame holds `stacks`: no cycle
+    for top in stacks.values():
+        for caller in _callers(top, part):
+            if not caller.holds(part):
+                continue
+            _warn(caller, part, _leaks(caller, private_n))
+            for inner in _estimators_in(caller.self)[1:]:
+                between = _Caller(type(inner).__name__, inner, {}, caller.frame)
+                if isinstance(inner, BaseEstimator) and between.holds(part):
+                    _warn(between, part, _leaks(between, private_n))
+
+
+def _leaks(caller: _Caller, private_n: bool) -> list[Leak]:
+    """Return what a caller shows; nothing where its parameters cannot be read."""
+    if caller.self is None:
+        return list(leaks_of_function(caller.kind, caller.arguments, private_n))
+    try:
+        return list(leaks_of(caller.self, private_n))
+    except (AttributeError, TypeError, ValueError):  # the caller itself will say so
+        return []
+
+
+def _charges(part: Any) -> bool:
+    """Say whether a fit of a private part charges anything."""
+    try:
+        return part.privacy_cost() is not None
+    except (TypeError, ValueError):  # of parameters that a caller may set to others
+        return True
+
+
+def _warn(caller: _Caller, part: Any, leaks: Iterable[Leak]) -> None:
+    """Warn of leaks, once a process for each kind of caller and each reason.
+
+    `part` is what will charge a budget, or its name.
+    """
+    for what, way_out in leaks:
+        key = caller.kind, what
+        if key in _TOLD or not (isinstance(part, str) or _charges(part)):
+            continue
+        name = part if isinstance(part, str) else type(part).__name__
+        text = (
+            f"{caller.kind} around {name}: {what}. No budget pays for that. Instead: {way_out}. "
+            "If the rows are public, filter skdp.exceptions.NonPrivatePartWarning."
+        )
+        frame = caller.frame
+        while frame.f_back is not None and _package(frame) in _PASS_ON:
+            frame = frame.f_back
+        warnings.warn_explicit(
+            text,
+            NonPrivatePartWarning,
+            frame.f_code.co_filename,
+            frame.f_lineno,
+            module=frame.f_globals.get("__name__"),
+        )
+        if not _is_ignored(text, frame):
+            _TOLD.add(key)
+
+
+def _is_ignored(text: str, frame: FrameType) -> bool:
+    """Say whether filters keep this warning silent here: then it is told when they do not."""
+    module = frame.f_globals.get("__name__", "")
+    for action, message, category, where, line in warnings.filters:
+        if (
+            issubclass(NonPrivatePartWarning, category)
+            and (message is None or re.match(message, text))
+            and (where is None or re.match(where, module))
+            and line in (0, frame.f_lineno)
+        ):
+            return action == "ignore"  # the first of the list counts
+    return False

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from skdp._clients import warn_of_callers
 from skdp._config import noise_is_seeded, uncounted_fits_are_allowed
 from skdp._parameters import Integers, check_parameter
 from skdp.budget import PrivacyBudget
@@ -174,6 +175,8 @@ class CallContext:
             check_counted(self.name)
         if unit is not None:
             rows = rows.of_units(self.groups, self.name)
+        if self.budget is not None:
+            warn_of_callers(self.name, self.allows_empty)
         seeded = self.random_state is not None and noise_is_seeded()
         return open_session(
             rows,

@@ -34,6 +34,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 import skdp.impute
+from skdp._callers import has_price, is_search, learns_nothing
 from skdp._choose_epsilon import choose_epsilon
 from skdp.base import check_without_rows
 from skdp.budget.amounts import check_positive, exact, round_down
@@ -44,9 +45,7 @@ from skdp.ensemble import DPRandomForestClassifier
 from skdp.feature_selection import DPSelectKBest
 from skdp.linear_model import DPLinearRegression, DPLogisticRegression, DPRidge
 from skdp.model_selection import DPGridSearchCV, DPRandomizedSearchCV, PrivateScorer
-from skdp.model_selection._check import learns_nothing
 from skdp.model_selection._pricing import private_parts
-from skdp.model_selection._searches import has_price, is_search
 from skdp.naive_bayes import DPCategoricalNB, DPGaussianNB
 from skdp.neighbors import DPKernelDensity, DPNearestCentroid
 from skdp.preprocessing import (

@@ -39,7 +39,14 @@ from skdp._bounds import (
     labels_of_bounds,
     names_of,
 )
-from skdp._clients import check_caller, check_folds_of_caller, rows_asked_for
+from skdp._clients import (
+    check_caller,
+    check_folds_of_caller,
+    rows_asked_for,
+    warn_of_askers,
+    warn_of_callers,
+    warn_of_other_threads,
+)
 from skdp._context import CallContext, unit_of
 from skdp._parameters import Table, check_integer, check_parameters
 from skdp._progress import CallbackSupportMixin, tell_callbacks
@@ -108,6 +115,11 @@ def unchanged_on_error(estimator: Any) -> Iterator[None]:
         raise
 
 
+def _n_is_private(budget: Any) -> bool:
+    """Say whether the number of rows is private under a budget."""
+    return unit_of(budget) is not None or getattr(budget, "adjacency", "") == "add_or_remove_one"
+
+
 class AmbientBudgetMixin:
     """Takes the budget of a ``with budget:`` along, wherever it is cloned or pickled inside it."""
 
@@ -121,8 +133,11 @@ class AmbientBudgetMixin:
 
     def __getstate__(self) -> Any:
         state: Any = super().__getstate__()
-        if self.budget is None and (budget := ambient_budget()) is not None:
-            state = {**state, "budget": budget}
+        budget = ambient_budget() if self.budget is None else self.budget
+        if budget is not None:
+            warn_of_other_threads(self, _n_is_private(budget))
+            if self.budget is None:
+                state = {**state, "budget": budget}
         return state
 
 
@@ -155,7 +170,9 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
     def __sklearn_clone__(self) -> Any:
         budget = ambient_budget() if self.budget is None else self.budget
         unit = unit_of(budget)
-        private = unit is not None or getattr(budget, "adjacency", None) == "add_or_remove_one"
+        private = _n_is_private(budget)
+        if budget is not None:
+            warn_of_callers(type(self).__name__, private, self)
         if private and (told := check_folds_of_caller(self, unit)):
             warnings.warn(told, FoldsWarning, stacklevel=outside_level())
         return super().__sklearn_clone__()
@@ -338,6 +355,8 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         """Check fittedness and the caller's own X, as float64 of shape (n, n_features_in_)."""
         check_is_fitted(self)
         name = type(self).__name__
+        if getattr(getattr(self, "privacy_", None), "charged", False):
+            warn_of_askers(self, self._allow_empty)
         values = check_public_array(X, estimator=name, allow_empty=self._allow_empty)
         validate_data(self, X, reset=False, skip_check_array=True)
         return values

@@ -12,6 +12,7 @@ __all__ = [
     "BudgetExceededError",
     "FoldsWarning",
     "LedgerError",
+    "NonPrivatePartWarning",
     "PrivacyLeakError",
     "PublicRowCountWarning",
     "PublishedRowsWarning",
@@ -90,6 +91,15 @@ class FoldsWarning(UserWarning):
 
     If the number of rows is private and folds are drawn by position or by labels, one more record
     moves other records between folds. All of these change fits that are priced for one record.
+    """
+
+
+class NonPrivatePartWarning(UserWarning):
+    """A private fit inside a caller that shows its rows without noise; no budget pays for that.
+
+    Examples are `GridSearchCV` with a scorer that is not private, and a pipeline with a plain
+    `StandardScaler`. It comes before the fit is charged, once a process for each kind of caller
+    and each reason. Filter it where the rows are public.
     """
 
 

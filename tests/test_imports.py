@@ -27,6 +27,7 @@ TRUSTED = ("core", "engines", "tabular", "user_code", "queries")
 LAYERS = {
     "_version": 0,
     "exceptions": 0,
+    "_callers": 0,
     "_clients": 0,
     "_config": 0,
     "_absent": 0,

@@ -14,12 +14,27 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 
+from skdp._callers import (
+    ANY,
+    LEARNS,
+    NO_RESAMPLING,
+    PRICE_IT,
+    RESAMPLES,
+    UNKNOWN,
+    container_leaks,
+    has_price,
+    instead_of,
+    is_search,
+    learns_nothing,
+    nested,
+    scorers_in,
+    search_leaks,
+    steps_of,
+    what_it_does,
+)
 from skdp._config import noise_is_seeded
 from skdp.base import check_without_rows
 from skdp.budget import Cost, PrivacyBudget
@@ -29,13 +44,6 @@ from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 from skdp.model_selection._candidates import candidates_of
 from skdp.model_selection._findings import HIGH, LOW, MEDIUM, Finding, PipelineCheck
 from skdp.model_selection._pricing import Pricer
-from skdp.model_selection._searches import (
-    has_price,
-    is_search,
-    scorers_in,
-    steps_of,
-    what_it_does,
-)
 from skdp.model_selection._splits import (
     WAY_OUT,
     check_halving,
@@ -46,43 +54,7 @@ from skdp.model_selection._splits import (
 )
 from skdp.model_selection._unit_ids import budget_of, steps_without_ids, without_ids
 
-_UNKNOWN = "fits the estimators inside it an unknown number of times, on unknown rows"
-_PRICE_IT = "a privacy_cost method for it that counts these fits"
-
-EXACT_CLASSES = "classes_ are the labels that occur in y, without noise"
-EXACT_SPARSE = "sparse_output_ says whether most cells of the output are zero, without noise"
-_SPARSE = "sparse_output"  # the parameter of encoders
 _MOST_CANDIDATES = 100  # of a search that are looked at one by one
-
-_ANY = "DPSubsampleAggregate makes any estimator private"
-_INSTEAD = {
-    "CategoricalNB": "DPCategoricalNB",
-    "ExtraTreesClassifier": "DPRandomForestClassifier",
-    "GaussianNB": "DPGaussianNB",
-    "KBinsDiscretizer": "DPKBinsDiscretizer",
-    "KMeans": "DPKMeans",
-    "KernelDensity": "DPKernelDensity",
-    "HistGradientBoostingClassifier": "DPExplainableBoostingClassifier",
-    "HistGradientBoostingRegressor": "DPExplainableBoostingRegressor",
-    "LinearDiscriminantAnalysis": "DPLinearDiscriminantAnalysis",
-    "LinearRegression": "DPLinearRegression",
-    "LogisticRegression": "DPLogisticRegression",
-    "MaxAbsScaler": "DPMinMaxScaler",
-    "MinMaxScaler": "DPMinMaxScaler",
-    "MiniBatchKMeans": "DPKMeans",
-    "NearestCentroid": "DPNearestCentroid",
-    "OneHotEncoder": "DPOneHotEncoder, or categories= that you state",
-    "OrdinalEncoder": "DPOrdinalEncoder, or categories= that you state",
-    "PCA": "DPPCA",
-    "QuantileTransformer": "DPQuantileTransformer",
-    "Ridge": "DPRidge",
-    "RandomForestClassifier": "DPRandomForestClassifier",
-    "RobustScaler": "DPRobustScaler",
-    "SelectKBest": "DPSelectKBest",
-    "SimpleImputer": "DPSimpleImputer, or strategy='constant' with a fill_value that you state",
-    "StandardScaler": "DPStandardScaler",
-    "TruncatedSVD": "DPPCA",
-}
 
 
 def check_pipeline(estimator: Any) -> PipelineCheck:
@@ -209,38 +181,6 @@ def _public(columns: Any) -> str:
     return f"columns {text if len(text) <= 80 else text[:77] + '...'}"
 
 
-def learns_nothing(estimator: Any) -> bool:
-    """Say whether what a public transformer does with one row depends on that row only."""
-    kind, params = type(estimator).__name__, estimator.get_params(deep=False)
-    if kind in ("OneHotEncoder", "OrdinalEncoder"):
-        rare = [params.get(name) for name in ("min_frequency", "max_categories")]
-        stated = params["categories"]
-        return rare == [None, None] and not (isinstance(stated, str) and stated == "auto")
-    if kind == "SimpleImputer":
-        return params["strategy"] == "constant" and not params["add_indicator"]
-    if kind == "PolynomialFeatures":
-        return True
-    if hasattr(estimator, "predict") or kind == "PatchExtractor":
-        return False  # a Gaussian process predicts before it is fitted, and learns all the same
-    try:
-        return not get_tags(estimator).requires_fit
-    except AttributeError:  # an estimator without tags, or a wrapper of nothing
-        return False
-
-
-def _nested(estimator: Any) -> list[tuple[str, Any]]:
-    """Return the estimators among the parameters of a meta-estimator."""
-    found = []
-    for name, value in estimator.get_params(deep=False).items():
-        several = value if isinstance(value, list | tuple) else [value]
-        for one in several:
-            named = isinstance(one, tuple) and len(one) >= 2 and isinstance(one[0], str)
-            label, inner = one[:2] if named else (name, one)
-            if hasattr(inner, "fit") and not isinstance(inner, type):
-                found.append((label, inner))
-    return found
-
-
 class _Walk:
     """What `check_pipeline` has seen so far."""
 
@@ -272,13 +212,7 @@ class _Walk:
         elif steps_of(estimator) is not None:
             self.container(estimator, path, where)
         elif hasattr(estimator, "fit_resample"):
-            self.add(
-                HIGH,
-                where,
-                "makes new rows of private ones or leaves some out, by looking at others: one row "
-                "counts several times in the steps behind it, while the ledger says epsilon once",
-                "class_weight= in the estimator, or no resampling",
-            )
+            self.add(HIGH, where, RESAMPLES, NO_RESAMPLING)
         elif hasattr(estimator, "fit"):
             self.other(estimator, path, where)
 
@@ -293,43 +227,23 @@ class _Walk:
                 "memory= writes transformed private rows to disk",
                 "memory=None, or a folder that is kept as the table is",
             )
-        if isinstance(estimator, TransformedTargetRegressor) and estimator.check_inverse:
-            self.add(
-                MEDIUM,
-                where,
-                "check_inverse=True warns if its functions are not inverse at private targets",
-                "check_inverse=False",
-            )
-        if isinstance(estimator, VotingClassifier):
-            self.add(
-                MEDIUM,
-                where,
-                EXACT_CLASSES,
-                "nothing, if the set of classes is public and each class occurs",
-            )
-        if isinstance(estimator, ColumnTransformer) and _may_be_sparse(estimator):
-            self.add(
-                MEDIUM,
-                where,
-                EXACT_SPARSE,
-                "sparse_threshold=0, or sparse_output=False of its encoders",
-            )
+        for what, way_out in container_leaks(estimator):
+            self.add(MEDIUM, where, what, way_out)
 
     def other(self, estimator: Any, path: str, where: str) -> None:
         """Look at what is not private itself."""
         if not hasattr(estimator, "get_params"):
-            self.add(HIGH, where, "is fitted on private rows and is not private", _ANY)
+            self.add(HIGH, where, "is fitted on private rows and is not private", ANY)
             return
-        nested = _nested(estimator)
         before = len(self.parts)
         seen = len(self.findings)
-        for name, inner in nested:
+        for name, inner in nested(estimator):
             self.visit(inner, _below(path, name))
         if len(self.parts) > before:
             does = what_it_does(estimator)
             name = type(estimator).__name__
-            way_out = f"{_ANY}: {name} inside it, as a whole" if does else _PRICE_IT
-            self.add(HIGH, where, does or _UNKNOWN, way_out)
+            way_out = f"{ANY}: {name} inside it, as a whole" if does else PRICE_IT
+            self.add(HIGH, where, does or UNKNOWN, way_out)
             return
         del self.findings[seen:]  # nothing inside is private: the whole is what is not
         name = type(estimator).__name__
@@ -345,13 +259,7 @@ class _Walk:
             return
         if learns_nothing(estimator):
             return
-        kinds = [kind.__name__ for kind in type(estimator).__mro__]
-        self.add(
-            HIGH,
-            where,
-            "learns from private rows without noise, and keeps what it learned in the fitted model",
-            next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), _ANY),
-        )
+        self.add(HIGH, where, LEARNS, instead_of(estimator))
 
     # --- what charges ---------------------------------------------------------------------------
 
@@ -492,14 +400,8 @@ class _Walk:
         for scorer in scorers:
             if has_price(scorer):
                 self.private(scorer, f"{_below(path, 'scoring')} ({type(scorer).__name__})")
-        if not all(has_price(scorer) for scorer in scorers):
-            self.add(
-                MEDIUM,
-                where,
-                "its scores are exact functions of private folds, and so is the choice: "
-                "best_params_, best_score_ and cv_results_ are not private",
-                "scoring=private_scorer(...)",
-            )
+        for what, way_out in search_leaks(search):
+            self.add(MEDIUM, where, what, way_out)
         parts = [part for _, part in self.parts[before:]]
         self.in_searches |= {id(part) for part in parts}
         self.splits(search, where, parts)
@@ -530,12 +432,6 @@ class _Walk:
         relation = "KFold" if relations <= {"replace_one"} else "PerRecordKFold"
         for note in notes:
             self.add(MEDIUM, where, note, f"cv={relation}(...)")
-
-
-def _may_be_sparse(container: ColumnTransformer) -> bool:
-    """Say whether the number of zeros decides about the type of the output."""
-    sparse = [value for name, value in container.get_params().items() if name.endswith(_SPARSE)]
-    return bool(container.sparse_threshold) and any(value is True for value in sparse)
 
 
 # --- parameters that mean something else here ---------------------------------------------------

@@ -18,11 +18,11 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
+from skdp._callers import has_price, is_search
 from skdp.budget import Cost
 from skdp.model_selection._check import look_into
 from skdp.model_selection._findings import Finding, PipelineCheck
 from skdp.model_selection._pricing import Bill, Pricer
-from skdp.model_selection._searches import has_price, is_search
 
 
 class SearchCost(Cost):

@@ -23,9 +23,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
+from skdp._callers import has_price, steps_of
 from skdp.budget import PrivacyBudget
 from skdp.model_selection._pricing import private_parts
-from skdp.model_selection._searches import has_price, steps_of
 from skdp.tabular import ONE_PLACE, check_categorical, check_columns, check_rows, refuse_parts
 from skdp.user_code import no_restart, run_isolated, silent
 

@@ -17,11 +17,11 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
+from skdp._callers import has_price, is_search
 from skdp.base import check_without_rows
 from skdp.budget import Cost
 from skdp.model_selection._check import look_into
 from skdp.model_selection._pricing import Bill, Pricer, private_parts
-from skdp.model_selection._searches import has_price, is_search
 
 __all__ = ["ChargePlan", "PlannedCharge", "plan"]
 

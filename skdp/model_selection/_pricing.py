@@ -16,10 +16,7 @@ from sklearn.base import is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from skdp.budget import Cost, PrivacyBudget, pure_mu
-from skdp.budget.ambient import ambient_budget, ledger_of
-from skdp.model_selection._candidates import candidates_of, halving_fits
-from skdp.model_selection._searches import (
+from skdp._callers import (
     has_price,
     is_halving,
     is_search,
@@ -27,6 +24,9 @@ from skdp.model_selection._searches import (
     steps_of,
     what_it_does,
 )
+from skdp.budget import Cost, PrivacyBudget, pure_mu
+from skdp.budget.ambient import ambient_budget, ledger_of
+from skdp.model_selection._candidates import candidates_of, halving_fits
 from skdp.model_selection._splits import (
     check_halving,
     check_splits,

@@ -32,9 +32,9 @@ from sklearn.model_selection import (
     check_cv,
 )
 
+from skdp._callers import HALVES, is_halving
 from skdp._clients import refused_for_users
 from skdp.model_selection._folds import PerRecordKFold
-from skdp.model_selection._searches import is_halving
 
 # The relations under which folds are looked at; of a budget whose unit has many rows, both count as
 # the last: the number of rows is private, and a user is all of one fold or in none of it.
@@ -212,17 +212,15 @@ def check_halving(search: Any, classifier: bool, adjacencies: set[str]) -> list[
     if USERS in adjacencies:
         raise ValueError(
             f"{type(search).__name__} with resource='n_samples' is refused where a user has many "
-            "rows: its rounds follow from the number of rows, which is private, and its rows are "
-            f"drawn by position, so that folds are not neighbouring{WAY_OUT}GridSearchCV or "
+            f"rows: {HALVES}{WAY_OUT}GridSearchCV or "
             "RandomizedSearchCV with PerRecordKFold, or another resource="
         )
     if "add_or_remove_one" in adjacencies:
         raise ValueError(
             f"{type(search).__name__} with resource='n_samples' is refused under "
-            "adjacency='add_or_remove_one': its rounds follow from the number of rows, which "
-            "is private, and its rows are drawn by position, so that folds are not neighbouring"
-            f"{WAY_OUT}GridSearchCV or RandomizedSearchCV with PerRecordKFold, another resource=, "
-            "or a budget with adjacency='replace_one'"
+            f"adjacency='add_or_remove_one': {HALVES}{WAY_OUT}GridSearchCV or "
+            "RandomizedSearchCV with PerRecordKFold, another resource=, or a budget "
+            "with adjacency='replace_one'"
         )
     if classifier and isinstance(search.min_resources, str):
         return [_CLASSES_NOTE.format(value=search.min_resources)]

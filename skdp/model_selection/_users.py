@@ -11,10 +11,10 @@ from typing import Any
 from sklearn import config_context
 from sklearn.compose import TransformedTargetRegressor
 
+from skdp._callers import is_search
 from skdp.base import request_groups
 from skdp.core import PRIVATE_ROWS, Unit, check_unit
 from skdp.model_selection._pricing import private_parts
-from skdp.model_selection._searches import is_search
 
 __all__ = ["ask_for_groups", "fit_with_groups"]
 

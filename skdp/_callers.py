@@ -1,0 +1,471 @@
+"""What callers of scikit-learn do with an estimator inside them: what they fit, and what leaks.
+
+Nothing is released here and no row is read. The budget counts what a private estimator charges. A
+caller that fits it (a pipeline, a search, a meta-estimator, a function) may compute something else
+from the same rows without noise. `leaks_of` and `leaks_of_function` say what;
+`skdp.check_pipeline` reports it, and a fit that charges a budget warns of it (`skdp._clients`).
+
+Classes are known by name, so that nothing of scikit-learn is imported for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sklearn.utils import get_tags
+
+
+class Leak(NamedTuple):
+    """Something private that a caller shows without noise, and what to do instead."""
+
+    what: str
+    way_out: str
+
+
+# --- what a caller holds ------------------------------------------------------------------------
+
+
+def has_price(part: Any) -> bool:
+    """Say whether this charges by itself: its class has a ``privacy_cost``.
+
+    Wrappers that pass on every attribute of what they hold (yellowbrick's) have none.
+    """
+    return not isinstance(part, type) and hasattr(type(part), "privacy_cost")
+
+
+def is_search(estimator: Any) -> bool:
+    """Say whether this is one of scikit-learn's searches (by its parameters)."""
+    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
+        return False
+    names = estimator.get_params(deep=False)
+    return {"estimator", "cv", "refit", "scoring"} <= names.keys() and (
+        "param_grid" in names or "param_distributions" in names
+    )
+
+
+def is_halving(search: Any) -> bool:
+    """Say whether a search is one of successive halving."""
+    return "aggressive_elimination" in search.get_params(deep=False)
+
+
+def _name_in(estimator: Any, names: Any) -> str:
+    """Return which of these classes of scikit-learn an estimator is, or inherits; "" for none."""
+    for kind in type(estimator).__mro__:
+        if kind.__name__ in names and kind.__module__.partition(".")[0] == "sklearn":
+            return str(kind.__name__)
+    return ""
+
+
+# Containers that fit each of their steps once: the parameters that hold (name, step[, columns]),
+# and those that are a step.
+_CONTAINERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Pipeline": ("steps", ()),
+    "FeatureUnion": ("transformer_list", ()),
+    "ColumnTransformer": ("transformers", ("remainder",)),
+    "TransformedTargetRegressor": ("", ("regressor", "transformer")),
+    "VotingClassifier": ("estimators", ()),
+    "VotingRegressor": ("estimators", ()),
+    "FixedThresholdClassifier": ("", ("estimator",)),
+}
+
+
+def steps_of(estimator: Any) -> list[tuple[str, Any, Any]] | None:
+    """Return what a container fits once each, as (name, step, columns).
+
+    None if it is not a container known to do so.
+    """
+    kind = _name_in(estimator, _CONTAINERS)
+    if not kind:
+        return None
+    several, single = _CONTAINERS[kind]
+    steps: list[tuple[str, Any, Any]] = []
+    for step in getattr(estimator, several) if several else ():
+        name, inner, *columns = step
+        steps.append((name, inner, columns[0] if columns else None))
+    remaining = "all others" if kind == "ColumnTransformer" else None
+    return steps + [(name, getattr(estimator, name), remaining) for name in single]
+
+
+def scorers_in(scoring: Any) -> list[Any]:
+    """Return the scorers of a ``scoring`` argument, names and None included."""
+    if isinstance(scoring, Mapping):
+        return list(scoring.values())
+    if isinstance(scoring, list | tuple | set):
+        return list(scoring)
+    return [scoring]
+
+
+def scores_are_private(scoring: Any) -> bool:
+    """Say whether each scorer of a ``scoring`` argument is a private one."""
+    return all(has_price(scorer) for scorer in scorers_in(scoring))
+
+
+def is_frozen(estimator: Any) -> bool:
+    """Say whether an estimator is never fitted again."""
+    return bool(_name_in(estimator, ("FrozenEstimator",)))
+
+
+def nested(estimator: Any) -> list[tuple[str, Any]]:
+    """Return the estimators among the parameters of a meta-estimator."""
+    found = []
+    for name, value in estimator.get_params(deep=False).items():
+        several = value if isinstance(value, list | tuple) else [value]
+        for one in several:
+            named = isinstance(one, tuple) and len(one) >= 2 and isinstance(one[0], str)
+            label, inner = one[:2] if named else (name, one)
+            if hasattr(inner, "fit") and not isinstance(inner, type):
+                found.append((label, inner))
+    return found
+
+
+def holds_private(estimator: Any) -> bool:
+    """Say whether an estimator is private, or fits a private one inside it."""
+    if has_price(estimator):
+        return True
+    if is_frozen(estimator) or not hasattr(estimator, "get_params") or isinstance(estimator, type):
+        return False
+    return any(holds_private(inner) for _, inner in nested(estimator))
+
+
+# --- what learns from rows without noise --------------------------------------------------------
+
+ANY = "DPSubsampleAggregate makes any estimator private"
+LEARNS = "learns from private rows without noise, and keeps what it learned in the fitted model"
+RESAMPLES = (
+    "makes new rows of private ones or leaves some out, by looking at others: one row "
+    "counts several times in the steps behind it, while the ledger says epsilon once"
+)
+NO_RESAMPLING = "class_weight= in the estimator, or no resampling"
+
+_INSTEAD = {
+    "CategoricalNB": "DPCategoricalNB",
+    "ExtraTreesClassifier": "DPRandomForestClassifier",
+    "GaussianNB": "DPGaussianNB",
+    "KBinsDiscretizer": "DPKBinsDiscretizer",
+    "KMeans": "DPKMeans",
+    "KernelDensity": "DPKernelDensity",
+    "HistGradientBoostingClassifier": "DPExplainableBoostingClassifier",
+    "HistGradientBoostingRegressor": "DPExplainableBoostingRegressor",
+    "LinearDiscriminantAnalysis": "DPLinearDiscriminantAnalysis",
+    "LinearRegression": "DPLinearRegression",
+    "LogisticRegression": "DPLogisticRegression",
+    "MaxAbsScaler": "DPMinMaxScaler",
+    "MinMaxScaler": "DPMinMaxScaler",
+    "MiniBatchKMeans": "DPKMeans",
+    "NearestCentroid": "DPNearestCentroid",
+    "OneHotEncoder": "DPOneHotEncoder, or categories= that you state",
+    "OrdinalEncoder": "DPOrdinalEncoder, or categories= that you state",
+    "PCA": "DPPCA",
+    "QuantileTransformer": "DPQuantileTransformer",
+    "Ridge": "DPRidge",
+    "RandomForestClassifier": "DPRandomForestClassifier",
+    "RobustScaler": "DPRobustScaler",
+    "SelectKBest": "DPSelectKBest",
+    "SimpleImputer": "DPSimpleImputer, or strategy='constant' with a fill_value that you state",
+    "StandardScaler": "DPStandardScaler",
+    "TruncatedSVD": "DPPCA",
+}
+
+
+def instead_of(estimator: Any) -> str:
+    """Return the private counterpart of an estimator that learns without noise."""
+    kinds = [kind.__name__ for kind in type(estimator).__mro__]
+    return next((_INSTEAD[kind] for kind in kinds if kind in _INSTEAD), ANY)
+
+
+def learns_nothing(estimator: Any) -> bool:
+    """Say whether what a public transformer does with one row depends on that row only."""
+    kind, params = type(estimator).__name__, estimator.get_params(deep=False)
+    if kind in ("OneHotEncoder", "OrdinalEncoder"):
+        rare = [params.get(name) for name in ("min_frequency", "max_categories")]
+        stated = params["categories"]
+        return rare == [None, None] and not (isinstance(stated, str) and stated == "auto")
+    if kind == "SimpleImputer":
+        return params["strategy"] == "constant" and not params["add_indicator"]
+    if kind == "PolynomialFeatures":
+        return True
+    if hasattr(estimator, "predict") or kind == "PatchExtractor":
+        return False  # a Gaussian process predicts before it is fitted, and learns all the same
+    try:
+        return not get_tags(estimator).requires_fit
+    except AttributeError:  # an estimator without tags, or a wrapper of nothing
+        return False
+
+
+def _open_parts(step: Any, name: str) -> Iterator[Leak]:
+    """Find what learns without noise in a step with nothing private inside, or in its steps."""
+    if step is None or isinstance(step, str | type) or is_frozen(step):
+        return  # "drop", "passthrough"
+    kind = type(step).__name__
+    if holds_private(step) or not hasattr(step, "fit"):
+        return  # what a caller inside does is told where it fits
+    if (steps := steps_of(step)) is not None:
+        for inner_name, inner, _ in steps:
+            yield from _open_parts(inner, f"{name}__{inner_name}")
+    elif hasattr(step, "fit_resample"):
+        yield Leak(f"its step {name!r} ({kind}) {RESAMPLES}", NO_RESAMPLING)
+    elif not hasattr(step, "get_params") or not learns_nothing(step):
+        yield Leak(f"its step {name!r} ({kind}) {LEARNS}", instead_of(step))
+
+
+# --- what callers do ----------------------------------------------------------------------------
+
+EXACT_CLASSES = "classes_ are the labels that occur in y, without noise"
+_PUBLIC_CLASSES = "a public set of classes, each of which occurs in y"
+EXACT_SPARSE = "sparse_output_ says whether most cells of the output are zero, without noise"
+_SPARSE = "sparse_output"  # the parameter of encoders
+_SCORES = (
+    "its scores are exact functions of private folds, and so is the choice: best_params_, "
+    "best_score_ and cv_results_ are not private"
+)
+_PRIVATE_SCORER = "scoring=private_scorer(...)"
+HALVES = (
+    "its rounds follow from the number of rows, which is private, and its rows are drawn by "
+    "position, so that folds are not neighbouring"
+)
+UNKNOWN = "fits the estimators inside it an unknown number of times, on unknown rows"
+PRICE_IT = "a privacy_cost method for it that counts these fits"
+
+_PER_CLASS = "fits once for each class that occurs in y: the number of charges tells how many"
+_CHOOSES = "chooses by scores on private rows, as often as they tell it to"
+# What shows private rows whatever its parameters are.
+_LEAKS = {
+    "AdaBoostClassifier": "weighs rows by the errors made on them, which are private",
+    "AdaBoostRegressor": (
+        "draws rows with replacement by the errors made on them: one row counts several times, "
+        "and which one is private"
+    ),
+    "CalibratedClassifierCV": "fits its calibration on private rows without noise",
+    "IterativeImputer": "fits once for each column with missing cells, in rounds, without noise",
+    "OneVsOneClassifier": f"{_PER_CLASS}; each fit is on the rows of two classes only",
+    "OneVsRestClassifier": _PER_CLASS,
+    "OutputCodeClassifier": _PER_CLASS,
+    "RANSACRegressor": "draws rows until its exact errors on private rows are small enough",
+    "SelfTrainingClassifier": "labels rows and fits again, as often as private rows tell it to",
+    "TunedThresholdClassifierCV": "chooses its threshold by scores on private rows",
+}
+_LEAKS |= dict.fromkeys(
+    (
+        "Birch",
+        "GradientBoostingClassifier",
+        "GradientBoostingRegressor",
+        "LinearDiscriminantAnalysis",
+        "QuadraticDiscriminantAnalysis",
+    ),
+    f"is not private with a private estimator inside: it {LEARNS}",
+)
+# What every fit inside is charged for, as often as it takes place: nobody knows before how often.
+_PER_OUTPUT = "fits once for each column of y, which no cost can know"
+_UNPRICED = {
+    "BaggingClassifier": "fits n_estimators members, which no cost counts",
+    "BaggingRegressor": "fits n_estimators members, which no cost counts",
+    "ClassifierChain": _PER_OUTPUT,
+    "MultiOutputClassifier": _PER_OUTPUT,
+    "MultiOutputRegressor": _PER_OUTPUT,
+    "RegressorChain": _PER_OUTPUT,
+    "RFE": "fits once for each number of columns, which no cost can know",
+    "RFECV": _CHOOSES,
+    "SelectFromModel": "chooses columns by a fitted estimator: put that before it, in the pipeline",
+    "SequentialFeatureSelector": _CHOOSES,
+    "StackingClassifier": (
+        "fits every member once on all rows and once a fold (stratified by y unless cv says "
+        "otherwise), and its final_estimator on their predictions for private rows"
+    ),
+    "StackingRegressor": (
+        "fits every member once on all rows and once a fold, and its final_estimator on their "
+        "predictions for private rows"
+    ),
+}
+_SEARCHES = (
+    "GridSearchCV",
+    "HalvingGridSearchCV",
+    "HalvingRandomSearchCV",
+    "RandomizedSearchCV",
+)
+
+
+def _draws_rows(meta: Any, private_n: bool) -> Iterator[str]:
+    """Say how a meta-estimator draws the rows of its members."""
+    params = meta.get_params(deep=False)
+    if "estimator" not in params:
+        return
+    # Members that take weights are handed the number of times, which their bound limits.
+    if getattr(params["estimator"], "weight_bound", None) is not None and not private_n:
+        return
+    if params.get("bootstrap") is True:
+        yield (
+            "draws rows with replacement (bootstrap=True): one row counts several times, while "
+            "the ledger says epsilon once"
+        )
+    elif private_n and params.get("max_samples") not in (None, 1.0):
+        yield "fits on rows drawn by position, in a number that follows from that of the table"
+
+
+def _meta_leaks(meta: Any, private_n: bool) -> Iterator[str]:
+    """Say what a meta-estimator that is no container shows of private rows."""
+    yield from _draws_rows(meta, private_n)
+    if kind := _name_in(meta, _LEAKS):
+        yield _LEAKS[kind]
+    kind = _name_in(meta, _UNPRICED)
+    if kind.startswith("Stacking") and not holds_private(meta.final_estimator):
+        yield _UNPRICED[kind] + ", without noise"
+    if kind in ("RFECV", "SequentialFeatureSelector") and not scores_are_private(meta.scoring):
+        yield _CHOOSES
+    if kind in ("BaggingClassifier", "StackingClassifier"):
+        yield EXACT_CLASSES
+
+
+def what_it_does(meta: Any, private_n: bool = True) -> str:
+    """Return what a meta-estimator does that no price covers; "" if it is not known.
+
+    Parameters
+    ----------
+    meta : estimator
+    private_n : bool, default=True
+        Whether the number of rows is private.
+    """
+    leaks = "; ".join(_meta_leaks(meta, private_n))
+    return leaks or _UNPRICED.get(_name_in(meta, _UNPRICED), "")
+
+
+def container_leaks(container: Any) -> Iterator[Leak]:
+    """Say what a container shows of private rows by itself, whatever its steps are."""
+    kind = _name_in(container, _CONTAINERS)
+    functions = kind == "TransformedTargetRegressor" and (container.func, container.inverse_func)
+    if functions and functions != (None, None) and container.check_inverse:
+        yield Leak(
+            "check_inverse=True warns if its functions are not inverse at private targets",
+            "check_inverse=False",
+        )
+    if kind == "VotingClassifier":
+        yield Leak(EXACT_CLASSES, _PUBLIC_CLASSES)
+    if kind == "ColumnTransformer" and container.sparse_threshold:
+        params = container.get_params().items()
+        if any(value is True for name, value in params if name.endswith(_SPARSE)):
+            yield Leak(EXACT_SPARSE, "sparse_threshold=0, or sparse_output=False of its encoders")
+
+
+def search_leaks(search: Any) -> Iterator[Leak]:
+    """Say what the scores of a search show of private rows."""
+    if not scores_are_private(search.scoring):
+        yield Leak(_SCORES, _PRIVATE_SCORER)
+
+
+def leaks_of(caller: Any, private_n: bool) -> Iterator[Leak]:
+    """Say what a caller that fits a private estimator shows of private rows.
+
+    Parameters
+    ----------
+    caller : estimator
+        Nothing is said of what is private itself.
+    private_n : bool
+        Whether the number of rows is private.
+
+    Yields
+    ------
+    leak : Leak
+    """
+    if has_price(caller) or is_frozen(caller):
+        return
+    name = type(caller).__name__
+    if is_search(caller):
+        yield from search_leaks(caller)
+        yield from _open_parts(caller.estimator, "estimator")
+        if private_n and is_halving(caller) and caller.resource == "n_samples":
+            yield Leak(HALVES, "GridSearchCV or RandomizedSearchCV with PerRecordKFold")
+    elif (steps := steps_of(caller)) is not None:
+        for step_name, step, _ in steps:
+            yield from _open_parts(step, step_name)
+        yield from container_leaks(caller)
+    elif what := "; ".join(_meta_leaks(caller, private_n)):
+        yield Leak(what, f"{ANY}: {name} inside it, as a whole")
+    elif not is_known(caller) and any(holds_private(inner) for _, inner in nested(caller)):
+        yield Leak(UNKNOWN, PRICE_IT)
+
+
+def is_known(caller: Any) -> bool:
+    """Say whether it is known what this class of scikit-learn, or one it inherits, does."""
+    known = (*_CONTAINERS, *_LEAKS, *_UNPRICED, *_SEARCHES, "FrozenEstimator")
+    return bool(_name_in(caller, known)) or is_search(caller)
+
+
+# --- functions ----------------------------------------------------------------------------------
+
+_SHUFFLES = "gives each row a value of another: one row counts twice, and the ledger says once"
+_EXACT = "shows exact functions of the rows that it is given"
+_OWN_ROWS = "call it with public rows"
+
+
+def _scoring_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
+    if not scores_are_private(arguments.get("scoring")):
+        yield Leak("its scores are exact functions of private folds", _PRIVATE_SCORER)
+
+
+def _curve_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
+    yield from _scoring_leaks(arguments, private_n)
+    if private_n:
+        yield Leak(
+            "the sizes of its parts follow from the number of rows, which is private",
+            "validation_curve, or a budget with adjacency='replace_one'",
+        )
+
+
+def _permutation_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
+    yield from _scoring_leaks(arguments, private_n)
+    yield Leak(_SHUFFLES, "cross_val_score with scoring=private_scorer(...)")
+
+
+def _prediction_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
+    yield Leak(
+        "its predictions for private rows are private data, and so is what follows from them",
+        "cross_val_score with scoring=private_scorer(...), or skdp.metrics on the predictions",
+    )
+
+
+def _importance_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
+    yield Leak(_SHUFFLES if scores_are_private(arguments.get("scoring")) else _EXACT, _OWN_ROWS)
+
+
+def _exact_leaks(arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
+    yield Leak(_EXACT, _OWN_ROWS)
+
+
+# Functions that fit or score an estimator that they are given, by their arguments; and displays,
+# whose ``from_estimator`` does.
+FUNCTIONS: dict[str, Callable[[Mapping[str, Any], bool], Iterator[Leak]]] = {
+    "cross_val_predict": _prediction_leaks,
+    "cross_val_score": _scoring_leaks,
+    "cross_validate": _scoring_leaks,
+    "learning_curve": _curve_leaks,
+    "partial_dependence": _exact_leaks,
+    "permutation_importance": _importance_leaks,
+    "permutation_test_score": _permutation_leaks,
+    "validation_curve": _scoring_leaks,
+    "DecisionBoundaryDisplay": _exact_leaks,
+    "LearningCurveDisplay": _curve_leaks,
+    "PartialDependenceDisplay": _exact_leaks,
+    "ValidationCurveDisplay": _scoring_leaks,
+}
+# Those that fit nothing, and ask a fitted estimator for predictions.
+ASKING = ("from_estimator", "partial_dependence", "permutation_importance")
+
+
+def leaks_of_function(name: str, arguments: Mapping[str, Any], private_n: bool) -> Iterator[Leak]:
+    """Say what a function of scikit-learn that fits or scores an estimator shows of private rows.
+
+    Parameters
+    ----------
+    name : str
+        Of `FUNCTIONS`.
+    arguments : mapping
+        Its arguments by name.
+    private_n : bool
+        Whether the number of rows is private.
+
+    Yields
+    ------
+    leak : Leak
+    """
+    yield from FUNCTIONS[name](arguments, private_n)
+    yield from _open_parts(arguments.get("estimator"), "estimator")
