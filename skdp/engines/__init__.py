@@ -59,7 +59,7 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
     if not tables:
         raise ValueError("parts must hold at least one array, which may have no rows")
     for table in tables:
-        if not hasattr(table, "shape"):
+        if not hasattr(table, "shape") or hasattr(table, "tocsr"):  # the latter is sparse
             raise TypeError(
                 f"parts must be arrays or tables of shape (n, d), got {type(table).__name__}"
             )
