@@ -243,7 +243,7 @@ def _of_objects(values: list[Any], dtype: np.dtype) -> NDArray:
 
 
 def _of_diagonals(X: Any, rows: int, columns: int) -> Any:
-    cells, offsets = _own_cells(X, 2), _own(X.offsets, "iu").astype(np.int64)
+    cells, offsets = _own_cells(X, 2), _own(X.offsets, "i").astype(np.int64)
     _demand(len(offsets) == len(cells) == len(np.unique(offsets)))
     j = np.arange(min(cells.shape[1], columns))
     i = j - offsets[:, None]

@@ -75,16 +75,18 @@ def _own_rows(X: Any, estimator: str) -> sparse.csr_array:
     """Return the caller's sparse rows as our own, or raise with a fixed text."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have rows")
-    if X.dtype.kind == "c":
+    kind = getattr(getattr(X, "dtype", None), "kind", "f")  # of no data at all, there is none
+    if kind == "c":
         raise ValueError("Complex data not supported: X must be real.")
-    if X.dtype.kind not in "biuf":
+    if kind not in "biuf":
         raise TypeError(f"{estimator}: the cells of a sparse X must be real numbers")
-    if not 1 <= X.shape[1] <= MAX_FEATURES:
+    table = own_sparse(X)
+    if not 1 <= table.shape[1] <= MAX_FEATURES:
         raise ValueError(
-            f"Found array with {X.shape[1]} feature(s) while a minimum of 1 is required "
+            f"Found array with {table.shape[1]} feature(s) while a minimum of 1 is required "
             f"and at most {MAX_FEATURES} are possible."
         )
-    return own_sparse(X)
+    return table
 
 
 def dense_blocks(X: Any, rows: int = 4096) -> Iterator[Any]:
