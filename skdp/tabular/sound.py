@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from skdp.user_code import suppress_warnings
+
 __all__ = ["own_sparse", "sound"]
 
 _BROKEN = (
@@ -51,7 +53,8 @@ def _or_refused(read: Callable[[Any], Any], X: Any, name: str) -> Any:
     """Return what `read` makes of X; where it fails, raise the fixed text alone."""
     found: Any = None
     try:
-        found = read(X)
+        with suppress_warnings():  # those of a library's next version are not ours to raise
+            found = read(X)
     except Exception:  # noqa: BLE001  its text may quote a cell, or an index
         found = None
     if found is None:
@@ -386,8 +389,7 @@ def _extension(pandas: Any, values: Any, n: int) -> Any:
         # The constructor checks their order and range.
         own = type(index)(n, *(_own(np.asarray(getattr(index, part)), "iu") for part in parts))
         _demand(own.npoints == len(cells) and index.length == n)
-        made = {"fill_value": values.fill_value, "dtype": values.dtype}
-        return kinds.SparseArray(cells, sparse_index=own, **made)
+        return kinds.SparseArray._simple_new(cells, own, values.dtype)
     if isinstance(values, kinds.ArrowExtensionArray):
         _demand(len(_arrow(values.__arrow_array__())) == n)
     elif isinstance(values, kinds.IntegerArray | kinds.FloatingArray | kinds.BooleanArray):
