@@ -277,15 +277,12 @@ def _scipy(X: Any) -> Any:
 # --- pyarrow ------------------------------------------------------------------------------------
 
 # Of texts: the type of the same layout whose cells may be any bytes (whether they are Unicode is a
-# question of one cell, and decides nothing), the size of an offset, how many there are beside one
-# for each cell.
+# question of one cell, and decides nothing), and the size of an offset.
 _BYTES = {
-    "string": ("binary", 4, 1),
-    "binary": ("binary", 4, 1),
-    "large_string": ("large_binary", 8, 1),
-    "large_binary": ("large_binary", 8, 1),
-    "string_view": ("binary_view", 16, 0),
-    "binary_view": ("binary_view", 16, 0),
+    "string": ("binary", 4),
+    "binary": ("binary", 4),
+    "large_string": ("large_binary", 8),
+    "large_binary": ("large_binary", 8),
 }
 
 
@@ -294,14 +291,16 @@ def _arrow(X: Any) -> Any:
     arrow = sys.modules["pyarrow"]
     if isinstance(X, arrow.Table | arrow.RecordBatch):
         X.validate()
-        columns = [_arrow(column) for column in X.columns]
-        if all(one is other for one, other in zip(columns, X.columns, strict=True)):
+        before = X.columns
+        columns = [_arrow(column) for column in before]
+        if all(map(operator.is_, columns, before)):
             return X
         return type(X).from_arrays(columns, schema=X.schema)
     if isinstance(X, arrow.ChunkedArray):
         X.validate()
-        chunks = [_chunk(arrow, chunk) for chunk in X.chunks]
-        if all(one is other for one, other in zip(chunks, X.chunks, strict=True)):
+        before = X.chunks
+        chunks = [_chunk(arrow, chunk) for chunk in before]
+        if all(map(operator.is_, chunks, before)):
             return X
         return arrow.chunked_array(chunks, type=X.type)
     return _chunk(arrow, X) if isinstance(X, arrow.Array) else X
@@ -318,11 +317,13 @@ def _chunk(arrow: Any, chunk: Any) -> Any:
         values = _chunk(arrow, chunk.dictionary)
         return arrow.DictionaryArray.from_arrays(own, values, ordered=chunk.type.ordered, safe=True)
     if kind in _BYTES and len(chunk):
-        plain, width, more = _BYTES[kind]
-        own = _copied(arrow, chunk, getattr(arrow, plain)(), width, more)
+        plain, width = _BYTES[kind]
+        own = _copied(arrow, chunk, getattr(arrow, plain)(), width, more=1)
         own.validate(full=True)
         return arrow.Array.from_buffers(chunk.type, len(own), own.buffers(), offset=own.offset)
-    if isinstance(chunk, arrow.ExtensionArray):
+    if kind in ("string_view", "binary_view"):  # which oldest pyarrow does not make of buffers
+        chunk.view(arrow.binary_view()).validate(full=True)
+    elif isinstance(chunk, arrow.ExtensionArray):
         _chunk(arrow, chunk.storage)
     elif chunk.type.num_fields:
         chunk.validate(full=True)
