@@ -135,7 +135,7 @@ def _flat(y: Any, name: str = "y") -> tuple[NDArray, str]:
         labels = None
     if labels is None or isinstance(labels, np.ma.MaskedArray):
         return np.empty(0), _NOT_FLAT
-    labels = np.asarray(labels)
+    labels = np.asarray(labels).view()
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels.reshape(-1)
     if labels.ndim != 1:

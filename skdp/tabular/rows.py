@@ -120,7 +120,9 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
     if isinstance(array, np.ma.MaskedArray):
         # The cells below the mask would count with whatever they hold.
         raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
-    array = np.asarray(array)  # of a subclass, whose own code could tell rows apart
+    # Of a subclass without its own code, which could tell rows apart, and of a shape of our own,
+    # which nobody changes meanwhile.
+    array = np.asarray(array).view()
     if isinstance(X, str | os.PathLike):
         raise ValueError(
             "Expected 2D array, got 0D array instead: X must be a table, not a text. Of a file, "

@@ -354,6 +354,8 @@ def _pandas(X: Any) -> Any:
         return _extension(pandas, X, len(X))
     if not isinstance(X, pandas.DataFrame | pandas.Series | pandas.Index):
         return X
+    # Of our own, so that nobody adds or drops rows of it meanwhile; its cells are not copied.
+    X = X.copy(deep=False)
     # Tables of numbers alone are checked at once; a column at a time takes a tenth of a mean.
     blocks = [
         getattr(one, "values", None) for one in getattr(getattr(X, "_mgr", None), "blocks", [None])
@@ -370,7 +372,6 @@ def _pandas(X: Any) -> Any:
     if X.ndim == 1:
         index = {"index": X.index} if isinstance(X, pandas.Series) else {}
         return type(X)(after[0], name=X.name, **index)
-    X = X.copy(deep=False)
     for j in changed:
         X.isetitem(j, after[j])
     return X
@@ -412,12 +413,12 @@ def _polars(X: Any) -> Any:
     polars = sys.modules["polars"]
     if not isinstance(X, polars.DataFrame | polars.Series):
         return X
+    X = X.clone()  # as of pandas
     for column in X.get_columns() if isinstance(X, polars.DataFrame) else [X]:
         flat = column.dtype.is_numeric() or column.dtype.is_temporal()
         if not flat and column.dtype not in (polars.Boolean, polars.Null, polars.Object):
             # Without a copy, which would follow the offsets.
-            arrow = column.to_arrow(compat_level=polars.CompatLevel.newest())
-            _arrow(arrow)
+            _arrow(column.to_arrow(compat_level=polars.CompatLevel.newest()))
     return X
 
 
