@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from skdp._parameters import STEP, Integers, Table
 from skdp._rehearsal import ExpectedErrorMixin, check_like, mean_error, rehearsal, resampled
@@ -24,7 +23,7 @@ from skdp.core import Box
 from skdp.planning import bounds_in
 from skdp.quantile import DPQuantile
 from skdp.queries import Quantiles, multiples
-from skdp.tabular import check_public_array
+from skdp.tabular import as_dense, check_public_array
 
 __all__ = ["DPKBinsDiscretizer"]
 
@@ -312,7 +311,7 @@ class DPKBinsDiscretizer(ExpectedErrorMixin, Transformer):
         """
         names = input_names(self)  # refuses an unfitted one
         ordinal = self.encode == "ordinal"
-        X = X.toarray() if sparse.issparse(X) else X
+        X = as_dense(X)
         values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
         self._check_width(values.shape[1], len(names) if ordinal else int(self.n_bins_.sum()))
         codes = values.astype(np.int64) if ordinal else codes_of(values, self.n_bins_)

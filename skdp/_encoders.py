@@ -13,14 +13,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._encoding import ERROR, Encoder
 from skdp._parameters import FLAG, Table
 from skdp._transforming import Floats, codes_of, indicators, input_names
 from skdp.budget import PrivacyBudget
-from skdp.tabular import check_public_array
+from skdp.tabular import as_dense, check_public_array
 
 __all__ = ["DPOneHotEncoder", "DPOrdinalEncoder"]
 
@@ -231,7 +230,7 @@ class DPOneHotEncoder(Encoder):
             If all columns of a cell are 0: the left-out category, or None.
         """
         check_is_fitted(self)
-        X = X.toarray() if sparse.issparse(X) else X
+        X = as_dense(X)
         values = check_public_array(X, estimator=type(self).__name__, allow_empty=self._allow_empty)
         self._check_width(values.shape[1], sum(self._sizes_out))
         codes = codes_of(values, self._sizes_out)

@@ -30,7 +30,7 @@ from skdp.budget.amounts import check_delta
 from skdp.core import Session
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import LearnedBox, SelectClasses, StandardBall, softmax
-from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected
+from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected, checked
 
 Floats = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def check_targets_like(estimator: Any, like: Any) -> tuple[Floats, NDArray]:
         )
     name = f"{type(estimator).__name__}.expected_error(like=...)"
     X = check_public_array(like[0], estimator=name)
-    y = np.asarray(like[1])
+    y = np.asarray(checked(like[1], "like"))
     if y.shape != (len(X),):
         raise ValueError("like: y must have one entry for each row of X")
     return X, y

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -31,6 +30,7 @@ from sklearn.preprocessing import (
 from skdp.base import check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.queries import KernelMap
+from skdp.tabular import as_dense
 from skdp.user_code import suppress_warnings
 
 Floats = NDArray[np.float64]
@@ -165,9 +165,7 @@ def as_table(values: Floats, columns: list[str] | None) -> Any:
 
 def dense(output: Any) -> Floats:
     """Return a transformer's output as a float array."""
-    if sparse.issparse(output):
-        output = output.toarray()
-    return np.array(output, dtype=np.float64)
+    return np.array(as_dense(output, "the output of basis"), dtype=np.float64)
 
 
 def fit_basis(basis: Any, bounds: Any, X: Any, public: Floats) -> BasisValues | None:

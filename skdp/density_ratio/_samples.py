@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from skdp.tabular import array_of_rows
+from skdp.tabular import array_of_rows, checked
 
 
 def _library(table: Any) -> str:
@@ -194,6 +194,7 @@ def stack_samples(*, private: Any, public: Any) -> tuple[Any, NDArray[np.int8]]:
     >>> y
     array([0, 1, 0, 0, 1, 0], dtype=int8)
     """
+    private, public = checked(private, "private"), checked(public, "public")
     library = _library(private)
     if _library(public) != library:
         raise TypeError("private and public must be the same kind of table")

@@ -17,6 +17,7 @@ from typing import Any
 from skdp.engines._readers import ParquetReader, StreamReader, batches_of, itself
 from skdp.engines._source import Source, names_of, needed
 from skdp.engines._threads import Threads
+from skdp.tabular.sound import sound
 
 __all__ = ["Source", "from_arrays", "from_dask", "from_spark", "from_stream", "read_parquet"]
 
@@ -59,7 +60,7 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
     if not tables:
         raise ValueError("parts must hold at least one array, which may have no rows")
     for table in tables:
-        if not hasattr(table, "shape"):
+        if not hasattr(table, "shape") or hasattr(table, "tocsr"):  # the latter is sparse
             raise TypeError(
                 f"parts must be arrays or tables of shape (n, d), got {type(table).__name__}"
             )
@@ -67,7 +68,8 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
 
 
 def _head(table: Any) -> Any:
-    """Return the first no rows of a table."""
+    """Return the first no rows of a table; ValueError if it contradicts itself."""
+    table = sound(table, "parts")
     if hasattr(table, "iloc"):
         return table.iloc[:0]
     return table.slice(0, 0) if hasattr(table, "slice") else table[:0]

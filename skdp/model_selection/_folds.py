@@ -29,7 +29,7 @@ from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator
 
 from skdp.core import public_generator
-from skdp.tabular import check_units, is_missing
+from skdp.tabular import check_units, checked, is_missing
 from skdp.user_code import suppress_warnings
 
 Words = NDArray[np.uint64]
@@ -168,8 +168,9 @@ def _row_words(rows: Sequence[Any], key: bytes, first: int) -> Words:
 
 def _columns(table: Any) -> list[Any]:
     """Return the columns of a table, or a whole array, as arrays with a first axis of rows."""
+    table = checked(table)
     if sparse.issparse(table):
-        return [table.tocsr()]
+        return [table]  # in rows
     if hasattr(table, "iloc"):
         if table.ndim == 1:
             return [table.to_numpy()]

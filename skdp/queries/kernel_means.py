@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from skdp.core.clipping import SUM_BITS, Ball, Box, Floats, isqrt_up
 from skdp.core.mechanisms import independent_noise, l2_noise
@@ -27,6 +26,7 @@ from skdp.core.query import Measurement, Noisy, UserFunction, reviewed, terms_of
 from skdp.core.sums import sum_sensitivity, with_count, without_count
 from skdp.core.table import REPLACE_ONE, as_total, total_dtype
 from skdp.tabular.containers import to_float
+from skdp.tabular.sparse_rows import as_dense
 from skdp.user_code import run_isolated, user_code
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _features(
 
     def make() -> Floats | None:
         made = transform(X)
-        return to_float(made.toarray() if sparse.issparse(made) else made)[0]
+        return to_float(as_dense(made))[0]
 
     values: Floats | None = run_isolated(make, None, restart)
     return values

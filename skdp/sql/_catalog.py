@@ -18,6 +18,7 @@ from typing import Any
 
 from skdp.sql._polars import PolarsTables
 from skdp.sql._typed import family_of, quoted, text_of
+from skdp.tabular import checked
 
 __all__ = ["Catalog", "Column", "Owner", "Table", "bounds_of", "folded", "open_catalog"]
 
@@ -326,6 +327,7 @@ def _of_polars(
 
 
 def _copy(connection: Any, name: str, table: Any) -> None:
+    table = checked(table, f"table {name!r}")
     try:
         connection.register("skdp_given", table)
         connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM skdp_given")

@@ -15,6 +15,7 @@ from typing import Any
 from skdp.sql._polars_rows import Lazy, Tables, lazy_rows
 from skdp.sql._polars_typed import polars
 from skdp.sql._typed import quoted
+from skdp.tabular import checked
 
 __all__ = ["PolarsTables"]
 
@@ -41,6 +42,7 @@ def _frame(name: str, table: Any) -> Any:
         return pl.scan_parquet(path)
     if isinstance(table, pl.LazyFrame):
         return table
+    table = checked(table, f"table {name!r}")
     try:
         if isinstance(table, pl.DataFrame):
             return table.lazy()

@@ -19,6 +19,7 @@ from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import ambient_budget
 from skdp.statistics import _histograms, _moments, _sums
 from skdp.statistics._call import Released
+from skdp.tabular import checked
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "correlation": _moments.correlation,
@@ -213,7 +214,7 @@ def _rows_like(function: str, like: Any, n_features: int | None) -> NDArray[np.f
             )
         rows = np.atleast_1d(like.value)
         return rows if like.value.ndim == 0 else rows[None]
-    rows = np.asarray(like, dtype=np.float64)
+    rows = np.asarray(checked(like, "like"), dtype=np.float64)
     if rows.ndim not in (1, 2) or rows.size == 0:
         raise ValueError("like must be public rows, of shape (n,) or (n, n_features)")
     if n_features is not None and (rows.ndim == 1 or rows.shape[1] != n_features):

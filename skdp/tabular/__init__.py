@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     )
     from skdp.tabular.containers import (
         as_table,
+        checked,
         holds_numbers,
         is_listed,
         is_parts,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
         check_samples,
         check_table,
     )
-    from skdp.tabular.sparse_rows import check_sparse, dense_blocks
+    from skdp.tabular.sparse_rows import as_dense, check_sparse, dense_blocks
     from skdp.tabular.units import UnitCounts, Units, check_units, name_of_ids
     from skdp.tabular.unselected import check_unselected
     from skdp.tabular.unstated import (
@@ -78,7 +79,7 @@ else:
         __name__,
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
-            "containers": "as_table holds_numbers is_listed is_parts keeps_types table_of",
+            "containers": "as_table checked holds_numbers is_listed is_parts keeps_types table_of",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
@@ -98,7 +99,7 @@ else:
             "outcomes": "check_errors check_outcomes check_scores",
             "parts": "ONE_PLACE refuse_parts",
             "rows": "Rows check_marks check_public_array check_rows check_samples check_table",
-            "sparse_rows": "check_sparse dense_blocks",
+            "sparse_rows": "as_dense check_sparse dense_blocks",
             "units": "UnitCounts Units check_units name_of_ids",
             "unselected": "check_unselected",
             "unstated": (
@@ -129,6 +130,7 @@ __all__ = [
     "about",
     "array_of_cells",
     "array_of_rows",
+    "as_dense",
     "as_table",
     "cell_codes",
     "cell_key",
@@ -154,6 +156,7 @@ __all__ = [
     "check_units",
     "check_unselected",
     "check_with_target",
+    "checked",
     "column_cells",
     "column_plans",
     "dealt_rows",

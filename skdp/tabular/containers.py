@@ -23,6 +23,7 @@ __all__ = [
     "alone",
     "any_type",
     "as_table",
+    "checked",
     "column_names",
     "cut",
     "holds_numbers",
@@ -56,6 +57,16 @@ def reading() -> Iterator[None]:
 
 
 # --- containers -------------------------------------------------------------------------------
+
+
+def checked(X: Any, name: str = "X") -> Any:
+    """Return a caller's container once nothing in it contradicts its shape; see `tabular.sound`."""
+    if X is None or type(X) in (list, tuple) or (type(X) is np.ndarray and X.flags.owndata):
+        return X
+    # Imported here: most fits are of an array with memory of its own, which needs no check.
+    from skdp.tabular.sound import sound
+
+    return sound(X, name)
 
 
 def is_parts(X: Any) -> bool:

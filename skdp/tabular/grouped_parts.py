@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from skdp.engines import Source
+from skdp.tabular.containers import checked
 from skdp.tabular.parts import chosen, heads_of, len_of, names_in
 
 __all__ = ["relation_of"]
@@ -64,7 +65,7 @@ class _Stream:
         sizes = []
         for handle in self._source.handles:
             sizes.append(0)
-            for batch in self._source.reader(handle):
+            for batch in map(checked, self._source.reader(handle)):
                 if not len_of(batch):
                     continue
                 sizes[-1] += len_of(batch)

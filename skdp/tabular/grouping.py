@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.containers import column_names, is_frame, is_parts, is_sliced_table, to_float
+from skdp.tabular.containers import (
+    checked,
+    column_names,
+    is_frame,
+    is_parts,
+    is_sliced_table,
+    to_float,
+)
 from skdp.tabular.grouped import (
     GroupedRows,
     GroupedTable,
@@ -77,6 +84,10 @@ def check_grouped(
             "table must be one of pandas, polars or pyarrow, a dict of arrays, a DuckDB relation, "
             f"a table in parts or the path of a Parquet file, got {type(table).__name__}"
         )
+    if isinstance(table, dict):
+        table = {name: checked(cells, f"column {name!r}") for name, cells in table.items()}
+    else:
+        table = checked(table, "table")
     names = tuple(table) if isinstance(table, dict) else column_names(table)
     check_names(names, by=by, unit=unit, columns=columns)
     if isinstance(table, dict):

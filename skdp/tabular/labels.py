@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from skdp.tabular.canonical import plain
-from skdp.tabular.containers import is_frame, is_listed, is_parts, reading, refused_type, to_float
+from skdp.tabular.containers import (
+    checked,
+    is_frame,
+    is_listed,
+    is_parts,
+    reading,
+    refused_type,
+    to_float,
+)
 from skdp.tabular.parts import (
     ONE_PLACE,
     Pair,
@@ -105,8 +113,9 @@ class SparseTargetRows(TargetRows, SparseRows):
     """The same of sparse rows, of which a chunk at a time is dense."""
 
 
-def _flat(y: Any) -> tuple[NDArray, str]:
+def _flat(y: Any, name: str = "y") -> tuple[NDArray, str]:
     """Return labels as an array of one dimension, and a fixed text if they are none."""
+    y = checked(y, name)
     try:
         with reading():
             if is_listed(y):
@@ -126,7 +135,7 @@ def _flat(y: Any) -> tuple[NDArray, str]:
         labels = None
     if labels is None or isinstance(labels, np.ma.MaskedArray):
         return np.empty(0), _NOT_FLAT
-    labels = np.asarray(labels)
+    labels = np.asarray(labels).view()
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels.reshape(-1)
     if labels.ndim != 1:
@@ -258,7 +267,7 @@ def check_labels(
     name : str
         Of the parameter, for error messages.
     """
-    labels, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y)
+    labels, problem = (np.empty(0), _NO_LABELS) if y is None else _flat(y, name)
     numbers, missing, problem = _numbers_of(labels, problem, n_rows, classes, omit=omit)
     if problem:
         raise ValueError(problem.format(estimator=estimator, y=name))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.containers import is_listed, is_parts, reading
+from skdp.tabular.containers import checked, is_listed, is_parts, reading
 from skdp.tabular.part_tasks import Form, chosen
 from skdp.tabular.parts import Pair, PartsRows, checked_parts, heads_of, joined
 from skdp.tabular.rows import Rows
@@ -45,7 +45,7 @@ def opaque_rows(X: Any, y: Any = None, *, allow_empty: bool = True) -> Any:
         return _opaque_parts(X, y, allow_empty=allow_empty)
     tables = []
     for one, name in ((X, "X"), (y, "y")):
-        table = one
+        table = one = checked(one, name)
         column = hasattr(one, "to_pylist") and not hasattr(one, "shape")  # of pyarrow
         if column or is_listed(one):
             # Objects: a common dtype would be decided by all entries.

@@ -102,7 +102,7 @@ def _numbers(numbers: Any, estimator: str, name: str) -> NDArray[np.float64]:
 
 def _of_one_dimension(values: Any, estimator: str, name: str) -> NDArray:
     refuse_parts(values, estimator, ONE_PLACE, name=name)
-    found, problem = (np.empty(0), _NO_LABELS) if values is None else _flat(values)
+    found, problem = (np.empty(0), _NO_LABELS) if values is None else _flat(values, name)
     if problem:
         raise ValueError(problem.format(estimator=estimator, y=name))
     return found

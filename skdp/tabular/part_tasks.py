@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from skdp._version import __version__
 from skdp.core.table import added, fold_span
 from skdp.engines._source import Part
+from skdp.tabular.containers import checked
 
 __all__ = ["CheckTask", "FoldTask", "Form", "GatherTask", "Meta", "bag", "chosen", "len_of"]
 
@@ -204,7 +205,7 @@ class FoldTask:
             if self._is_skewed():
                 totals[-1][Meta.SKEW] = 1
                 return totals
-            return self._over(part, batches())
+            return self._over(part, map(checked, batches()))
         except Exception:  # noqa: BLE001  its text may quote a cell
             totals[-1][Meta.FAILED] = 1
             return totals

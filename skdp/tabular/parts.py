@@ -26,6 +26,7 @@ from skdp.engines import Source
 from skdp.engines._source import Part
 from skdp.exceptions import PrivacyLeakError, SourceError
 from skdp.tabular.containers import (
+    checked,
     column_names,
     cut,
     is_frame,
@@ -164,9 +165,9 @@ class Joined:
 
     def __call__(self, handle: tuple[Any, Any]) -> Iterator[Pair]:
         """Yield rows of X with theirs of y."""
-        ys = filter(len_of, self.y(handle[1]))
+        ys = filter(len_of, map(checked, self.y(handle[1])))
         y, at = None, 0
-        for X in self.X(handle[0]):
+        for X in map(checked, self.X(handle[0])):
             X, start, size = chosen(X, None), 0, len_of(X)
             while start < size:
                 if y is None or at == len_of(y):

@@ -29,6 +29,7 @@ from skdp.core.table import MAX_FEATURES, _chunk_rows
 from skdp.tabular.containers import (
     alone,
     any_type,
+    checked,
     column_names,
     cut,
     is_frame,
@@ -115,11 +116,13 @@ def _no_table(X: Any, *, flat: bool = False) -> Any:
         except Exception:  # noqa: BLE001  its text may quote a cell
             array = None
         _raise("" if array is not None else "value")
-    assert array is not None
+    array = checked(array)
     if isinstance(array, np.ma.MaskedArray):
         # The cells below the mask would count with whatever they hold.
         raise TypeError("X must not be a masked array; use X.filled(...) from public knowledge.")
-    array = np.asarray(array)  # of a subclass, whose own code could tell rows apart
+    # Of a subclass without its own code, which could tell rows apart, and of a shape of our own,
+    # which nobody changes meanwhile.
+    array = np.asarray(array).view()
     if isinstance(X, str | os.PathLike):
         raise ValueError(
             "Expected 2D array, got 0D array instead: X must be a table, not a text. Of a file, "
@@ -142,6 +145,7 @@ def _container(X: Any, estimator: str) -> Any:
             "use X.toarray()."
         )
     if is_frame(X) or is_sliced_table(X):
+        X = checked(X)
         names = column_names(X)
         if len(set(names)) < len(names):  # which scikit-learn refuses, too, in other words
             raise ValueError(_SAME_NAME)
@@ -436,6 +440,7 @@ def check_marks(
             f"{estimator} requires y to be passed, but the target y is None. {_NOT_MARKS}"
         )
     problem = ""
+    y = checked(y, "y")
     found, strange = to_float(y.to_numpy() if is_frame(y) else y)
     marks = np.zeros(0) if found is None else found
     marks = marks.reshape(-1) if marks.ndim == 2 and marks.shape[1] == 1 else marks
@@ -584,7 +589,7 @@ def _as_columns(X: Any) -> tuple[Any, bool]:
         table = _no_table(X, flat=True)
     elif not isinstance(X, np.ndarray) and getattr(X, "ndim", 1) == 1:
         if hasattr(X, "dtype") or hasattr(X, "to_pylist"):  # a column of a table's library
-            table, problem = to_float(X)
+            table, problem = to_float(checked(X))
         else:
             table = _no_table(X, flat=True)
     _raise(problem, X)

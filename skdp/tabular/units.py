@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from skdp.core.units import UnitRows
 from skdp.tabular.canonical import as_list, plain
-from skdp.tabular.containers import is_frame, is_listed, is_sliced_table
+from skdp.tabular.containers import checked, is_frame, is_listed, is_sliced_table
 from skdp.user_code import interruptible, no_restart, run_isolated, suppress_warnings
 
 __all__ = ["GONE", "ODD", "UnitCounts", "Units", "check_units", "id_key", "ids_of", "name_of_ids"]
@@ -137,6 +137,7 @@ def _column(groups: Any) -> tuple[Any, str]:
     """Return ids as an array of one dimension or a list, and what is wrong with their shape."""
     if isinstance(groups, str | bytes) or groups is None:
         return (), _NOT_FLAT
+    groups = checked(groups, "groups")
     if is_frame(groups) or (is_sliced_table(groups) and not hasattr(groups, "dtype")):
         if groups.shape[1] != 1:
             return (), _NOT_FLAT

@@ -166,6 +166,10 @@ def _cells_of(row: Any) -> Any:
     if hasattr(type(row), "__array__"):
         # One row by itself. Iterating gives numpy's scalars, so that dates stay dates.
         array = np.asanyarray(row)
+        if not array.flags.owndata:  # a view may lead out of what it is a view of
+            from skdp.tabular.sound import sound
+
+            sound(array)
         if array.ndim == 0:
             return None
         return list(array) if isinstance(array, np.ma.MaskedArray) else np.asarray(array)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ import pytest
 from scipy import sparse
 
 from skdp.core import table as table_module
-from skdp.tabular import check_public_array, check_rows, check_samples, opaque_rows
+from skdp.tabular import check_public_array, check_rows, check_samples, check_sparse, opaque_rows
 
 SECRET = "S3cret"
 VALUES = np.array([[1.5, 2.0], [3.0, 4.25], [5.0, 6.0]])
@@ -38,6 +39,32 @@ def read(X) -> np.ndarray:
 )
 def test_every_container_gives_the_same_rows(container):
     np.testing.assert_array_equal(read(container(VALUES)), VALUES)
+
+
+def reshaped(X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        X.shape = (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("container", "change"),
+    [
+        (np.array, reshaped),
+        (sparse.csr_array, lambda X: X.indices.fill(10**6)),
+        (sparse.csc_matrix, lambda X: X.resize(1, 1)),
+        (pd.DataFrame, lambda X: X.pop(0)),
+        (pd.DataFrame, lambda X: X.insert(0, "a", "text")),
+        (pl.DataFrame, lambda X: X.insert_column(0, pl.Series("a", ["text"] * 3))),
+        (pl.DataFrame, lambda X: X.extend(X.clone())),
+    ],
+)
+def test_what_was_checked_is_what_is_read(container, change):
+    """The shape and the indices of a table are those of the check, whoever changes it meanwhile."""
+    X = container(VALUES)
+    rows = (check_sparse if sparse.issparse(X) else check_rows)(X, estimator="T")
+    change(X)
+    np.testing.assert_array_equal(np.concatenate(list(rows.chunks())), VALUES)
 
 
 def test_blocks_cover_a_long_table_in_order(monkeypatch):

@@ -1,0 +1,431 @@
+"""Containers that hold offsets, indices or masks: checked, or copied, before anything trusts them.
+
+Compiled code follows an offset wherever it leads. One that leads out of its buffer ends the
+process; one that leads to another row gives that row's values to this one, which no sensitivity
+knows of. So such a container is refused before a charge, with one fixed text.
+
+Guarantee: the outcome depends on the container's structure (which is public), never on a cell. What
+another thread could change between the check and a read is copied first, where an offset is.
+
+Not reachable: memory that its owner does not describe (a bare pointer, the buffers of Arrow's C
+interface), and a file that is cut while it is mapped.
+"""
+
+from __future__ import annotations
+
+import mmap
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from skdp.user_code import suppress_warnings
+
+__all__ = ["own_sparse", "sound"]
+
+_BROKEN = (
+    "{name} contradicts itself: its shape, offsets, indices, masks or strides do not fit its data "
+    "or its file. Nothing was charged. Make it anew from its source; "
+    "X.check_format(full_check=True) of scipy and X.validate(full=True) of pyarrow say what is "
+    "wrong."
+)
+
+
+def sound(X: Any, name: str = "X") -> Any:
+    """Return a caller's container once its structure is checked; of other libraries as it is.
+
+    Raises
+    ------
+    ValueError
+        With one fixed text, whatever is wrong.
+    """
+    for library, read in _LIBRARIES:
+        if any(base.__module__.partition(".")[0] == library for base in type(X).__mro__):
+            return _or_refused(read, X, name)
+    return X
+
+
+def _or_refused(read: Callable[[Any], Any], X: Any, name: str) -> Any:
+    """Return what `read` makes of X; where it fails, raise the fixed text alone."""
+    found: Any = None
+    try:
+        with suppress_warnings():  # those of a library's next version are not ours to raise
+            found = read(X)
+    except Exception:  # noqa: BLE001  its text may quote a cell, or an index
+        found = None
+    if found is None:
+        raise ValueError(_BROKEN.format(name=name))
+    return found
+
+
+def _demand(holds: object) -> None:
+    if not holds:
+        raise ValueError
+
+
+# --- numpy --------------------------------------------------------------------------------------
+
+
+def _array(X: Any) -> Any:
+    """Check that an array lies inside the memory that it is a view of, and its mask on it."""
+    if not isinstance(X, np.ndarray):
+        return X  # a scalar
+    if isinstance(X, np.ma.MaskedArray):
+        mask = np.ma.getmask(X)
+        _demand(mask is np.ma.nomask or np.shape(mask) == np.ndarray.shape.__get__(X))
+        if mask is not np.ma.nomask:
+            _array(np.asarray(mask))
+    plain = np.asarray(X)
+    owner: Any = plain
+    while isinstance(owner, np.ndarray) or hasattr(owner, "__array_interface__"):
+        behind = getattr(owner, "base", None)  # of `as_strided`, an object of its own
+        if behind is None:
+            break
+        owner = behind
+    if owner is plain or plain.size == 0:
+        return X
+    if isinstance(owner, mmap.mmap):
+        _demand(_mapped(X, owner))
+    low, high = np.lib.array_utils.byte_bounds(plain)
+    memory = _extent(owner)
+    _demand(memory is None or (memory[0] <= low and high <= memory[1]))
+    return X
+
+
+def _mapped(X: Any, owner: mmap.mmap) -> bool:
+    """Say whether a mapped file is as long as its map; beyond its end, reading ends the process."""
+    offset = 0
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            offset = max(offset, int(getattr(X, "offset", 0) or 0))
+        X = X.base
+    return offset - offset % mmap.ALLOCATIONGRANULARITY + len(owner) <= owner.size()
+
+
+def _extent(owner: Any) -> tuple[int, int] | None:
+    """Return where the memory of an array's owner begins and ends; None if it does not say so."""
+    if isinstance(owner, np.ndarray):
+        return np.lib.array_utils.byte_bounds(owner) if owner.flags.owndata else None
+    try:
+        memory = np.frombuffer(owner, dtype=np.uint8)
+    except (BufferError, TypeError, ValueError):
+        return None
+    return np.lib.array_utils.byte_bounds(memory)
+
+
+# --- scipy --------------------------------------------------------------------------------------
+
+
+def own_sparse(X: Any, name: str = "X") -> sparse.csr_array:
+    """Return a sparse matrix of any format in compressed rows of our own, each index checked.
+
+    Guarantee: the arrays are copies, made before they are checked. No code of a subclass runs
+    after that. A cell that is stored twice stays so: reading a row adds it up.
+    """
+    made: sparse.csr_array = _or_refused(_own_sparse, X, name)
+    return made
+
+
+def _own_sparse(X: Any) -> sparse.csr_array:
+    rows, columns = (operator.index(size) for size in X.shape)
+    _demand(0 <= rows < 2**62 and 0 <= columns < 2**62)
+    kind = next(one for one in _FORMATS if _is(X, one))
+    return _FORMATS[kind](X, rows, columns)
+
+
+def _is(X: Any, kind: str) -> bool:
+    return isinstance(X, (getattr(sparse, f"{kind}_array"), getattr(sparse, f"{kind}_matrix")))
+
+
+def _own(array: Any, kinds: str, ndim: int = 1) -> NDArray:
+    """Return a copy of an array, of its exact class and in this machine's order of bytes."""
+    _demand(issubclass(type(array), np.ndarray))
+    plain = np.asarray(_array(array))
+    _demand(plain.ndim == ndim and plain.dtype.kind in kinds)
+    dtype = plain.dtype.newbyteorder("=")
+    if dtype == np.float16:  # which scipy does not add up
+        dtype = np.dtype(np.float32)
+    return np.array(plain, dtype=dtype, copy=True, order="C")
+
+
+def _own_cells(X: Any, ndim: int = 1) -> NDArray:
+    return _own(X.data, "biuf", ndim)
+
+
+def _within(indices: NDArray, size: int) -> NDArray:
+    """Return indices of which all are from 0 to size - 1, in a type that scipy has for them."""
+    if indices.size:
+        _demand(int(indices.min()) >= 0 and int(indices.max()) < size)
+    return indices
+
+
+def _layout(X: Any, lines: int, across: int, dtype: np.dtype) -> tuple[NDArray, NDArray, int]:
+    """Return the indices and ends of the lines of a compressed format, and how many are stored."""
+    ends = _own(X.indptr, "iu")
+    _demand(ends.size == lines + 1 and ends[0] == 0 and not (ends[1:] < ends[:-1]).any())
+    stored = int(ends[-1])
+    indices = _own(X.indices, "iu")
+    _demand(stored <= indices.size)
+    indices = _within(indices[:stored], across)
+    return indices.astype(dtype, copy=False), ends.astype(dtype, copy=False), stored
+
+
+def _index_type(*numbers: int) -> np.dtype:
+    return np.dtype(np.int32 if max(numbers) < 2**31 else np.int64)
+
+
+def _compressed(X: Any, rows: int, columns: int, make: Any, *, by_rows: bool) -> Any:
+    cells = _own_cells(X)
+    dtype = _index_type(rows, columns, cells.size)
+    lines, across = (rows, columns) if by_rows else (columns, rows)
+    indices, ends, stored = _layout(X, lines, across, dtype)
+    _demand(stored <= cells.size)
+    return make((cells[:stored], indices, ends), shape=(rows, columns), copy=False)
+
+
+def _of_rows(X: Any, rows: int, columns: int) -> Any:
+    return _compressed(X, rows, columns, sparse.csr_array, by_rows=True)
+
+
+def _of_columns(X: Any, rows: int, columns: int) -> Any:
+    return _compressed(X, rows, columns, sparse.csc_array, by_rows=False).tocsr()
+
+
+def _of_blocks(X: Any, rows: int, columns: int) -> Any:
+    cells = _own_cells(X, 3)
+    _, height, width = cells.shape
+    _demand(height and width and rows % height == 0 and columns % width == 0)
+    dtype = _index_type(rows, columns, cells.size)
+    indices, ends, stored = _layout(X, rows // height, columns // width, dtype)
+    _demand(stored <= len(cells))
+    made = sparse.bsr_array((cells[:stored], indices, ends), shape=(rows, columns)).tocoo()
+    return _of_triples(made.data, made.row, made.col, rows, columns)
+
+
+def _of_triples(cells: NDArray, i: NDArray, j: NDArray, rows: int, columns: int) -> Any:
+    """Return compressed rows; a cell that is stored twice keeps its order, as `toarray` adds up."""
+    _demand(len(cells) == len(i) == len(j))
+    dtype = _index_type(rows, columns, cells.size)
+    i, j = (_within(one, size).astype(dtype) for one, size in ((i, rows), (j, columns)))
+    order = np.argsort(i, kind="stable")
+    ends = np.zeros(rows + 1, dtype=dtype)
+    np.cumsum(np.bincount(i, minlength=rows), out=ends[1:])
+    return sparse.csr_array((cells[order], j[order], ends), shape=(rows, columns), copy=False)
+
+
+def _of_coordinates(X: Any, rows: int, columns: int) -> Any:
+    return _of_triples(_own_cells(X), _own(X.row, "iu"), _own(X.col, "iu"), rows, columns)
+
+
+def _of_keys(X: Any, rows: int, columns: int) -> Any:
+    items = list(X.items())
+    at = np.array([(operator.index(i), operator.index(j)) for (i, j), _ in items], dtype=np.int64)
+    cells = _of_objects([value for _, value in items], X.dtype)
+    i, j = at.reshape(-1, 2).T
+    return _of_triples(cells, i, j, rows, columns)
+
+
+def _of_lists(X: Any, rows: int, columns: int) -> Any:
+    _demand(np.shape(X.rows) == np.shape(X.data) == (rows,))
+    places, values = ([list(one) for one in lists] for lists in (X.rows, X.data))
+    sizes = [len(one) for one in places]
+    _demand(sizes == [len(one) for one in values])
+    j = np.array([operator.index(one) for row in places for one in row], dtype=np.int64)
+    cells = _of_objects([one for row in values for one in row], X.dtype)
+    return _of_triples(cells, np.repeat(np.arange(rows), sizes), j, rows, columns)
+
+
+def _of_objects(values: list[Any], dtype: np.dtype) -> NDArray:
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return _own(cells.astype(dtype), "biuf")
+
+
+def _of_diagonals(X: Any, rows: int, columns: int) -> Any:
+    cells, offsets = _own_cells(X, 2), _own(X.offsets, "i").astype(np.int64)
+    _demand(len(offsets) == len(cells) == len(np.unique(offsets)))
+    j = np.arange(min(cells.shape[1], columns))
+    i = j - offsets[:, None]
+    inside = (i >= 0) & (i < rows) & (cells[:, : j.size] != 0)
+    across = np.broadcast_to(j, i.shape)
+    return _of_triples(cells[:, : j.size][inside], i[inside], across[inside], rows, columns)
+
+
+_FORMATS: dict[str, Callable[[Any, int, int], Any]] = {
+    "csr": _of_rows,
+    "csc": _of_columns,
+    "coo": _of_coordinates,
+    "bsr": _of_blocks,
+    "lil": _of_lists,
+    "dok": _of_keys,
+    "dia": _of_diagonals,
+}
+
+
+def _scipy(X: Any) -> Any:
+    """Return a sparse matrix as one of our own in rows; a matrix stays one, an array too."""
+    if not sparse.issparse(X):
+        return X
+    made = _own_sparse(X)
+    return made if isinstance(X, sparse.sparray) else sparse.csr_matrix(made)
+
+
+# --- pyarrow ------------------------------------------------------------------------------------
+
+# Of texts: the type of the same layout whose cells may be any bytes (whether they are Unicode is a
+# question of one cell, and decides nothing), and the size of an offset.
+_BYTES = {
+    "string": ("binary", 4),
+    "binary": ("binary", 4),
+    "large_string": ("large_binary", 8),
+    "large_binary": ("large_binary", 8),
+}
+
+
+def _arrow(X: Any) -> Any:
+    """Return what pyarrow holds with offsets of our own, all of them checked."""
+    arrow = sys.modules["pyarrow"]
+    if isinstance(X, arrow.Table | arrow.RecordBatch):
+        X.validate()
+        before = X.columns
+        columns = [_arrow(column) for column in before]
+        if all(map(operator.is_, columns, before)):
+            return X
+        return type(X).from_arrays(columns, schema=X.schema)
+    if isinstance(X, arrow.ChunkedArray):
+        X.validate()
+        before = X.chunks
+        chunks = [_chunk(arrow, chunk) for chunk in before]
+        if all(map(operator.is_, chunks, before)):
+            return X
+        return arrow.chunked_array(chunks, type=X.type)
+    return _chunk(arrow, X) if isinstance(X, arrow.Array) else X
+
+
+def _chunk(arrow: Any, chunk: Any) -> Any:
+    """Return an array whose offsets and indices are sound."""
+    chunk.validate()  # the length of each buffer
+    kind = str(chunk.type)
+    if isinstance(chunk, arrow.DictionaryArray):
+        own = _copied(
+            arrow, chunk.indices, chunk.indices.type, chunk.type.index_type.bit_width // 8
+        )
+        values = _chunk(arrow, chunk.dictionary)
+        return arrow.DictionaryArray.from_arrays(own, values, ordered=chunk.type.ordered, safe=True)
+    if kind in _BYTES and len(chunk):
+        plain, width = _BYTES[kind]
+        own = _copied(arrow, chunk, getattr(arrow, plain)(), width, more=1)
+        own.validate(full=True)
+        return arrow.Array.from_buffers(chunk.type, len(own), own.buffers(), offset=own.offset)
+    if kind in ("string_view", "binary_view"):  # which oldest pyarrow does not make of buffers
+        chunk.view(arrow.binary_view()).validate(full=True)
+    elif isinstance(chunk, arrow.ExtensionArray):
+        _chunk(arrow, chunk.storage)
+    elif chunk.type.num_fields:
+        chunk.validate(full=True)
+    return chunk
+
+
+def _copied(arrow: Any, chunk: Any, kind: Any, width: int, more: int = 0) -> Any:
+    """Return an array as one of a type of the same layout, with offsets or indices of its own."""
+    if not len(chunk):
+        return chunk
+    first, rest = divmod(chunk.offset, 8)  # validity is a bit for each cell
+    validity, places, *others = chunk.buffers()
+    if validity is not None:
+        validity = validity.slice(first)
+    size = (rest + len(chunk) + more) * width
+    places = arrow.py_buffer(places.slice(8 * first * width, size).to_pybytes())
+    buffers = [validity, places, *others]
+    return arrow.Array.from_buffers(kind, len(chunk), buffers, offset=rest)
+
+
+# --- pandas -------------------------------------------------------------------------------------
+
+
+def _pandas(X: Any) -> Any:
+    """Return what pandas holds, with codes and sparse indices of our own, all of them checked."""
+    pandas = sys.modules["pandas"]
+    if isinstance(X, pandas.api.extensions.ExtensionArray):
+        return _extension(pandas, X, len(X))
+    if not isinstance(X, pandas.DataFrame | pandas.Series | pandas.Index):
+        return X
+    # Of our own, so that nobody adds or drops rows of it meanwhile; its cells are not copied.
+    X = X.copy(deep=False)
+    # Tables of numbers alone are checked at once; a column at a time takes a tenth of a mean.
+    blocks = [
+        getattr(one, "values", None) for one in getattr(getattr(X, "_mgr", None), "blocks", [None])
+    ]
+    if all(isinstance(block, np.ndarray) for block in blocks):
+        _demand(all(block.shape[-1] == len(X) for block in map(_array, blocks)))
+        return X
+    columns = [column for _, column in X.items()] if X.ndim == 2 else [X]
+    before = [column.array for column in columns]
+    after = [_extension(pandas, values, len(X)) for values in before]
+    changed = [j for j, values in enumerate(after) if values is not before[j]]
+    if not changed:
+        return X
+    if X.ndim == 1:
+        index = {"index": X.index} if isinstance(X, pandas.Series) else {}
+        return type(X)(after[0], name=X.name, **index)
+    for j in changed:
+        X.isetitem(j, after[j])
+    return X
+
+
+def _extension(pandas: Any, values: Any, n: int) -> Any:
+    """Return a column of pandas with codes or indices of its own, if it has any."""
+    _demand(len(values) == n)
+    kinds = pandas.arrays
+    if isinstance(values, pandas.Categorical):
+        labels = values.categories.array
+        _extension(pandas, labels, len(labels))
+        return pandas.Categorical.from_codes(_own(values.codes, "iu"), dtype=values.dtype)
+    if isinstance(values, kinds.SparseArray):
+        index, cells = values.sp_index, _own(np.asarray(values.sp_values), "biufmMO")
+        parts = ("blocs", "blengths") if hasattr(index, "blocs") else ("indices",)
+        # The constructor checks their order and range.
+        own = type(index)(n, *(_own(np.asarray(getattr(index, part)), "iu") for part in parts))
+        _demand(own.npoints == len(cells) and index.length == n)
+        return kinds.SparseArray._simple_new(cells, own, values.dtype)
+    if isinstance(values, kinds.ArrowExtensionArray):
+        _demand(len(_arrow(values.__arrow_array__())) == n)
+    elif isinstance(values, kinds.IntegerArray | kinds.FloatingArray | kinds.BooleanArray):
+        for part in (values._data, values._mask):
+            _demand(np.shape(_array(part)) == (n,))
+        _demand(values._mask.dtype == bool)
+    elif isinstance(values, kinds.IntervalArray):
+        _demand(len(values.left) == len(values.right) == n)
+    elif isinstance(inner := getattr(values, "_ndarray", None), np.ndarray):
+        _demand(np.shape(_array(inner)) == (n,))
+    return values
+
+
+# --- polars -------------------------------------------------------------------------------------
+
+
+def _polars(X: Any) -> Any:
+    """Check the offsets of what polars holds, which it does not do itself for Arrow's buffers."""
+    polars = sys.modules["polars"]
+    if not isinstance(X, polars.DataFrame | polars.Series):
+        return X
+    X = X.clone()  # as of pandas
+    for column in X.get_columns() if isinstance(X, polars.DataFrame) else [X]:
+        flat = column.dtype.is_numeric() or column.dtype.is_temporal()
+        if not flat and column.dtype not in (polars.Boolean, polars.Null, polars.Object):
+            # Without a copy, which would follow the offsets.
+            _arrow(column.to_arrow(compat_level=polars.CompatLevel.newest()))
+    return X
+
+
+_LIBRARIES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("numpy", _array),
+    ("scipy", _scipy),
+    ("pandas", _pandas),
+    ("pyarrow", _arrow),
+    ("polars", _polars),
+)
