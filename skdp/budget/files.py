@@ -16,6 +16,8 @@ from skdp.exceptions import LedgerError, SealedBudgetError
 
 __all__ = ["errors", "is_url", "may_be_ledger", "other_file", "publish", "remove"]
 
+_TIMEOUT = 10.0  # seconds to wait for another thread's transaction
+
 
 def remove(path: str) -> None:
     """Remove a file, its sidecar, and the journal that a killed process may have left."""
@@ -31,8 +33,11 @@ def is_url(ledger: object) -> bool:
 
 def may_be_ledger(path: str) -> bool:
     """Whether the head of a file is that of a ledger; also where it cannot be read."""
-    with locks.one_at_a_time(), contextlib.suppress(OSError), open(path, "rb") as file:
-        return file.read(72)[68:] == schema.APPLICATION_ID.to_bytes(4, "big")
+    # Closing the file would drop the record locks of a transaction of another thread.
+    with contextlib.suppress(OSError):
+        turn = locks.turn_of_file(path)
+        with turn.taken(_TIMEOUT), open(path, "rb") as file:
+            return file.read(72)[68:] == schema.APPLICATION_ID.to_bytes(4, "big")
     return True
 
 

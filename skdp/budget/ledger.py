@@ -44,18 +44,37 @@ __all__ = ["Ledger", "Terms"]
 _TIMEOUT = 10.0  # seconds to wait for another process's transaction
 
 # The ledgers of this process that are in its memory alone; a fork makes files of them.
-_IN_MEMORY: weakref.WeakSet[Ledger] = weakref.WeakSet()
+_IN_MEMORY: weakref.WeakValueDictionary[int, Ledger] = weakref.WeakValueDictionary()
 # The files (and identities) whose totals this process has checked.
 _CHECKED: set[tuple[str, str]] = set()
 
 
-def _share_all() -> None:
-    for ledger in list(_IN_MEMORY):
-        with contextlib.suppress(LedgerError):  # then the child's copy is sealed
-            ledger.share()
+def _share_all(turns: set[locks.Turn]) -> None:
+    for reference in _IN_MEMORY.valuerefs():
+        ledger = reference()
+        if ledger is not None and ledger._own_turn in turns:
+            with contextlib.suppress(LedgerError):  # then the child's copy is sealed
+                ledger._share()
 
 
 locks.at_fork(_share_all)
+
+# Connections of transactions that a parent was in the middle of when it forked. To close one would
+# roll back, and remove the parent's journal.
+_INHERITED: list[sqlite3.Connection] = []
+
+
+@contextlib.contextmanager
+def _closing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Close a connection at the end, in the process that opened it."""
+    pid = os.getpid()
+    try:
+        yield connection
+    finally:
+        if os.getpid() == pid:
+            connection.close()
+        else:
+            _INHERITED.append(connection)
 
 
 class Ledger(LedgerOperations):
@@ -77,6 +96,7 @@ class Ledger(LedgerOperations):
         self.timeout = _TIMEOUT
         self._memory: sqlite3.Connection | None = None
         self._pid = 0  # of the process that has it in memory, or had
+        self._own_turn: locks.Turn | None = None  # of a ledger that was made in memory
         self._local = False  # whether its file system was found to be no network's
 
     # -- making and opening -------------------------------------------------------------------
@@ -109,7 +129,7 @@ class Ledger(LedgerOperations):
     def create_in_memory(cls, terms: Terms, facts: Mapping[str, Any]) -> Ledger:
         """Make a ledger that ends with this process, and is a file only once it is shared."""
         ledger = cls(temporary.new_path(), uuid.uuid4().hex, temporary=True)
-        # Threads take turns by the lock of the process.
+        ledger._own_turn = locks.Turn("in memory")
         memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         memory.row_factory = sqlite3.Row
         with ledger._errors():
@@ -117,8 +137,7 @@ class Ledger(LedgerOperations):
         ledger._memory, ledger._pid = memory, os.getpid()
         weakref.finalize(ledger, memory.close).atexit = False  # what runs then may still charge
         _CHECKED.add((ledger.path, ledger.id))
-        with locks.one_at_a_time():
-            _IN_MEMORY.add(ledger)
+        _IN_MEMORY[id(ledger)] = ledger
         return ledger
 
     def _write_new(
@@ -133,25 +152,31 @@ class Ledger(LedgerOperations):
 
     def share(self) -> None:
         """Make a file of a ledger in memory, so that other processes can charge it."""
-        with locks.one_at_a_time():
-            memory = self._memory
-            if memory is None or os.getpid() != self._pid or memory.in_transaction:
-                return
-            with self._errors():
-                try:
-                    temporary.claim(self.path)
-                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-                    with contextlib.closing(self._connect("rw")) as file:
-                        file.execute("PRAGMA synchronous = OFF")
-                        memory.backup(file)
-                except OSError:
-                    raise LedgerError(f"The ledger {self.path} cannot be made.") from None
-                except BaseException:
-                    remove(self.path)
-                    raise
-            self._memory = None
-            memory.close()
-            _IN_MEMORY.discard(self)
+        if self._own_turn is not None and self._memory is not None:
+            with self._own_turn.taken(self.timeout):
+                self._share()
+
+    def _share(self) -> None:
+        """Do so while this thread has the turn."""
+        memory = self._memory
+        if memory is None or os.getpid() != self._pid or memory.in_transaction:
+            return
+        with self._errors():
+            try:
+                temporary.claim(self.path)
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                locks.turn_of_file(self.path, self._own_turn)
+                with contextlib.closing(self._connect("rw")) as file:
+                    file.execute("PRAGMA synchronous = OFF")
+                    memory.backup(file)
+            except OSError:
+                raise LedgerError(f"The ledger {self.path} cannot be made.") from None
+            except BaseException:
+                remove(self.path)
+                raise
+        self._memory = None
+        memory.close()
+        _IN_MEMORY.pop(id(self), None)
 
     @classmethod
     def open(cls, path: str) -> tuple[Ledger, dict[str, Any]]:
@@ -215,25 +240,39 @@ class Ledger(LedgerOperations):
             )
         self._local = True
 
+    def _turn(self) -> locks.Turn:
+        """Return the turn of the threads of this process."""
+        if self._own_turn is not None:
+            return self._own_turn
+        try:
+            return locks.turn_of_file(self.path)
+        except OSError:
+            raise self._gone() from None
+
+    def _gone(self) -> SealedBudgetError:
+        return SealedBudgetError(
+            "The ledger file of this budget is not there, so nothing can be charged to it here: "
+            f"{self.path}"
+        )
+
     @contextlib.contextmanager
     def _transaction(self, write: bool) -> Iterator[sqlite3.Connection]:
         """Open the ledger, check that it is this one, and close it, rolling back what is open."""
-        with locks.one_at_a_time():
+        turn = self._turn()
+        with turn.taken(self.timeout):
+            self._begun_by = os.getpid()
             if self._memory is not None:
                 with self._in_memory(self._memory) as connection:
                     yield connection
                 return
-            if not os.path.exists(self.path):
-                raise SealedBudgetError(
-                    "The ledger file of this budget is not there, so nothing can be charged to it "
-                    f"here: {self.path}"
-                )
+            if self._own_turn is not None and not os.path.exists(self.path):
+                raise self._gone()
             if not self._local:
                 self._check_file_system(self.path)
             with (
                 locks.FileLock(self.path, self.timeout) as lock,
                 self._errors(),
-                contextlib.closing(self._connect("rw")) as connection,
+                _closing(self._connect("rw")) as connection,
             ):
                 connection.execute(f"PRAGMA synchronous = {'OFF' if self.temporary else 'EXTRA'}")
                 self._lock = lock
@@ -266,6 +305,11 @@ class Ledger(LedgerOperations):
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         """Commit, if the lock still counts: otherwise another process may be writing, too."""
+        if os.getpid() != self._begun_by:
+            raise SealedBudgetError(
+                "This process was forked in the middle of a transaction, which is its parent's: "
+                f"nothing was charged to the ledger {self.shown} here."
+            )
         if self._memory is None and not self._lock.holds():
             connection.execute("ROLLBACK")
             raise LedgerError(
@@ -292,13 +336,20 @@ class Ledger(LedgerOperations):
 
     def _look(self) -> dict[str, Any]:
         """Return what a file says of itself, without changing it; nothing if it is no ledger."""
-        with (
-            contextlib.suppress(sqlite3.Error, LedgerError),
-            locks.FileLock(self.path, self.timeout),
-            contextlib.closing(self._connect("rw")) as connection,
-        ):
-            if connection.execute("PRAGMA application_id").fetchone()[0] == schema.APPLICATION_ID:
-                return dict(connection.execute("SELECT * FROM ledger").fetchone())
+        turn = locks.turn_of_file(self.path)
+        with turn.taken(self.timeout):
+            try:
+                with (
+                    locks.FileLock(self.path, self.timeout),
+                    contextlib.closing(self._connect("rw")) as connection,
+                ):
+                    head = connection.execute("PRAGMA application_id").fetchone()
+                    if head[0] == schema.APPLICATION_ID:
+                        return dict(connection.execute("SELECT * FROM ledger").fetchone())
+            except locks.Busy:  # it may well be one
+                raise
+            except (sqlite3.Error, LedgerError):
+                pass
         return {}
 
     @classmethod
@@ -310,17 +361,15 @@ class Ledger(LedgerOperations):
     def others_of(cls, path: str, dataset: str) -> list[str]:
         """Return the other ledgers of a data set in the folder of `path`, without backups."""
         found = []
-        folder = os.path.dirname(path)
-        with locks.one_at_a_time():
-            for entry in os.scandir(folder):
-                if entry.path == path or not entry.is_file() or entry.name.endswith(".new"):
+        for entry in os.scandir(os.path.dirname(path)):
+            if entry.path == path or not entry.is_file() or entry.name.endswith(".new"):
+                continue
+            with contextlib.suppress(OSError):
+                if os.path.exists(path) and os.path.samefile(entry.path, path):
+                    continue  # a second name of the same file
+                if not may_be_ledger(entry.path):
                     continue
-                with contextlib.suppress(OSError):
-                    if os.path.exists(path) and os.path.samefile(entry.path, path):
-                        continue  # a second name of the same file
-                    if not may_be_ledger(entry.path):
-                        continue
-                    stated = cls(entry.path, "")._look()
-                    if stated.get("dataset") == dataset and not stated["backup_of"]:
-                        found.append(entry.path)
+                stated = cls(entry.path, "")._look()
+                if stated.get("dataset") == dataset and not stated["backup_of"]:
+                    found.append(entry.path)
         return sorted(found)

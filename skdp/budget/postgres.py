@@ -51,6 +51,7 @@ _IDLE = (
     15  # seconds that a transaction may wait for its client; less than _LOCK, so locks come free
 )
 _ASK = 60.0  # seconds during which a lost commit is asked about
+_TURN = 60.0  # seconds to wait for another thread of this process
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SECRET = ("password", "sslpassword", "sslkey")
 _TABLES = ("ledger", "charges", "reservations", "totals", "plans", "items", "draws")
@@ -255,6 +256,7 @@ class PostgresLedger(LedgerOperations):
         self.name = options.pop("ledger")
         self._server, self._options = base, options
         self._key = ""
+        self._turn = locks.shared_turn(("postgresql", path), path, network=True)
 
     # -- making and opening -------------------------------------------------------------------
 
@@ -370,7 +372,7 @@ class PostgresLedger(LedgerOperations):
     def _begun(self, isolation: str, *, ledger_exists: bool = True) -> Iterator[_Statements]:
         """Begin a transaction; roll it back at the end if it is still open."""
         error: type[Exception] = _psycopg().Error
-        with locks.one_at_a_time():
+        with self._turn.taken(_TURN):
             try:
                 begin: Any = (
                     f"BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = '{_LOCK}s';"

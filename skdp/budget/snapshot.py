@@ -54,10 +54,11 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
     writable = os.access(name, os.W_OK) and os.access(os.path.dirname(name), os.W_OK)
     # Where no lock can be made, and none is there, nobody has charged this file from here.
     locked = writable or os.path.exists(locks.sidecar(name))
+    turn = locks.turn_of_file(name)
     uri = f"{Path(name).as_uri()}?mode={'rw' if writable else 'ro'}"
     try:
         with (
-            locks.one_at_a_time(),
+            turn.taken(_TIMEOUT),
             locks.FileLock(name, _TIMEOUT) if locked else contextlib.nullcontext(),
             errors(name, name, "", _TIMEOUT),
             contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_TIMEOUT)) as file,
