@@ -21,7 +21,7 @@ from skdp.budget.amounts import Amount, exact
 from skdp.budget.arguments import check_cost, check_text
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, total
 from skdp.budget.ledger import Terms
-from skdp.budget.operations import LedgerOperations, releases_json
+from skdp.budget.operations import Known, LedgerOperations, releases_json
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 
 _COUNTED = 1_000  # prices that depend on what was charged before are counted one by one so far
@@ -99,6 +99,14 @@ class Account:
     def remaining(self) -> PrivacyLoss:
         """The (epsilon, delta) of one more fit, or plan, that is neither spent nor set aside."""
         return self.accountant.room(self._free().positive())
+
+    def remaining_at(self, known: Known) -> PrivacyLoss:
+        """What remained when this process last saw the ledger."""
+        if self.accountant.planned:
+            free = free_part(self.terms, set(known.taken))
+        else:
+            free = self.accountant.cap - known.totals.charged - known.totals.aside
+        return self.accountant.room(free.positive())
 
     def _free(self) -> Amount:
         """Return what is neither spent nor set aside: of plans, the largest part that is free."""

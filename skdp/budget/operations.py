@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from skdp._version import __version__
@@ -23,7 +24,7 @@ from skdp.budget.charge import Charge, Cost, ReservationRecord
 from skdp.budget.schema import Contents, Totals
 from skdp.exceptions import SealedBudgetError
 
-__all__ = ["LedgerOperations", "releases_json", "timestamp"]
+__all__ = ["Known", "LedgerOperations", "releases_json", "timestamp"]
 
 
 def timestamp() -> str:
@@ -54,6 +55,24 @@ def releases_json(releases: Sequence[Mapping[str, Any]]) -> str:
 def _hidden(token: str) -> str:
     """Return what the ledger keeps of a reservation's token: who reads it cannot draw."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a process saw last of a ledger that it cannot ask in no time.
+
+    Attributes
+    ----------
+    when : datetime.datetime
+        In UTC, by the clock of this process.
+    totals : Totals
+    taken : frozenset of int
+        The parts of the budget that plans have taken.
+    """
+
+    when: datetime.datetime
+    totals: Totals
+    taken: frozenset[int]
 
 
 class LedgerOperations(abc.ABC):
@@ -87,6 +106,10 @@ class LedgerOperations(abc.ABC):
 
     def share(self) -> None:  # noqa: B027  a ledger that others can reach is shared already
         """Let other processes charge it."""
+
+    def known(self) -> Known | None:
+        """Return what this process saw last of a ledger on a server; None of any other ledger."""
+        return None
 
     def present(self) -> bool:
         """Whether the ledger is there and still the same one."""

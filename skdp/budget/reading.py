@@ -18,7 +18,7 @@ from skdp.budget.row_counts import RowCounts
 from skdp.budget.statement import Statement
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 
-__all__ = ["BudgetReader", "short_number"]
+__all__ = ["BudgetReader", "short_number", "time_of_day"]
 
 _GLANCE = 0.05  # seconds that repr waits for another process's transaction
 
@@ -27,6 +27,12 @@ def short_number(value: float) -> str:
     """Return a number for one line of text."""
     text = repr(value)
     return text if len(text) <= 10 else f"{value:.4g}"
+
+
+def time_of_day(when: datetime.datetime) -> str:
+    """Return a time in UTC; with its date, unless that is today's."""
+    today = when.date() == datetime.datetime.now(datetime.UTC).date()
+    return when.strftime("%H:%M:%S UTC" if today else "%Y-%m-%d %H:%M:%S UTC")
 
 
 class BudgetReader:
@@ -136,9 +142,14 @@ class BudgetReader:
     def _remaining_at_a_glance(self) -> str:
         """Return `remaining` for `repr`, which waits for nobody; "" where it would have to.
 
-        Of a ledger on a server, or one that cannot be read at once, it is not known.
+        Of a ledger on a server, this is what was seen last, with its time.
         """
         ledger, account = self._ledger, copy.copy(self._account)
+        known = ledger.known()
+        if known is not None:
+            left = account.remaining_at(known)
+            shown = f"({short_number(left.epsilon)}, {short_number(left.delta)})"
+            return f"{shown} as of {time_of_day(known.when)}"
         if account.sealed or not isinstance(ledger, Ledger):
             return ""
         account.ledger = quick = copy.copy(ledger)

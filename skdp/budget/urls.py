@@ -16,10 +16,10 @@ import re
 import unicodedata
 import urllib.parse
 
-__all__ = ["check_no_secret", "check_path", "normal_url", "secrets_of"]
+__all__ = ["NAME", "check_no_secret", "check_path", "normal_url", "secrets_of"]
 
 _FORM = "postgresql://user@host:port/database?ledger=name"
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 # The options of libpq up to PostgreSQL 19; an installed libpq may know more.
 _OPTIONS = frozenset(
@@ -148,7 +148,7 @@ def normal_url(ledger: str) -> str:
         raise _bad("a user or a database cannot have a name with : = / or @")
     options = _options(query)
     name = options.pop("ledger", "skdp")
-    if not _NAME.fullmatch(name) or name.startswith("pg_"):
+    if not NAME.fullmatch(name) or name.startswith("pg_"):
         raise _bad("its parameter ledger= is a name of lower-case letters, digits and _")
     known = _known_options()
     secrets = {key: options.pop(key) for key in tuple(options) if known[key]}
