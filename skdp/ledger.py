@@ -1,29 +1,34 @@
-"""Inspect a ledger from the command line: ``python -m skdp.ledger show|verify|export|backup PATH``.
+"""Inspect a ledger from the command line: ``python -m skdp.ledger COMMAND PATH``.
 
 A ledger holds names, prices, noise and times, but no data. So nothing is released here. Nothing is
-charged, and only ``backup`` writes a file.
+charged, only ``backup`` writes a file, and only ``release`` changes a ledger. `PATH` may be the URL
+of a ledger in PostgreSQL; no message repeats its password.
 
 - ``show`` prints the terms, what is spent, what is left, the charges, reservations and plans.
 - ``verify`` recomputes every sum and price, and lists what a ledger cannot tell. It ends with
   status 1 if something is wrong.
 - ``export`` prints the ledger as JSON or HTML.
 - ``backup`` copies the ledger as of one moment; others may charge it meanwhile.
+- ``release`` gives back what reservations hold and nobody will use, because their process was
+  killed or lost its connection. `show` lists them with their numbers. A search that still runs may
+  then be unable to pay for all its fits; more than the budget can never be spent.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
 import os
 import sqlite3
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from skdp._version import __version__
-from skdp.budget.arguments import ledger_path
-from skdp.budget.charge import Charge, Cost, PrivacyLoss
+from skdp.budget.arguments import ledger_path, path_of
+from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.html import budget_html, printable, text_table
 from skdp.budget.opening import opened
 from skdp.budget.plans import Plan
@@ -31,9 +36,9 @@ from skdp.budget.schema import Contents
 from skdp.budget.snapshot import snapshot
 from skdp.budget.statement import Statement
 from skdp.budget.verification import UNKNOWABLE, Finding, verify
-from skdp.exceptions import LedgerError
+from skdp.exceptions import LedgerError, SealedBudgetError
 
-__all__ = ["export_html", "export_json", "main", "show", "verified"]
+__all__ = ["export_html", "export_json", "main", "release", "show", "verified"]
 
 _KINDS = 20  # prices of a plan that `show` prints
 _SHOWN = 50  # charges that `show` prints; the older ones are counted
@@ -47,7 +52,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[Statement, list[Finding], int]:
             return Statement.of(Contents.read(connection)), findings, found
         except (ValueError, TypeError, KeyError, IndexError, sqlite3.Error) as error:
             raise LedgerError(
-                f"The ledger {path} is damaged: a row of it cannot be read."
+                f"The ledger {ledger_path(path, True)} is damaged: a row of it cannot be read."
             ) from error
 
 
@@ -65,9 +70,20 @@ def _charge_row(charge: Charge) -> list[object]:
         charge.delta,
         charge.mechanism + seeded,
         len(charge.releases),
-        f"{charge.pid} on {charge.host}" if charge.host else str(charge.pid),
+        _process(charge),
         charge.note,
     ]
+
+
+def _process(record: Charge | ReservationRecord) -> str:
+    return f"{record.pid} on {record.host}" if record.host else str(record.pid)
+
+
+def _reservation_row(one: ReservationRecord, now: datetime.datetime) -> list[object]:
+    age = str(datetime.timedelta(seconds=max(int((now - one.when).total_seconds()), 0)))
+    state = f"open for {age}" if one.open else "closed"
+    when = one.when.strftime("%Y-%m-%d %H:%M:%S")
+    return [one.number, when, state, one.epsilon, one.delta, _process(one), one.note]
 
 
 def _plan_lines(statement: Statement) -> list[str]:
@@ -141,11 +157,9 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
     else:
         lines.append("Nothing was charged yet.")
     if contents.reservations:
-        head = ("reserved (UTC)", "epsilon", "delta", "open", "note")
-        rows = [
-            [r.when.strftime("%Y-%m-%d %H:%M:%S"), r.epsilon, r.delta, r.open, r.note]
-            for r in contents.reservations
-        ]
+        now = datetime.datetime.now(datetime.UTC)
+        head = ("#", "reserved (UTC)", "state", "epsilon", "delta", "process", "note")
+        rows = [_reservation_row(one, now) for one in contents.reservations]
         lines += ["", *text_table(head, rows)]
     if contents.plans:
         lines += ["", *_plan_lines(statement)]
@@ -256,7 +270,9 @@ def export_json(path: str | os.PathLike[str]) -> str:
                 "epsilon": one.epsilon,
                 "delta": one.delta,
                 "note": one.note,
+                "number": one.number,
                 "pid": one.pid,
+                "host": one.host,
                 "open": one.open,
             }
             for one in contents.reservations
@@ -283,15 +299,73 @@ def export_html(path: str | os.PathLike[str]) -> str:
     """
     statement, _, _ = _read(path)
     contents = statement.contents
-    body = budget_html(contents.terms, statement, contents.facts["dataset"], os.fspath(path))
+    body = budget_html(
+        contents.terms, statement, contents.facts["dataset"], ledger_path(path, True)
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Ledger</title></head>'
         f"<body>{body}</body></html>\n"
     )
 
 
+def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) -> str:
+    """Give back what open reservations hold, for example those of a process that was killed.
+
+    Nothing is refunded: what was charged stays charged. A process that still needs its reservation
+    can then only spend what is free.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Of the ledger.
+    numbers : sequence of int or None, default=None
+        Of the reservations, as `show` lists them; None: all that are open now.
+
+    Returns
+    -------
+    text : str
+        A line for each.
+
+    Raises
+    ------
+    LedgerError
+        If one of them is not open; then none is given back.
+    """
+    ledger = opened(ledger_path(path, True))
+    records = {one.number: one for one in ledger.reservations() if one.open}
+    wanted = sorted(records) if numbers is None else list(dict.fromkeys(numbers))
+    missing = [str(number) for number in wanted if number not in records]
+    if missing:
+        raise LedgerError(
+            f"The ledger {ledger.path} has no open reservation {', '.join(missing)}; nothing was "
+            "given back. The command show lists them."
+        )
+    lines = []
+    for number in wanted:
+        one, freed = records[number], ledger.release(number)
+        what = f"reservation {number} of process {_process(one)} ({one.when:%Y-%m-%d %H:%M:%S} UTC)"
+        lines.append(f"{what} {'was given back' if freed else 'had been closed meanwhile'}")
+    return _text(lines or ["No reservation is open."])
+
+
+def _text(lines: Sequence[str]) -> str:
+    # What a terminal would obey is shown as an escape.
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors do not repeat what was typed: it may be a URL with a password."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is missing, or that the arguments are not right, and exit."""
+        if not message.startswith("the following arguments are required"):
+            message = "these are not the arguments of a command"
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: {message}; --help lists them.\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m skdp.ledger", description="Inspect a ledger.")
+    parser = _Parser(prog="python -m skdp.ledger", description="Inspect a ledger.")
     commands = parser.add_subparsers(dest="command", required=True)
     shown = commands.add_parser("show", help="print the ledger")
     shown.add_argument("path")
@@ -305,6 +379,13 @@ def _parser() -> argparse.ArgumentParser:
     backup = commands.add_parser("backup", help="copy the ledger as of one moment")
     backup.add_argument("path")
     backup.add_argument("target")
+    released = commands.add_parser(
+        "release", help="give back what reservations of lost processes hold"
+    )
+    released.add_argument("path")
+    which = released.add_mutually_exclusive_group(required=True)
+    which.add_argument("number", nargs="*", type=int, default=[], help="as show lists them")
+    which.add_argument("--all", action="store_true", help="all that are open now")
     return parser
 
 
@@ -319,7 +400,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     status : int
-        0; 1 if `verify` finds something wrong; 2 if the ledger cannot be read.
+        0; 1 if `verify` finds something wrong; 2 if the ledger cannot be read or is not named
+        right.
     """
     options = _parser().parse_args(arguments)
     status, text = 0, ""
@@ -331,9 +413,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = 0 if sound else 1
         elif options.command == "export":
             text = (export_json if options.format == "json" else export_html)(options.path)
+        elif options.command == "release":
+            text = release(options.path, None if options.all else options.number)
         else:
-            opened(ledger_path(options.path, True)).backup(os.path.realpath(options.target))
-    except LedgerError as error:
+            opened(ledger_path(options.path, True)).backup(path_of(options.target))
+    except (LedgerError, SealedBudgetError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     sys.stdout.write(text)

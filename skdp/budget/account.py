@@ -18,7 +18,7 @@ from typing import Any
 
 from skdp.budget.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
 from skdp.budget.amounts import Amount, exact
-from skdp.budget.arguments import check_cost, check_text
+from skdp.budget.arguments import check_cost, check_public, check_text
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, total
 from skdp.budget.ledger import Terms
 from skdp.budget.operations import Known, LedgerOperations, releases_json
@@ -101,7 +101,7 @@ class Account:
         return self.accountant.room(self._free().positive())
 
     def remaining_at(self, known: Known) -> PrivacyLoss:
-        """What remained when this process last saw the ledger."""
+        """Return what remained when this process last saw the ledger."""
         if self.accountant.planned:
             free = free_part(self.terms, set(known.taken))
         else:
@@ -187,7 +187,7 @@ class Account:
             "estimator": check_text(estimator, "estimator"),
             "seeded": bool(seeded),
             "releases": releases_json(releases),
-            "note": ": ".join(filter(None, (self.note, check_text(note, "note")))),
+            "note": ": ".join(filter(None, (self.note, check_public(note, "note")))),
         }
         with self.noting_seal():
             charge, room = self.ledger.record(

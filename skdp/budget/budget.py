@@ -21,7 +21,7 @@ from skdp.budget.amounts import check_delta, check_positive
 from skdp.budget.arguments import (
     check_parts,
     check_plan,
-    check_text,
+    check_public,
     checked_facts,
     checked_terms,
     ledger_path,
@@ -211,7 +211,7 @@ class PrivacyBudget(BudgetReader):
         facts = checked_facts(dataset, n_rows, terms)
         if must_exist and ledger is None:
             raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")
-        account = Account(terms, check_text(note, "note"))
+        account = Account(terms, check_public(note, "note"))
         if ledger is None:
             account.ledger, stored = Ledger.create_in_memory(terms, facts), dict[str, Any](facts)
         else:
@@ -318,7 +318,7 @@ class PrivacyBudget(BudgetReader):
         from skdp.budget.html import budget_html  # imported where it is shown
 
         try:
-            found = self._statement()
+            found = self._known() if self._ledger.remote else self._statement()
         except (SealedBudgetError, LedgerError) as error:
             return budget_html(self._terms, str(error), self.dataset, self.ledger)
         return budget_html(self._terms, found, self.dataset, self.ledger)
@@ -473,7 +473,7 @@ class PrivacyBudget(BudgetReader):
         plan = check_plan(cost)
         self._account.check_reserve(plan)
         text = getattr(cost, "note", "") if note is None else note
-        return Reservation(self._account, plan, check_text(text, "note"))
+        return Reservation(self._account, plan, check_public(text, "note"))
 
     def parallel(
         self,

@@ -66,10 +66,10 @@ SELECT want.name, pg_catalog.current_setting('fsync') AS fsync, n.oid IS NOT NUL
     WHEN EXISTS (SELECT FROM pg_catalog.pg_index WHERE indrelid = c.oid AND (indexprs IS NOT NULL
             OR pg_catalog.pg_get_expr(indpred, indrelid) <> '(closed IS NULL)'))
         THEN 'has indexes that a ledger does not have'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace s
-                ON s.oid = p.pronamespace WHERE s.nspname = '{name}')
-            OR EXISTS (SELECT FROM pg_catalog.pg_operator o JOIN pg_catalog.pg_namespace s
-                ON s.oid = o.oprnamespace WHERE s.nspname = '{name}')
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_depend WHERE refobjid = n.oid
+            AND refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass
+            AND classid IN ('pg_catalog.pg_proc'::pg_catalog.regclass,
+                'pg_catalog.pg_operator'::pg_catalog.regclass))
         THEN 'lies in a schema with functions or operators'
     END AS problem
 FROM (VALUES {tables}) AS want (name)

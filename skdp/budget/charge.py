@@ -230,6 +230,10 @@ class ReservationRecord:
         The process that holds it.
     open : bool
         Whether its unused part is still set aside.
+    number : int
+        In the ledger.
+    host : str or None
+        The host of that process, if the ledger is shared by many hosts.
     """
 
     when: datetime.datetime
@@ -238,3 +242,5 @@ class ReservationRecord:
     note: str
     pid: int
     open: bool
+    number: int = 0
+    host: str | None = None

@@ -67,7 +67,7 @@ class Line:
             call, answer = task
             try:
                 answer.result = call(self._raw)
-            except BaseException as error:  # it is the asker's
+            except BaseException as error:  # noqa: BLE001  it is for whoever asked
                 answer.error = error
             answer.done.set()
             del task, call, answer  # a result may be large
@@ -90,9 +90,7 @@ class Line:
         """Connect; return why that failed, if it did."""
         return self.ask(self._open, timeout)[1]
 
-    def ask(
-        self, call: Callable[[Any], Any], timeout: float
-    ) -> tuple[Any, BaseException | None]:
+    def ask(self, call: Callable[[Any], Any], timeout: float) -> tuple[Any, BaseException | None]:
         """Return what `call` returns for the connection, and the error that it raised if it did.
 
         The error is returned, not raised: raised again by the caller, it would stay the context of

@@ -86,11 +86,14 @@ class LedgerOperations(abc.ABC):
         The identity that it must carry.
     temporary : bool
         Whether it ends with the process that made it.
+    remote : bool
+        Whether it is on a server, which nothing that is shown waits for.
     """
 
     path: str
     id: str
     temporary: bool = False
+    remote: bool = False
 
     @abc.abstractmethod
     def _transaction(self, write: bool) -> contextlib.AbstractContextManager[Any]:
@@ -108,7 +111,7 @@ class LedgerOperations(abc.ABC):
         """Let other processes charge it."""
 
     def known(self) -> Known | None:
-        """Return what this process saw last of a ledger on a server; None of any other ledger."""
+        """Return what this process saw last of a ledger on a server, if it saw anything."""
         return None
 
     def present(self) -> bool:

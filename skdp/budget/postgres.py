@@ -280,6 +280,8 @@ class PostgresLedger(LedgerOperations):
         The identity that it must carry; a ledger with another one was replaced.
     """
 
+    remote = True
+
     def __init__(self, path: str, ledger_id: str) -> None:
         self.path, self.id = path, ledger_id
         base, _, query = path.partition("?")
@@ -656,6 +658,8 @@ def snapshot(path: str) -> sqlite3.Connection:
             memory.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
             memory.execute(f"PRAGMA user_version = {schema.FORMAT}")
             memory.executescript(schema.SCHEMA + "DELETE FROM totals;")
+            for table in ("charges", "reservations"):
+                memory.execute(f"ALTER TABLE {table} ADD COLUMN host TEXT NOT NULL DEFAULT ''")
             for table in _TABLES:
                 names = [row[1] for row in memory.execute(f"PRAGMA table_info({table})")]
                 marks = ", ".join("?" * len(names))

@@ -13,12 +13,12 @@ from skdp.budget.account import Account
 from skdp.budget.amounts import check_delta, check_positive, exact, exact_shares
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.ledger import Ledger, Terms
-from skdp.budget.operations import LedgerOperations
+from skdp.budget.operations import Known, LedgerOperations
 from skdp.budget.row_counts import RowCounts
 from skdp.budget.statement import Statement
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 
-__all__ = ["BudgetReader", "short_number", "time_of_day"]
+__all__ = ["BudgetReader", "remaining_shown", "short_number", "time_of_day"]
 
 _GLANCE = 0.05  # seconds that repr waits for another process's transaction
 
@@ -33,6 +33,20 @@ def time_of_day(when: datetime.datetime) -> str:
     """Return a time in UTC; with its date, unless that is today's."""
     today = when.date() == datetime.datetime.now(datetime.UTC).date()
     return when.strftime("%H:%M:%S UTC" if today else "%Y-%m-%d %H:%M:%S UTC")
+
+
+def remaining_shown(budget: BudgetReader) -> tuple[PrivacyLoss, str]:
+    """Return what remains, and as of when if this process last saw it then on a server.
+
+    Raises
+    ------
+    LedgerError, SealedBudgetError
+        If the ledger cannot be read, or is on a server and was not seen yet.
+    """
+    if not budget._ledger.remote:
+        return budget.remaining, ""
+    known = budget._known()
+    return budget._account.remaining_at(known), f" as of {time_of_day(known.when)}"
 
 
 class BudgetReader:
@@ -145,21 +159,24 @@ class BudgetReader:
         Of a ledger on a server, this is what was seen last, with its time.
         """
         ledger, account = self._ledger, copy.copy(self._account)
-        known = ledger.known()
-        if known is not None:
-            left = account.remaining_at(known)
-            shown = f"({short_number(left.epsilon)}, {short_number(left.delta)})"
-            return f"{shown} as of {time_of_day(known.when)}"
-        if account.sealed or not isinstance(ledger, Ledger):
-            return ""
-        account.ledger = quick = copy.copy(ledger)
-        quick.timeout = _GLANCE
+        if isinstance(ledger, Ledger):
+            if account.sealed:
+                return ""
+            account.ledger = quick = copy.copy(ledger)
+            quick.timeout = _GLANCE
         try:
-            left = account.remaining
+            left, when = (account.remaining, "") if not ledger.remote else remaining_shown(self)
         except (SealedBudgetError, LedgerError):
             self._account.sealed = account.sealed
             return ""
-        return f"({short_number(left.epsilon)}, {short_number(left.delta)})"
+        return f"({short_number(left.epsilon)}, {short_number(left.delta)}){when}"
+
+    def _known(self) -> Known:
+        """Return what this process saw last of a ledger on a server."""
+        known = self._ledger.known()
+        if known is None:
+            raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
+        return known
 
     def _statement(self) -> Statement:
         """Return all that the ledger says, as of one moment."""

@@ -350,6 +350,8 @@ def reservation_of(row: sqlite3.Row) -> ReservationRecord:
         note=row["note"],
         pid=row["pid"],
         open=row["closed"] is None,
+        number=row["number"],
+        host=row["host"] if "host" in row.keys() else None,  # noqa: SIM118  sqlite3.Row is no dict
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from skdp.budget import locks, postgres, schema
 from skdp.budget.arguments import path_of
 from skdp.budget.files import errors, is_url, may_be_ledger
+from skdp.budget.urls import normal_url
 from skdp.exceptions import LedgerError
 
 __all__ = ["snapshot"]
@@ -43,7 +44,7 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
         If it is no ledger, is not there, or cannot be read.
     """
     if is_url(path):
-        return postgres.snapshot(postgres.normal_url(str(path))), schema.FORMAT
+        return postgres.snapshot(normal_url(str(path))), schema.FORMAT
     name = path_of(path)
     if not os.path.isfile(name):
         raise LedgerError(f"There is no ledger at {name}.")

@@ -6,7 +6,7 @@ password in its name. A `pathlib.Path` is always a file.
 
 Secrets are the options that libpq itself hides (those that it displays as ``*``, and those for
 debugging), and whatever is called like one. They stay in the memory of this process, beside the
-URL without them. Every refusal has a fixed text, because the text that it refuses may hold a secret.
+URL without them. Every refusal has a fixed text, because the refused text may hold a secret.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FORM = "postgresql://user@host:port/database?ledger=name"
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 # The options of libpq up to PostgreSQL 19; an installed libpq may know more.
-_OPTIONS = frozenset(
+_LIBPQ = (
     "application_name channel_binding client_encoding connect_timeout dbname "
     "fallback_application_name gssdelegation gssencmode gsslib host hostaddr keepalives "
     "keepalives_count keepalives_idle keepalives_interval krbsrvname load_balance_hosts "
@@ -31,8 +31,9 @@ _OPTIONS = frozenset(
     "scram_client_key scram_server_key service servicefile ssl_max_protocol_version "
     "ssl_min_protocol_version sslcert sslcertmode sslcompression sslcrl sslcrldir sslkey "
     "sslkeylogfile sslmode sslnegotiation sslpassword sslrootcert sslsni target_session_attrs "
-    "tcp_user_timeout user".split()
+    "tcp_user_timeout user"
 )
+_OPTIONS = frozenset(_LIBPQ.split())
 _SECRET_WORD = r"(?:pass(?!file)|pwd|secret|token|credential|key)"
 _SECRET = re.compile(_SECRET_WORD)
 
