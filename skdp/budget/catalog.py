@@ -106,7 +106,10 @@ def problem(rows: Sequence[Any]) -> str | None:
     """Return why the tables of a schema are not read, in words; None if they can be."""
     for row in rows:
         if row["problem"] is not None:
-            return f"its table {row['name']} {row['problem']}"
+            return (
+                f"its table {row['name']} {row['problem']}, so that reading or writing it could "
+                "run code of others"
+            )
     missing = [row["name"] for row in rows if not row["there"]]
     return f"it has no table {missing[0]}" if missing else None
 

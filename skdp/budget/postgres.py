@@ -536,8 +536,7 @@ class PostgresLedger(LedgerOperations):
         problem = catalog.problem(tables)
         if problem is not None:
             raise LedgerError(
-                f"The ledger {self.path} is not used, because {problem}: reading or writing it "
-                "could run code of others. Nothing was released."
+                f"The ledger {self.path} is not used, because {problem}. Nothing was released."
             )
         self._own = bool(tables[0]["own"])
         rows = connection.execute(
