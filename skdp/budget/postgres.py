@@ -53,6 +53,7 @@ __all__ = ["PostgresLedger", "grants", "normal_url", "snapshot"]
 _CONNECT = 10  # seconds to reach one host
 _HOSTS = 3  # hosts for which that much time is allowed
 _LOCK = 30  # seconds to wait for another process's transaction
+_MORE = 5.0  # seconds until the answer that this was in vain must be here
 _IDLE = (
     15  # seconds that a transaction may wait for its client; less than _LOCK, so locks come free
 )
@@ -265,6 +266,8 @@ def _reason(error: BaseException) -> str:
     code = getattr(error, "sqlstate", None) or ""
     if not code and ("authentication failed" in str(error) or "no password" in str(error)):
         code = "28"  # libpq has no code where there is no connection yet
+    if not code and "timeout expired" in str(error):
+        return f"does not answer (waited {_CONNECT} s for each host)"
     default = "cannot be reached, or is not a usable skdp ledger"
     return _REASONS.get(code, _REASONS.get(code[:2], default))
 
@@ -345,7 +348,7 @@ class PostgresLedger(LedgerOperations):
         """Wait for other clients that are about to make the same thing."""
         connection.execute(
             f"SELECT pg_catalog.pg_advisory_xact_lock({catalog.key_of(f'skdp {text}')})",
-            timeout=_LOCK + 5.0,
+            timeout=_LOCK + _MORE,
         )
 
     def _refuse_second(self, connection: _Statements, dataset: str) -> None:
@@ -447,6 +450,7 @@ class PostgresLedger(LedgerOperations):
         }
         with contextlib.suppress(ValueError):  # 0 and less would be no limit
             stated = int(str(options.get("connect_timeout", _CONNECT)))
+        # libpq has no shorter one than two seconds, and then goes on to the next host.
         options["connect_timeout"] = min(stated, _CONNECT) if stated > 0 else _CONNECT
 
         def connect() -> Any:
@@ -467,7 +471,7 @@ class PostgresLedger(LedgerOperations):
                 "Nothing was charged or released."
             )
         _OPEN[self.path] = (os.getpid(), line)
-        error = line.open(min(_CONNECT * hosts + 2.0, timeout))
+        error = line.open(min(float(_CONNECT * hosts), timeout))
         if error is not None:
             line.drop()
             if not isinstance(error, Silence | psycopg.Error) and isinstance(error, Exception):
@@ -578,7 +582,7 @@ class PostgresLedger(LedgerOperations):
                 yield connection
             return
         with self._begun("READ COMMITTED") as connection:
-            connection.execute("SELECT charges FROM totals FOR UPDATE", timeout=_LOCK + 5.0)
+            connection.execute("SELECT charges FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
             if not self.id or (self.path, self.id) not in _CHECKED:
                 schema.verify(connection)  # type: ignore[arg-type]
                 if self.id:
@@ -625,7 +629,7 @@ class PostgresLedger(LedgerOperations):
                 try:
                     self._check(connection, tables)
                     # The lost transaction holds this lock until it has ended, one way or the other.
-                    connection.execute("SELECT 1 FROM totals FOR UPDATE", timeout=_LOCK + 5.0)
+                    connection.execute("SELECT 1 FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
                     found = connection.execute("SELECT 1 FROM commits WHERE key = ?", (key,))
                     return found.fetchone() is not None
                 finally:

@@ -174,11 +174,8 @@ def test_a_ledger_whose_tables_are_not_as_they_were_made_is_refused(server, name
     for use in (
         lambda: budget.charge(Cost(0.1), estimator="A"),
         lambda: budget.spent,
-        lambda: budget.charges,
         lambda: PrivacyBudget(1.0, ledger=url),
-        lambda: PrivacyBudget.open(url),
         lambda: ledger.show(url),
-        lambda: ledger.verified(url),
     ):
         forget()
         with pytest.raises(LedgerError, match="is not used, because"):
