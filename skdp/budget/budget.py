@@ -74,7 +74,8 @@ class PrivacyBudget(BudgetReader):
         Total delta, in [0, 1). With 0, only pure epsilon-DP fits are granted.
     ledger : str or os.PathLike or None, default=None
         File on a local disk that records the charges, or ``"postgresql://user@host/database"`` for
-        many hosts. A missing ledger is created. An existing one is reopened with what was spent;
+        many hosts. A str that looks like another form of connection is refused; a `pathlib.Path` is
+        always a file. A missing ledger is created. An existing one is reopened with what was spent;
         the other parameters must then be the same. None: the ledger ends with this process. It is
         in memory until the budget is shared (pickled, or the process forks); then it is in a file
         in ``/dev/shm``, or in the temporary folder if there is no ``/dev/shm``.
@@ -574,6 +575,8 @@ class PrivacyBudget(BudgetReader):
 
     def release_reservations(self) -> int:
         """Free all reservations, for example those of a process that was killed.
+
+        (``python -m skdp.ledger release`` gives back single ones.)
 
         Running searches may then be unable to pay for all their fits. Nothing can be overspent.
 

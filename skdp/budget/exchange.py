@@ -21,13 +21,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Line", "Silence", "with_addresses"]
+__all__ = ["Line", "Silence", "here", "with_addresses"]
 
 _SLICE = 0.5  # seconds; where waiting for a lock cannot be interrupted (Windows), Ctrl-C takes this
 
 
 class Silence(Exception):
     """No answer came before the deadline, so the connection was dropped."""
+
+
+_THREAD = "skdp ledger"
+
+
+def here() -> bool:
+    """Whether this thread serves a connection: only a destructor can want another one there."""
+    return threading.current_thread().name == _THREAD
 
 
 class _Answer:
@@ -54,7 +62,7 @@ class Line:
         self._dropped = False
         self._raw: Any = None
         self._socket: socket.socket | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True, name="skdp ledger")
+        self._thread = threading.Thread(target=self._run, daemon=True, name=_THREAD)
         self._thread.start()
 
     # -- in the thread ------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from skdp.budget import catalog, locks, schema
-from skdp.budget.exchange import Line, Silence, with_addresses
+from skdp.budget.exchange import Line, Silence, here, with_addresses
 from skdp.budget.files import remove
 from skdp.budget.operations import Known, LedgerOperations, timestamp
 from skdp.budget.urls import NAME, normal_url, secrets_of
@@ -508,6 +508,11 @@ class PostgresLedger(LedgerOperations):
     def _begun(self, isolation: str, *, ledger_exists: bool = True) -> Iterator[_Statements]:
         """Begin a transaction; roll it back at the end if it is still open."""
         _psycopg()
+        if here():
+            raise LedgerError(
+                f"The ledger {self.path} cannot be used by a destructor that interrupts another "
+                "use of a ledger. Nothing was charged or released."
+            )
         with self._turn.taken(_TURN):
             connection, tables = self._begin(isolation, time.monotonic() + _WHOLE + 2 * _CONNECT)
             try:

@@ -131,13 +131,17 @@ SWAPS = {
         "ALTER TABLE {n}.commits ADD CHECK (evil.run(key) = key) NOT VALID",
     ],
     "index": [
-        "CREATE FUNCTION evil.pure(text) RETURNS text LANGUAGE sql IMMUTABLE AS"
-        " $$ SELECT evil.run($1) $$",
+        (
+            "CREATE FUNCTION evil.pure(text) RETURNS text LANGUAGE sql IMMUTABLE AS"
+            " $$ SELECT evil.run($1) $$"
+        ),
         "CREATE INDEX ON {n}.commits (evil.pure(key))",
     ],
     "partial index": [
-        "CREATE FUNCTION evil.also(text) RETURNS boolean LANGUAGE sql IMMUTABLE AS"
-        " $$ SELECT evil.run($1) = $1 $$",
+        (
+            "CREATE FUNCTION evil.also(text) RETURNS boolean LANGUAGE sql IMMUTABLE AS"
+            " $$ SELECT evil.run($1) = $1 $$"
+        ),
         "CREATE INDEX ON {n}.commits (key) WHERE evil.also(key)",
     ],
     "domain": [
@@ -149,8 +153,10 @@ SWAPS = {
         "CREATE TABLE {n}.more () INHERITS ({n}.totals)",
     ],
     "operator": [
-        "CREATE FUNCTION {n}.equal(bigint, smallint) RETURNS boolean LANGUAGE sql AS"
-        " $$ SELECT evil.run('x') = 'x' $$",
+        (
+            "CREATE FUNCTION {n}.equal(bigint, smallint) RETURNS boolean LANGUAGE sql AS"
+            " $$ SELECT evil.run('x') = 'x' $$"
+        ),
         "CREATE OPERATOR {n}.= (LEFTARG = bigint, RIGHTARG = smallint, FUNCTION = {n}.equal)",
     ],
     "function": [

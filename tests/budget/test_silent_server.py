@@ -51,7 +51,7 @@ def ended(call, seconds):
     def run():
         try:
             call()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -185,7 +185,9 @@ def test_wherever_a_server_falls_silent_the_error_says_whether_the_charge_may_co
     # What is shown does not wait, and says what was seen last.
     start = time.monotonic()
     text, page = repr(budget), budget._repr_html_()
-    estimator = repr(DPStandardScaler(budget=budget)) + DPStandardScaler(budget=budget)._repr_html_()
+    estimator = (
+        repr(DPStandardScaler(budget=budget)) + DPStandardScaler(budget=budget)._repr_html_()
+    )
     assert time.monotonic() - start < 2
     assert "remaining=(0.9, 0.0) as of" in text
     assert "remaining: epsilon=0.9" in page

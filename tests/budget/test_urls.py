@@ -241,8 +241,10 @@ def test_what_is_no_secret_is_kept_as_it_was_meant():
         ),
         (
             "postgresql://%2Fvar%2Frun/x?options=-c%20a%3Db&passfile=/home/p&service=s",
-            "postgresql://%2Fvar%2Frun/x?options=-c%20a%3Db&passfile=%2Fhome%2Fp&service=s"
-            "&ledger=skdp",
+            (
+                "postgresql://%2Fvar%2Frun/x?options=-c%20a%3Db&passfile=%2Fhome%2Fp&service=s"
+                "&ledger=skdp"
+            ),
             {},
         ),
     ):
