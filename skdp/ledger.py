@@ -23,19 +23,22 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from skdp._version import __version__
+from skdp.budget.account import accountant_of, plain_sum
+from skdp.budget.amounts import Amount
 from skdp.budget.arguments import ledger_path, path_of
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
-from skdp.budget.html import budget_html, printable, text_table
+from skdp.budget.html import SHOWN, budget_html, printable, text_table
 from skdp.budget.opening import opened
 from skdp.budget.plans import Plan
-from skdp.budget.schema import Contents
+from skdp.budget.plans import read as read_plans
+from skdp.budget.schema import Contents, Terms, Totals, cost_of, reservation_of
 from skdp.budget.snapshot import snapshot
 from skdp.budget.statement import Statement
-from skdp.budget.verification import UNKNOWABLE, Finding, verify
+from skdp.budget.verification import UNKNOWABLE, verify
 from skdp.exceptions import LedgerError, SealedBudgetError
 
 __all__ = ["export_html", "export_json", "main", "release", "show", "verified"]
@@ -44,16 +47,29 @@ _KINDS = 20  # prices of a plan that `show` prints
 _SHOWN = 50  # charges that `show` prints; the older ones are counted
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[Statement, list[Finding], int]:
+@contextlib.contextmanager
+def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection, int]]:
+    """Open a copy of a ledger; yield it and its format. A row that is no ledger's is an error."""
     connection, found = snapshot(path)
-    with contextlib.closing(connection):
-        findings = verify(connection)
-        try:
-            return Statement.of(Contents.read(connection)), findings, found
-        except (ValueError, TypeError, KeyError, IndexError, sqlite3.Error) as error:
-            raise LedgerError(
-                f"The ledger {ledger_path(path, True)} is damaged: a row of it cannot be read."
-            ) from error
+    try:
+        with contextlib.closing(connection):
+            yield connection, found
+    except (ValueError, TypeError, KeyError, IndexError, sqlite3.Error, RecursionError) as error:
+        raise LedgerError(
+            f"The ledger {ledger_path(path, True)} is damaged: a row of it cannot be read."
+        ) from error
+
+
+def _statement(
+    connection: sqlite3.Connection, last: int | None = None, before: int | None = None
+) -> Statement:
+    contents = Contents.read(connection, last, before)
+    accountant = accountant_of(contents.terms)
+    plain = Amount()
+    if accountant.stateful:
+        rows = connection.execute("SELECT components, COUNT(*) FROM charges GROUP BY components")
+        plain = plain_sum(accountant, dict(rows.fetchall()))
+    return Statement.of(contents, plain)
 
 
 def _pair(loss: PrivacyLoss) -> str:
@@ -86,10 +102,10 @@ def _reservation_row(one: ReservationRecord, now: datetime.datetime) -> list[obj
     return [one.number, when, state, one.epsilon, one.delta, _process(one), one.note]
 
 
-def _plan_lines(statement: Statement) -> list[str]:
+def _plan_lines(terms: Terms, plans: Sequence[Plan]) -> list[str]:
     lines = []
-    for plan in statement.contents.plans:
-        epsilon, delta = statement.contents.terms.plans[plan.part]
+    for plan in plans:
+        epsilon, delta = terms.plans[plan.part]
         state = "open" if plan.open else "drawn from" if plan.drawn else "freed"
         lines.append(f"plan {plan.number}, {state}, of at most ({epsilon!r}, {delta!r}):")
         lines += [
@@ -101,7 +117,7 @@ def _plan_lines(statement: Statement) -> list[str]:
     return lines
 
 
-def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
+def show(path: str | os.PathLike[str], *, every: bool = False, page: int = 1) -> str:
     """Return a ledger as a table.
 
     Parameters
@@ -109,7 +125,9 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
     path : str or os.PathLike
         Of the ledger.
     every : bool, default=False
-        Show all charges; otherwise the last 50.
+        Show all charges and reservations; otherwise at most 50 of each.
+    page : int, default=1
+        1: the last 50 charges; 2: the 50 before them, and so on.
 
     Returns
     -------
@@ -127,7 +145,19 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
     ...     print(show(path).splitlines()[1])
     spent epsilon=0.25, delta=0.0; remaining epsilon=0.75, delta=0.0
     """
-    statement, _, _ = _read(path)
+    if page < 1:
+        raise ValueError("page must be at least 1.")
+    with _readable(path) as (connection, _):
+        count = Totals.read(connection).charges
+        end = max(count + 1 - _SHOWN * (page - 1), 1)
+        statement = _statement(connection) if every else _statement(connection, _SHOWN, end)
+        plans = read_plans(connection, cost_of)
+        (reserved,) = connection.execute("SELECT COUNT(*) FROM reservations").fetchone()
+        # Those that are open are shown, however old they are: somebody may have to give them back.
+        still_open = connection.execute(
+            "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number LIMIT 1000"
+        ).fetchall()
+        reservations = {one.number: one for one in map(reservation_of, still_open)}
     contents, spent, left = statement.contents, statement.spent, statement.remaining
     terms, charges = contents.terms, contents.charges
     named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
@@ -138,9 +168,12 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
         f"spent {_pair(spent)}; remaining {_pair(left)}",
         "",
     ]
-    first = 0 if every else max(len(charges) - _SHOWN, 0)
-    if first:
-        lines.append(f"{len(charges)} charges, the last {_SHOWN} of them:")
+    if len(charges) < count and page == 1:
+        lines.append(
+            f"{count} charges, the last {len(charges)} of them (the others: --page, --all):"
+        )
+    elif len(charges) < count:
+        lines.append(f"{count} charges, page {page} of {-(-count // _SHOWN)}, from the last:")
     if charges:
         head: tuple[str, ...] = (
             "#",
@@ -153,16 +186,19 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
             "process",
             "note",
         )
-        lines += text_table(head, [_charge_row(charge) for charge in charges[first:]])
-    else:
+        lines += text_table(head, [_charge_row(charge) for charge in charges])
+    elif not count:
         lines.append("Nothing was charged yet.")
-    if contents.reservations:
+    reservations |= {one.number: one for one in contents.reservations}
+    if reservations:
         now = datetime.datetime.now(datetime.UTC)
         head = ("#", "reserved (UTC)", "state", "epsilon", "delta", "process", "note")
-        rows = [_reservation_row(one, now) for one in contents.reservations]
+        rows = [_reservation_row(reservations[number], now) for number in sorted(reservations)]
+        if len(rows) < reserved:
+            lines += ["", f"{reserved} reservations, {len(rows)} of them (open, or the last):"]
         lines += ["", *text_table(head, rows)]
-    if contents.plans:
-        lines += ["", *_plan_lines(statement)]
+    if plans:
+        lines += ["", *_plan_lines(statement.contents.terms, plans)]
     return "\n".join(lines) + "\n"
 
 
@@ -180,8 +216,7 @@ def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
     text : str
         A line for each check, and what a ledger cannot tell.
     """
-    connection, found = snapshot(path)
-    with contextlib.closing(connection):
+    with _readable(path) as (connection, found):
         findings = verify(connection)
     sound = all(finding.level != "wrong" for finding in findings)
     lines = [f"{finding.level:5}  {finding.text}" for finding in findings]
@@ -228,7 +263,8 @@ def export_json(path: str | os.PathLike[str]) -> str:
     -------
     text : str
     """
-    statement, findings, found = _read(path)
+    with _readable(path) as (connection, found):
+        findings, statement = verify(connection), _statement(connection)
     contents, terms = statement.contents, statement.contents.terms
     facts = {
         name: contents.facts[name]
@@ -297,7 +333,8 @@ def export_html(path: str | os.PathLike[str]) -> str:
     text : str
         A page without scripts or links.
     """
-    statement, _, _ = _read(path)
+    with _readable(path) as (connection, _):
+        statement = _statement(connection, SHOWN)
     contents = statement.contents
     body = budget_html(
         contents.terms, statement, contents.facts["dataset"], ledger_path(path, True)
@@ -370,6 +407,7 @@ def _parser() -> argparse.ArgumentParser:
     shown = commands.add_parser("show", help="print the ledger")
     shown.add_argument("path")
     shown.add_argument("--all", action="store_true", help="show all charges, not only the last 50")
+    shown.add_argument("--page", type=int, default=1, metavar="N", help="2: the 50 before, ...")
     commands.add_parser(
         "verify", help="check the ledger; exit status 1 if something is wrong"
     ).add_argument("path")
@@ -407,7 +445,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status, text = 0, ""
     try:
         if options.command == "show":
-            text = show(options.path, every=options.all)
+            text = show(options.path, every=options.all, page=max(options.page, 1))
         elif options.command == "verify":
             sound, text = verified(options.path)
             status = 0 if sound else 1

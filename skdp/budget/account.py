@@ -12,14 +12,15 @@ import functools
 import math
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from skdp.budget import schema
 from skdp.budget.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
 from skdp.budget.amounts import Amount, exact
 from skdp.budget.arguments import check_cost, check_public, check_text
-from skdp.budget.charge import Charge, Cost, PrivacyLoss, total
+from skdp.budget.charge import Charge, Cost, PrivacyLoss
 from skdp.budget.ledger import Terms
 from skdp.budget.operations import Known, LedgerOperations, releases_json
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
@@ -55,7 +56,7 @@ class Account:
         Of the reservations that are open here, oldest first.
     """
 
-    __slots__ = ("accountant", "ledger", "note", "sealed", "terms", "tokens")
+    __slots__ = ("_plain", "accountant", "ledger", "note", "sealed", "terms", "tokens")
 
     accountant: Accountant
     ledger: LedgerOperations
@@ -67,6 +68,7 @@ class Account:
     def __init__(self, terms: Terms, note: str = "") -> None:
         self.terms, self.note, self.sealed, self.tokens = terms, note, False, {}
         self.accountant = accountant_of(terms)
+        self._plain = (0, Amount())  # the number of the last charge in a sum, and the sum
 
     @contextlib.contextmanager
     def noting_seal(self) -> Iterator[None]:
@@ -88,12 +90,25 @@ class Account:
     @property
     def spent(self) -> PrivacyLoss:
         """What was charged as (epsilon, delta), rounded up."""
-        charged = self.sums()[0]
-        if self.accountant.stateful:
-            with self.noting_seal():
-                charges = self.ledger.charges(self.terms.adjacency)
-            charged = plain_sum(self.accountant, charges)
-        return self.accountant.loss(charged)
+        return self.accountant.loss(self.plain() if self.accountant.stateful else self.sums()[0])
+
+    def plain(self) -> Amount:
+        """Return the sum of the prices of all charges, whatever was charged before each.
+
+        Only charges that this object has not seen yet are read.
+        """
+        counted, amount = self._plain
+        with self.noting_seal():
+            number, components = self.ledger.components(counted)
+        if number < counted:  # an older copy of the ledger was put back
+            return self._plain_anew()
+        amount = amount + plain_sum(self.accountant, components)
+        self._plain = (number, amount)
+        return amount
+
+    def _plain_anew(self) -> Amount:
+        self._plain = (0, Amount())
+        return self.plain()
 
     @property
     def remaining(self) -> PrivacyLoss:
@@ -325,10 +340,16 @@ def accountant_of(terms: Terms) -> Accountant:
     return ACCOUNTANTS[terms.accountant](terms.epsilon, terms.delta, terms.separate_delta)
 
 
-def plain_sum(accountant: Accountant, charges: Iterable[Charge]) -> Amount:
-    """Return the sum of the prices that charges have whatever was charged before them."""
-    costs = [(charge.cost, 1) for charge in charges]
-    return accountant.price(total(costs)) if costs else Amount()
+def plain_sum(accountant: Accountant, components: Mapping[str, int]) -> Amount:
+    """Return the sum of the prices that charges have whatever was charged before them.
+
+    `components` are theirs, as the ledger writes them, with how often each occurs.
+    """
+    found = Amount()
+    for text, often in components.items():
+        for single, times in schema.singles_of(text):
+            found = found + often * times * accountant.price_one(single)
+    return found
 
 
 def free_part(terms: Terms, taken: set[int]) -> Amount:

@@ -218,6 +218,8 @@ class PrivacyBudget(BudgetReader):
         else:
             path = ledger_path(ledger, must_exist)
             account.ledger, stored = open_or_create(path, terms, facts, must_exist=must_exist)
+        if account.accountant.stateful:
+            account.plain()  # now, as opening reads every charge anyway, and not when it is shown
         self._set_up(account, stored, origin=True)
         _LIVE.setdefault((self._ledger.path, self._ledger.id), self)
         if type(self) is PrivacyBudget:
@@ -316,10 +318,10 @@ class PrivacyBudget(BudgetReader):
         )
 
     def _repr_html_(self) -> str:
-        from skdp.budget.html import budget_html  # imported where it is shown
+        from skdp.budget.html import SHOWN, budget_html  # imported where it is shown
 
         try:
-            found = self._known() if self._ledger.remote else self._statement()
+            found = self._known() if self._ledger.remote else self._statement(last=SHOWN)
         except (SealedBudgetError, LedgerError) as error:
             return budget_html(self._terms, str(error), self.dataset, self.ledger)
         return budget_html(self._terms, found, self.dataset, self.ledger)

@@ -135,6 +135,9 @@ def _kind(cost: Cost) -> str:
 
 def total(parts: Iterable[tuple[Cost, int]]) -> Cost:
     """Return the sum of prices, each as often as said; thousands are added in one go."""
+    parts = list(parts)
+    if len(parts) == 1 and parts[0][1] == 1:
+        return parts[0][0]
     terms: Counter[Cost] = Counter()
     for cost, times in parts:
         for single, n in cost.components:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
 
 __all__ = [
+    "SHOWN",
     "budget_html",
     "certificate_html",
     "certificate_text",
@@ -36,7 +37,7 @@ __all__ = [
     "text_table",
 ]
 
-_SHOWN = 50  # charges in the table; older ones are counted
+SHOWN = 50  # charges in the table; older ones are counted
 
 _LABELS = {
     "basic": ("epsilon", "delta"),
@@ -97,13 +98,15 @@ def _row(number: int, charge: Charge) -> str:
     )
 
 
-def _table(charges: Sequence[Charge]) -> str:
-    if not charges:
+def _table(charges: Sequence[Charge], count: int) -> str:
+    """Return the table of the last of so many charges."""
+    if not count:
         return "<div>Nothing was charged yet.</div>"
-    first = max(len(charges) - _SHOWN, 0)
-    caption = f"{len(charges)} charge" + ("s" if len(charges) > 1 else "")
+    charges = charges[-SHOWN:]
+    first = count - len(charges)
+    caption = f"{count} charge" + ("s" if count > 1 else "")
     if first:
-        caption += f", the last {_SHOWN} of them"
+        caption += f", the last {len(charges)} of them"
     head = "".join(
         _cell(name, "th", align)
         for name, align in (
@@ -117,7 +120,7 @@ def _table(charges: Sequence[Charge]) -> str:
             ("note", "left"),
         )
     )
-    rows = "".join(_row(first + i + 1, charge) for i, charge in enumerate(charges[first:]))
+    rows = "".join(_row(first + i + 1, charge) for i, charge in enumerate(charges))
     return (
         '<table style="border-collapse:collapse;margin-top:6px">'
         f'<caption style="text-align:left;caption-side:top">{escape(caption)}</caption>'
@@ -181,16 +184,17 @@ def _last_seen(terms: Terms, known: Known) -> str:
 
 def _body(terms: Terms, found: Statement) -> str:
     spent, left = found.spent, found.remaining
-    bars = _bars(terms, found.contents.totals, found.accountant.cap)
+    totals = found.contents.totals
+    bars = _bars(terms, totals, found.accountant.cap)
     meaning = attacker_sentence(spent.epsilon, spent.delta, terms.adjacency, terms.unit)
     words = (
         f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
         f"remaining: epsilon={left.epsilon!r}, delta={left.delta!r}</div>"
         f"<div>{escape(meaning)}</div>"
     )
-    notes = dict.fromkeys(one.note for one in found.contents.reservations if one.note)
+    notes = dict.fromkeys(one.note for one in found.contents.reservations[-SHOWN:] if one.note)
     remarks = "".join(f"<div>Reservation: {escape(note)}</div>" for note in notes)
-    return words + bars + _table(found.contents.charges) + remarks
+    return words + bars + _table(found.contents.charges, totals.charges) + remarks
 
 
 def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> str:

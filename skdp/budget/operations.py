@@ -13,6 +13,7 @@ import datetime
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -150,10 +151,17 @@ class LedgerOperations(abc.ABC):
         mine = sum((unused for _, unused in held), Amount())
         return cap - totals.charged - totals.aside + mine.overlap(price)
 
-    def contents(self) -> Contents:
-        """Return all that the ledger holds, as of one moment."""
+    def contents(self, last: int | None = None) -> Contents:
+        """Return what the ledger holds, or its last rows alone, as of one moment."""
         with self._transaction(write=False) as connection:
-            return Contents.read(connection)
+            return Contents.read(connection, last)
+
+    def components(self, after: int) -> tuple[int, Mapping[str, int]]:
+        """Return the number of the last charge, and the components of those after another one."""
+        with self._transaction(write=False) as connection:
+            rows = connection.execute("SELECT components FROM charges WHERE number > ?", (after,))
+            found = Counter(row[0] for row in rows.fetchall())
+            return Totals.read(connection).charges, found
 
     def taken(self) -> set[int]:
         """Return the parts of the budget that plans have taken."""

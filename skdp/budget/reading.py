@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Iterable
 
 from skdp.budget.account import Account
-from skdp.budget.amounts import check_delta, check_positive, exact, exact_shares
+from skdp.budget.amounts import Amount, check_delta, check_positive, exact, exact_shares
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.ledger import Ledger, Terms
 from skdp.budget.operations import Known, LedgerOperations
@@ -178,10 +178,12 @@ class BudgetReader:
             raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
         return known
 
-    def _statement(self) -> Statement:
-        """Return all that the ledger says, as of one moment."""
-        with self._account.noting_seal():
-            return Statement.of(self._ledger.contents())
+    def _statement(self, last: int | None = None) -> Statement:
+        """Return what the ledger says, or its last rows alone."""
+        account = self._account
+        with account.noting_seal():
+            contents = self._ledger.contents(last)
+        return Statement.of(contents, account.plain() if account.accountant.stateful else Amount())
 
     def curve(self, deltas: Iterable[float]) -> list[float]:
         """Return the epsilon of all charges so far at each delta, rounded up.
@@ -210,7 +212,7 @@ class BudgetReader:
         >>> budget.curve([1e-8, 1e-6])
         [inf, 0.5]
         """
-        found = self._statement()
+        found = self._statement(last=0)
         return [found.epsilon(check_delta(delta)) for delta in deltas]
 
     def history(self) -> list[tuple[datetime.datetime, PrivacyLoss]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
+import functools
 import json
 import re
 import sqlite3
@@ -34,11 +35,13 @@ __all__ = [
     "Totals",
     "amount_of",
     "charge_of",
+    "checked_amount",
     "components_json",
     "cost_of",
     "insert",
     "new_row",
     "reservation_of",
+    "singles_of",
     "upgrade",
     "verify",
 ]
@@ -91,7 +94,9 @@ _FROM_2 = "ALTER TABLE ledger ADD COLUMN plans TEXT;" + plans.TABLES
 # Whatever was charged before was for one row.
 _FROM_3 = "ALTER TABLE ledger ADD COLUMN unit TEXT;"
 
+_EVERY = 2**62  # rows: no limit
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
+_DIGITS = 4_000  # of an amount; the sum of squares of the smallest floats has 2,200
 # Sums of decimals in this context are exact, or raise.
 _EXACT = decimal.Context(
     prec=10**6,
@@ -147,15 +152,16 @@ def _damaged(what: str) -> LedgerError:
     return LedgerError(f"The ledger is damaged: {what}.")
 
 
-def _checked(text: object) -> str:
-    if isinstance(text, str) and _DECIMAL.fullmatch(text):
+def checked_amount(text: object) -> str:
+    """Return the text of an amount, or raise LedgerError."""
+    if isinstance(text, str) and _DECIMAL.fullmatch(text) and len(text) < _DIGITS:
         return text
     raise _damaged("an amount in it is no decimal number >= 0")
 
 
 def amount_of(main: object, apart: object) -> Amount:
     """Read the texts of an amount; anything else than two decimals >= 0 was never written here."""
-    return Amount(Fraction(_checked(main)), Fraction(_checked(apart)))
+    return Amount(Fraction(checked_amount(main)), Fraction(checked_amount(apart)))
 
 
 def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
@@ -164,8 +170,8 @@ def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
     add = _EXACT.add
     for one, other in texts:
         count += 1
-        main = add(main, decimal.Decimal(_checked(one)))
-        apart = add(apart, decimal.Decimal(_checked(other)))
+        main = add(main, decimal.Decimal(checked_amount(one)))
+        apart = add(apart, decimal.Decimal(checked_amount(other)))
     return count, Amount(Fraction(main), Fraction(apart))
 
 
@@ -235,7 +241,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a ledger holds, as of one moment."""
+    """What a ledger holds, as of one moment: all of it, or the latest rows alone."""
 
     facts: Mapping[str, Any]
     terms: Terms
@@ -246,19 +252,33 @@ class Contents:
     plans: tuple[plans.Plan, ...]
 
     @classmethod
-    def read(cls, connection: sqlite3.Connection) -> Contents:
-        """Read it, inside the caller's transaction."""
+    def read(
+        cls, connection: sqlite3.Connection, last: int | None = None, before: int | None = None
+    ) -> Contents:
+        """Read it, inside the caller's transaction.
+
+        `last`: at most so many charges and reservations, and the plans that take a part of the
+        budget. `before`: only charges with a smaller number.
+        """
         facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
-        charges = connection.execute("SELECT * FROM charges ORDER BY number").fetchall()
-        reservations = connection.execute("SELECT * FROM reservations ORDER BY number").fetchall()
+        totals = Totals.read(connection)
+        end = totals.charges + 1 if before is None else before
+        first = 1 if last is None else end - last
+        charges = connection.execute(
+            "SELECT * FROM charges WHERE number >= ? AND number < ? ORDER BY number", (first, end)
+        ).fetchall()
+        reservations = connection.execute(
+            "SELECT * FROM reservations ORDER BY number DESC LIMIT ?",
+            (_EVERY if last is None else last,),
+        ).fetchall()
         return cls(
             facts,
             Terms.of(facts),
-            Totals.read(connection),
+            totals,
             tuple(charge_of(row, facts["adjacency"]) for row in charges),
             tuple(amount_of(row["main"], row["apart"]) for row in charges),
-            tuple(reservation_of(row) for row in reservations),
-            plans.read(connection, cost_of),
+            tuple(reservation_of(row) for row in reversed(reservations)),
+            plans.read(connection, cost_of, every=last is None),
         )
 
 
@@ -311,9 +331,18 @@ def components_json(cost: Cost) -> str:
     )  # json writes a float as its repr
 
 
+@functools.lru_cache(maxsize=1024)
+def singles_of(text: str) -> tuple[tuple[Cost, int], ...]:
+    """Return the single prices that `components_json` wrote, with how often each occurs."""
+    found = tuple((Cost(*numbers), n) for n, *numbers in json.loads(text))
+    if not found or not all(type(n) is int and n > 0 for _, n in found):
+        raise _damaged("a price in it has no components")
+    return found
+
+
 def cost_of(text: str) -> Cost:
     """Return the price that `components_json` wrote."""
-    return total((Cost(*numbers), n) for n, *numbers in json.loads(text))
+    return total(singles_of(text))
 
 
 def charge_of(
