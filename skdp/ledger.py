@@ -455,7 +455,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             text = release(options.path, None if options.all else options.number)
         else:
             opened(ledger_path(options.path, True)).backup(path_of(options.target))
-    except (LedgerError, SealedBudgetError, ValueError) as error:
+    except (LedgerError, SealedBudgetError, ValueError, ImportError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     sys.stdout.write(text)

@@ -63,7 +63,11 @@ class Line:
         self._raw: Any = None
         self._socket: socket.socket | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name=_THREAD)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C while it starts
+            self.drop()
+            raise
 
     # -- in the thread ------------------------------------------------------------------------
 

@@ -36,7 +36,6 @@ import os
 import socket
 import sqlite3
 import time
-import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -45,7 +44,7 @@ from skdp.budget import catalog, locks, schema
 from skdp.budget.exchange import Line, Silence, here, with_addresses
 from skdp.budget.files import remove
 from skdp.budget.operations import Known, LedgerOperations, timestamp
-from skdp.budget.urls import NAME, normal_url, secrets_of
+from skdp.budget.urls import NAME, normal_url, parts_of, secrets_of
 from skdp.exceptions import LedgerError, SealedBudgetError
 
 __all__ = ["PostgresLedger", "grants", "normal_url", "snapshot"]
@@ -287,10 +286,7 @@ class PostgresLedger(LedgerOperations):
 
     def __init__(self, path: str, ledger_id: str) -> None:
         self.path, self.id = path, ledger_id
-        base, _, query = path.partition("?")
-        options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
-        self.name = options.pop("ledger")
-        self._server, self._options = base, options
+        self._server, self._options, self.name = parts_of(path)
         self._key, self._own = "", False  # of the transaction; whether this role owns the ledger
         self._turn = locks.shared_turn(("postgresql", path), path, network=True)
 

@@ -16,7 +16,7 @@ import re
 import unicodedata
 import urllib.parse
 
-__all__ = ["NAME", "check_no_secret", "check_path", "normal_url", "secrets_of"]
+__all__ = ["NAME", "check_no_secret", "check_path", "normal_url", "parts_of", "secrets_of"]
 
 _FORM = "postgresql://user@host:port/database?ledger=name"
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -186,6 +186,21 @@ def _options(query: str) -> dict[str, str]:
             raise _bad("every parameter is given once")
         options[key] = value
     return options
+
+
+def parts_of(shown: str) -> tuple[str, dict[str, str], str]:
+    """Return the server, the options and the schema of a URL without secrets, or raise.
+
+    Such a URL may come from a file that somebody else made: its name stands in statements, and an
+    option may name a file to write to.
+    """
+    server, _, query = shown.partition("?")
+    options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    name = options.pop("ledger", "")
+    known = _known_options()
+    if not NAME.fullmatch(name) or any(known.get(key, True) for key in options):
+        raise ValueError("This is not the URL of a ledger as a budget keeps it.")
+    return server, options, name
 
 
 def secrets_of(shown: str) -> dict[str, str]:

@@ -258,6 +258,24 @@ def test_what_is_no_secret_is_kept_as_it_was_meant():
         assert not any(urllib.parse.quote(one) in normal for one in secrets.values())
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        'postgresql://h/x?ledger=a"; DROP SCHEMA b CASCADE; --',
+        "postgresql://h/x",
+        "postgresql://h/x?sslkeylogfile=/tmp/keys&ledger=a",
+        f"postgresql://h/x?oauth_client_secret={SECRET}&ledger=a",
+        f"postgresql://h/x?Password={SECRET}&ledger=a",
+    ],
+)
+def test_a_loaded_budget_names_a_ledger_as_it_is_kept(path):
+    budget = PrivacyBudget(1.0)
+    loaded = PrivacyBudget.__new__(PrivacyBudget)
+    with pytest.raises(ValueError, match="not the URL of a ledger") as caught:
+        loaded.__setstate__({**budget.__getstate__(), "path": path, "temporary": False})
+    assert not any(SECRET in text for text in texts_of(caught.value))
+
+
 def test_paths_with_odd_names_are_files_where_they_are_meant_as_such(folder):
     os.makedirs("year=2024")
     for path in (
