@@ -121,7 +121,7 @@ class Line:
             raise
         if not answer.done.is_set():
             self.drop()
-            return None, Silence(f"no answer within {timeout:.0f} s")
+            return None, Silence(f"no answer within {max(timeout, 0.0):.3g} s")
         return answer.result, answer.error
 
     def mine(self) -> bool:

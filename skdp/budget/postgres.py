@@ -49,8 +49,8 @@ from skdp.exceptions import LedgerError, SealedBudgetError
 
 __all__ = ["PostgresLedger", "grants", "normal_url", "snapshot"]
 
-_CONNECT = 10  # seconds to reach one host
-_HOSTS = 3  # hosts for which that much time is allowed
+_CONNECT = 10  # seconds to reach one address
+_ADDRESSES = 3  # addresses at most for which that much time is allowed
 _LOCK = 30  # seconds to wait for another process's transaction
 _MORE = 5.0  # seconds until the answer that this was in vain must be here
 _IDLE = (
@@ -266,7 +266,7 @@ def _reason(error: BaseException) -> str:
     if not code and ("authentication failed" in str(error) or "no password" in str(error)):
         code = "28"  # libpq has no code where there is no connection yet
     if not code and "timeout expired" in str(error):
-        return f"does not answer (waited {_CONNECT} s for each host)"
+        return f"does not answer (waited {_CONNECT} s for each address)"
     default = "cannot be reached, or is not a usable skdp ledger"
     return _REASONS.get(code, _REASONS.get(code[:2], default))
 
@@ -456,7 +456,8 @@ class PostgresLedger(LedgerOperations):
                 prepare_threshold=None,
             )  # fmt: skip
 
-        hosts = min(self.path.count(",") + self.path.count("%2C") + 1, _HOSTS)
+        # A host may have two addresses, one of which (often that of IPv6) leads nowhere.
+        addresses = min(self.path.count(",") + self.path.count("%2C") + 2, _ADDRESSES)
         try:
             line = Line(connect)
         except RuntimeError:  # the interpreter is ending: it starts no more threads
@@ -467,7 +468,7 @@ class PostgresLedger(LedgerOperations):
                 "Nothing was charged or released."
             )
         _OPEN[self.path] = (os.getpid(), line)
-        error = line.open(min(float(_CONNECT * hosts), timeout))
+        error = line.open(min(float(_CONNECT * addresses), timeout))
         if error is not None:
             line.drop()
             if not isinstance(error, Silence | psycopg.Error) and isinstance(error, Exception):

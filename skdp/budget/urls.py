@@ -78,8 +78,7 @@ def check_path(name: str, *, explicit: bool) -> None:
         raise ValueError(
             f"ledger must be the path of a file or a URL {_FORM}. This text has the form of "
             "another connection (://, key=value or user:password@), and no file gets such a name. "
-            "If it is a path, give pathlib.Path(...), or begin it with ./ where no folder of it is "
-            "named like an option of a connection."
+            "If it is a path, give pathlib.Path(...); on the command line, begin it with ./"
         )
 
 
