@@ -31,17 +31,19 @@ from skdp.budget.account import accountant_of, plain_sum
 from skdp.budget.amounts import Amount
 from skdp.budget.arguments import ledger_path, path_of
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.budget.files import is_url
 from skdp.budget.html import SHOWN, budget_html, printable, text_table
+from skdp.budget.ledger import Ledger
 from skdp.budget.opening import opened
 from skdp.budget.plans import Plan
 from skdp.budget.plans import read as read_plans
 from skdp.budget.schema import Contents, Terms, Totals, cost_of, reservation_of
 from skdp.budget.snapshot import snapshot
 from skdp.budget.statement import Statement
-from skdp.budget.verification import UNKNOWABLE, verify
+from skdp.budget.verification import UNKNOWABLE, UNREADABLE, verify
 from skdp.exceptions import LedgerError, SealedBudgetError
 
-__all__ = ["export_html", "export_json", "main", "release", "show", "verified"]
+__all__ = ["backup", "export_html", "export_json", "main", "release", "show", "verified"]
 
 _KINDS = 20  # prices of a plan that `show` prints
 _SHOWN = 50  # charges that `show` prints; the older ones are counted
@@ -54,7 +56,7 @@ def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection
     try:
         with contextlib.closing(connection):
             yield connection, found
-    except (ValueError, TypeError, KeyError, IndexError, sqlite3.Error, RecursionError) as error:
+    except UNREADABLE as error:
         raise LedgerError(
             f"The ledger {ledger_path(path, True)} is damaged: a row of it cannot be read."
         ) from error
@@ -148,16 +150,20 @@ def show(path: str | os.PathLike[str], *, every: bool = False, page: int = 1) ->
     if page < 1:
         raise ValueError("page must be at least 1.")
     with _readable(path) as (connection, _):
-        count = Totals.read(connection).charges
-        end = max(count + 1 - _SHOWN * (page - 1), 1)
-        statement = _statement(connection) if every else _statement(connection, _SHOWN, end)
-        plans = read_plans(connection, cost_of)
-        (reserved,) = connection.execute("SELECT COUNT(*) FROM reservations").fetchone()
-        # Those that are open are shown, however old they are: somebody may have to give them back.
-        still_open = connection.execute(
-            "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number LIMIT 1000"
-        ).fetchall()
-        reservations = {one.number: one for one in map(reservation_of, still_open)}
+        return _table(connection, every, page)
+
+
+def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
+    count = Totals.read(connection).charges
+    end = max(count + 1 - _SHOWN * (page - 1), 1)
+    statement = _statement(connection) if every else _statement(connection, _SHOWN, end)
+    plans = read_plans(connection, cost_of)
+    (reserved,) = connection.execute("SELECT COUNT(*) FROM reservations").fetchone()
+    # Those that are open are shown, however old they are: somebody may have to give them back.
+    still_open = connection.execute(
+        "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number LIMIT 1000"
+    ).fetchall()
+    reservations = {one.number: one for one in map(reservation_of, still_open)}
     contents, spent, left = statement.contents, statement.spent, statement.remaining
     terms, charges = contents.terms, contents.charges
     named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
@@ -264,13 +270,17 @@ def export_json(path: str | os.PathLike[str]) -> str:
     text : str
     """
     with _readable(path) as (connection, found):
-        findings, statement = verify(connection), _statement(connection)
+        return json.dumps(_whole(connection, found), indent=2) + "\n"
+
+
+def _whole(connection: sqlite3.Connection, found: int) -> dict[str, Any]:
+    findings, statement = verify(connection), _statement(connection)
     contents, terms = statement.contents, statement.contents.terms
     facts = {
         name: contents.facts[name]
         for name in ("id", "created", "skdp_version", "dataset", "n_rows", "backup_of")
     }
-    whole = {
+    return {
         "ledger": {**facts, "format": found, "exported_by": __version__},
         "terms": {
             "epsilon": terms.epsilon,
@@ -317,7 +327,6 @@ def export_json(path: str | os.PathLike[str]) -> str:
         "verified": [{"level": one.level, "text": one.text} for one in findings],
         "unknowable": UNKNOWABLE,
     }
-    return json.dumps(whole, indent=2) + "\n"
 
 
 def export_html(path: str | os.PathLike[str]) -> str:
@@ -335,14 +344,27 @@ def export_html(path: str | os.PathLike[str]) -> str:
     """
     with _readable(path) as (connection, _):
         statement = _statement(connection, SHOWN)
-    contents = statement.contents
-    body = budget_html(
-        contents.terms, statement, contents.facts["dataset"], ledger_path(path, True)
-    )
+        contents, name = statement.contents, ledger_path(path, True)
+        body = budget_html(contents.terms, statement, contents.facts["dataset"], name)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Ledger</title></head>'
         f"<body>{body}</body></html>\n"
     )
+
+
+def backup(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Copy a ledger to another file, as `PrivacyBudget.backup` does; the ledger stays as it is.
+
+    Parameters
+    ----------
+    path, target : str or os.PathLike
+        Of the ledger and of the copy.
+    """
+    if is_url(path):
+        opened(ledger_path(path, True)).backup(path_of(target))
+        return
+    with _readable(path) as (connection, _):
+        Ledger.write_copy(connection, path_of(path), path_of(target))
 
 
 def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) -> str:
@@ -454,10 +476,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.command == "release":
             text = release(options.path, None if options.all else options.number)
         else:
-            opened(ledger_path(options.path, True)).backup(path_of(options.target))
-    except (LedgerError, SealedBudgetError, ValueError, ImportError) as error:
-        sys.stderr.write(f"{error}\n")
+            backup(options.path, options.target)
+    except (LedgerError, SealedBudgetError, ValueError, OSError, ImportError) as error:
+        sys.stderr.write(f"{printable(error)}\n")
         return 2
+    except KeyboardInterrupt:
+        return 130
     sys.stdout.write(text)
     return status
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 import uuid
 import weakref
 from collections.abc import Iterator, Mapping
@@ -34,7 +35,17 @@ from pathlib import Path
 from typing import Any
 
 from skdp.budget import locks, schema, temporary
-from skdp.budget.files import errors, may_be_ledger, other_file, publish, remove
+from skdp.budget.files import (
+    BUSY,
+    check_regular,
+    copy_whole,
+    errors,
+    may_be_ledger,
+    other_file,
+    patiently,
+    publish,
+    remove,
+)
 from skdp.budget.operations import LedgerOperations, timestamp
 from skdp.budget.schema import Terms
 from skdp.exceptions import LedgerError, SealedBudgetError
@@ -113,6 +124,7 @@ class Ledger(LedgerOperations):
         ledger = cls(draft, uuid.uuid4().hex)
         ledger.shown = path
         ledger._check_file_system(path)
+        check_regular(path)
         try:
             with ledger._errors(), contextlib.closing(ledger._connect("rwc")) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
@@ -168,7 +180,7 @@ class Ledger(LedgerOperations):
                 locks.turn_of_file(self.path, self._own_turn)
                 with contextlib.closing(self._connect("rw")) as file:
                     file.execute("PRAGMA synchronous = OFF")
-                    memory.backup(file)
+                    copy_whole(memory, file, self.timeout)
             except OSError:
                 raise LedgerError(f"The ledger {self.path} cannot be made.") from None
             except BaseException:
@@ -196,29 +208,42 @@ class Ledger(LedgerOperations):
 
     def backup(self, path: str) -> None:
         """Copy the ledger to `path`, marked as a copy of this one; see `PrivacyBudget.backup`."""
+        memory = sqlite3.connect(":memory:", isolation_level=None)
+        memory.row_factory = sqlite3.Row
+        with contextlib.closing(memory):
+            with self._transaction(write=False, upgrade=False) as connection:
+                copy_whole(connection, memory, self.timeout)
+            self.write_copy(memory, self.path, path)
+
+    @classmethod
+    def write_copy(cls, memory: sqlite3.Connection, source: str, path: str) -> None:
+        """Write a copy in memory of the ledger `source` to `path`, marked as a copy of it."""
         draft = f"{path}.{uuid.uuid4().hex}.new"
-        copy = Ledger(draft, self.id)
+        with errors(source, source, "", _TIMEOUT):
+            schema.upgrade(memory)  # of the copy alone: the ledger stays as it is
+            (ledger_id,) = memory.execute("SELECT id FROM ledger").fetchone()
+            memory.execute("UPDATE ledger SET backup_of = ?", (source,))
+        copy = cls(draft, ledger_id)
         copy.shown = path
-        replaces = os.path.exists(path)
-        if replaces and Ledger(path, "")._look().get("id") != self.id:
+        replaces = os.path.lexists(path)
+        if replaces and (not os.path.isfile(path) or cls(path, "")._look().get("id") != ledger_id):
             raise LedgerError(f"A backup never replaces another file, and {path} is one.")
-        if replaces and os.path.samefile(path, self.path):
+        if replaces and os.path.exists(source) and os.path.samefile(path, source):
             raise LedgerError(f"A ledger cannot be its own backup: {path}.")
         try:
             with copy._errors(), contextlib.closing(copy._connect("rwc")) as file:
-                with self._transaction(write=False) as connection:
-                    connection.backup(file)
                 file.execute("PRAGMA synchronous = EXTRA")
-                file.execute("UPDATE ledger SET backup_of = ?", (self.path,))
+                copy_whole(memory, file, copy.timeout)
             if replaces:
                 os.replace(draft, path)
             else:
                 publish(draft, path)
         except FileExistsError:
             raise LedgerError(f"A backup never replaces another file, and {path} is one.") from None
+        except OSError:
+            raise LedgerError(f"The backup {path} cannot be written.") from None
         finally:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
+            remove(draft)
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -227,7 +252,8 @@ class Ledger(LedgerOperations):
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         uri = f"{Path(self.path).as_uri()}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=self.timeout, isolation_level=None)
+        busy = min(self.timeout, BUSY)
+        connection = sqlite3.connect(uri, uri=True, timeout=busy, isolation_level=None)
         connection.row_factory = sqlite3.Row
         return connection
 
@@ -256,8 +282,11 @@ class Ledger(LedgerOperations):
         )
 
     @contextlib.contextmanager
-    def _transaction(self, write: bool) -> Iterator[sqlite3.Connection]:
-        """Open the ledger, check that it is this one, and close it, rolling back what is open."""
+    def _transaction(self, write: bool, upgrade: bool = True) -> Iterator[sqlite3.Connection]:
+        """Open the ledger, check that it is this one, and close it, rolling back what is open.
+
+        Without `upgrade`, a ledger of an earlier format stays as it is, and is only copied.
+        """
         turn = self._turn()
         with turn.taken(self.timeout):
             self._begun_by = os.getpid()
@@ -269,20 +298,28 @@ class Ledger(LedgerOperations):
                 raise self._gone()
             if not self._local:
                 self._check_file_system(self.path)
+            check_regular(self.path)
             with (
                 locks.FileLock(self.path, self.timeout) as lock,
                 self._errors(),
                 _closing(self._connect("rw")) as connection,
             ):
-                connection.execute(f"PRAGMA synchronous = {'OFF' if self.temporary else 'EXTRA'}")
-                self._lock = lock
+                self._lock, self._deadline = lock, time.monotonic() + self.timeout
+                durable = f"PRAGMA synchronous = {'OFF' if self.temporary else 'EXTRA'}"
+                patiently(lambda: connection.execute(durable), self._deadline)
                 begin = "BEGIN IMMEDIATE" if write else "BEGIN"
-                connection.execute(begin)
-                if self._check(connection) < schema.FORMAT:  # an earlier one
+                patiently(lambda: connection.execute(begin), self._deadline)
+                found = patiently(lambda: self._check(connection), self._deadline)
+                if found < schema.FORMAT and not upgrade:
+                    yield connection
+                    return
+                if found < schema.FORMAT:  # an earlier one
                     schema.upgrade(connection)
                     self._commit(connection)
-                    connection.execute(begin)
+                    patiently(lambda: connection.execute(begin), self._deadline)
                 if not self.id or (self.path, self.id) not in _CHECKED:
+                    schema.check_tables(connection)
+                    schema.check_columns(connection)
                     schema.verify(connection)
                     _CHECKED.add((self.path, self.id))
                 yield connection
@@ -316,7 +353,10 @@ class Ledger(LedgerOperations):
                 f"The lock file of the ledger {self.path} was removed or replaced while it was "
                 "held. Nothing was released."
             )
-        connection.execute("COMMIT")
+        if self._memory is None:
+            patiently(lambda: connection.execute("COMMIT"), self._deadline)
+        else:
+            connection.execute("COMMIT")
 
     def _check(self, connection: sqlite3.Connection) -> int:
         """Return the format, or raise unless this is a ledger and, if an id is known, this one."""
@@ -339,18 +379,29 @@ class Ledger(LedgerOperations):
         turn = locks.turn_of_file(self.path)
         with turn.taken(self.timeout):
             try:
+                check_regular(self.path)
                 with (
                     locks.FileLock(self.path, self.timeout),
                     contextlib.closing(self._connect("rw")) as connection,
                 ):
-                    head = connection.execute("PRAGMA application_id").fetchone()
-                    if head[0] == schema.APPLICATION_ID:
-                        return dict(connection.execute("SELECT * FROM ledger").fetchone())
+                    deadline = time.monotonic() + self.timeout
+                    return patiently(lambda: self._said(connection), deadline)
             except locks.Busy:  # it may well be one
                 raise
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                    raise locks.Busy(f"The ledger {self.path} is locked.") from None
             except (sqlite3.Error, LedgerError):
                 pass
         return {}
+
+    @staticmethod
+    def _said(connection: sqlite3.Connection) -> dict[str, Any]:
+        head = connection.execute("PRAGMA application_id").fetchone()
+        if head[0] != schema.APPLICATION_ID:
+            return {}
+        schema.check_tables(connection)
+        return dict(connection.execute("SELECT * FROM ledger").fetchone() or {})
 
     @classmethod
     def is_at(cls, path: str, ledger_id: str) -> bool:

@@ -304,8 +304,12 @@ class FileLock:
         """Open the sidecar, making it if it is not there, for whoever may use the ledger."""
         flags = os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
-            try:
-                return os.open(self._name, os.O_RDONLY | flags)
+            try:  # not to wait for the writer of a pipe
+                file = os.open(self._name, os.O_RDONLY | os.O_NONBLOCK | flags)
+                if stat.S_ISREG(os.fstat(file).st_mode):
+                    return file
+                os.close(file)
+                break
             except FileNotFoundError:
                 pass
             except OSError:
@@ -320,8 +324,8 @@ class FileLock:
                 os.fchmod(file, stat.S_IMODE(os.stat(self.path).st_mode) & 0o666)
             return file
         raise LedgerError(
-            f"The ledger {self.path} cannot be locked: {self._name} cannot be opened; the file and "
-            "its directory must be writable. Nothing was released."
+            f"The ledger {self.path} cannot be locked: {self._name} cannot be opened, or is no "
+            "plain file; the file and its directory must be writable. Nothing was released."
         ) from None
 
     def _close(self) -> None:

@@ -8,6 +8,7 @@ ledger is opened.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import decimal
@@ -35,6 +36,8 @@ __all__ = [
     "Totals",
     "amount_of",
     "charge_of",
+    "check_columns",
+    "check_tables",
     "checked_amount",
     "components_json",
     "cost_of",
@@ -136,16 +139,19 @@ class Terms:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Terms:
         """Return the terms that a ledger states."""
-        parts = json.loads(row["plans"]) if row["plans"] else ()
-        return cls(
-            float(row["epsilon"]),
-            float(row["delta"]),
-            row["adjacency"],
-            row["accountant"],
-            float(row["delta_apart"]),
-            tuple((epsilon, delta) for epsilon, delta in parts),
-            row["unit"],
-        )
+        try:
+            parts = json.loads(row["plans"]) if row["plans"] else ()
+            return cls(
+                float(row["epsilon"]),
+                float(row["delta"]),
+                row["adjacency"],
+                row["accountant"],
+                float(row["delta_apart"]),
+                tuple((epsilon, delta) for epsilon, delta in parts),
+                row["unit"],
+            )
+        except (ValueError, TypeError, RecursionError):
+            raise _damaged("its terms cannot be read") from None
 
 
 def _damaged(what: str) -> LedgerError:
@@ -282,6 +288,36 @@ class Contents:
         )
 
 
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Raise LedgerError if the file has what runs by itself: views and triggers."""
+    query = "SELECT COUNT(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+    virtual = " OR upper(sql) LIKE 'CREATE VIRTUAL%'"
+    if connection.execute(query + virtual).fetchone()[0]:
+        raise _damaged("it has views or triggers, which no ledger has")
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Return the columns of all tables, each with its table."""
+    query = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+    return {(table, column) for table, column in connection.execute(query)}
+
+
+@functools.cache
+def _expected() -> set[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as memory:
+        memory.executescript(SCHEMA)
+        return _columns(memory)
+
+
+def check_columns(connection: sqlite3.Connection) -> None:
+    """Raise LedgerError if a ledger of this format lacks tables or columns."""
+    if not _expected() <= _columns(connection):
+        raise _damaged("it lacks tables or columns")
+    facts = connection.execute("SELECT * FROM ledger").fetchall()
+    if len(facts) != 1 or not all(isinstance(one, str | None) for one in facts[0]):
+        raise _damaged("what it says of itself cannot be read")
+
+
 def verify(connection: sqlite3.Connection) -> None:
     """Raise LedgerError unless the totals are the sums of the charges and open reservations."""
     if Totals.read(connection) != Totals.counted(connection):
@@ -295,6 +331,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
     on.
     """
     (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found == FORMAT:
+        return
     if found == 1:
         _run(connection, _FROM_1)
         counted = Totals.counted(connection)

@@ -21,7 +21,7 @@ from skdp.budget.amounts import Amount, exact
 from skdp.budget.charge import Cost
 from skdp.exceptions import LedgerError
 
-__all__ = ["UNKNOWABLE", "Finding", "verify"]
+__all__ = ["UNKNOWABLE", "UNREADABLE", "Finding", "verify"]
 
 UNKNOWABLE = (
     "whether the file was replaced by an older copy, or its last charges and totals undone",
@@ -29,6 +29,17 @@ UNKNOWABLE = (
     "whether the noise that was drawn is the described noise, and who drew it",
     "whether the table, its unit and its neighbouring relation are those that the budget is for",
     "whether the clocks of the machines that charged were right",
+)
+
+# What reading a row raises that was not written by a ledger.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    sqlite3.Error,
 )
 
 # Prices that were searched for may differ a little between versions of scipy, exact sums never.
@@ -69,7 +80,7 @@ def verify(connection: sqlite3.Connection) -> list[Finding]:
         if found != "ok":
             return [Finding("wrong", "SQLite finds that the file is damaged")]
         return [Finding("ok", "SQLite finds no damage in the file"), *_findings(connection)]
-    except (LedgerError, ValueError, TypeError, KeyError, IndexError, sqlite3.Error) as error:
+    except (LedgerError, *UNREADABLE) as error:
         reason = str(error) if isinstance(error, LedgerError) else "a row of it cannot be read"
         return [Finding("wrong", reason)]
 
