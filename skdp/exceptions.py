@@ -56,9 +56,10 @@ class SealedBudgetError(RuntimeError):
 
 
 class LedgerError(RuntimeError):
-    """The ledger file cannot be used: not a ledger, read-only, locked, or the disk is full.
+    """The ledger cannot be used: not a ledger, read-only, locked, the disk is full, no answer.
 
-    Nothing was charged, and no noise was drawn.
+    No noise was drawn. Nothing was charged, unless the message says that a server did not answer a
+    commit: then the charge counts if it was made.
     """
 
 

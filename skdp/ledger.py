@@ -1,54 +1,77 @@
-"""Inspect a ledger from the command line: ``python -m skdp.ledger show|verify|export|backup PATH``.
+"""Inspect a ledger from the command line: ``python -m skdp.ledger COMMAND PATH``.
 
 A ledger holds names, prices, noise and times, but no data. So nothing is released here. Nothing is
-charged, and only ``backup`` writes a file.
+charged, only ``backup`` writes a file, and only ``release`` changes a ledger. `PATH` may be the URL
+of a ledger in PostgreSQL; no message repeats its password.
 
 - ``show`` prints the terms, what is spent, what is left, the charges, reservations and plans.
 - ``verify`` recomputes every sum and price, and lists what a ledger cannot tell. It ends with
   status 1 if something is wrong.
 - ``export`` prints the ledger as JSON or HTML.
 - ``backup`` copies the ledger as of one moment; others may charge it meanwhile.
+- ``release`` gives back what reservations hold and nobody will use, because their process was
+  killed or lost its connection. `show` lists them with their numbers. A search that still runs may
+  then be unable to pay for all its fits; more than the budget can never be spent.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import json
 import os
 import sqlite3
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 from skdp._version import __version__
-from skdp.budget.arguments import ledger_path
-from skdp.budget.charge import Charge, Cost, PrivacyLoss
-from skdp.budget.html import budget_html, printable, text_table
+from skdp.budget.account import accountant_of, plain_sum
+from skdp.budget.amounts import Amount
+from skdp.budget.arguments import ledger_path, path_of
+from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
+from skdp.budget.files import is_url
+from skdp.budget.html import SHOWN, budget_html, printable, text_table
+from skdp.budget.ledger import Ledger
 from skdp.budget.opening import opened
 from skdp.budget.plans import Plan
-from skdp.budget.schema import Contents
+from skdp.budget.plans import read as read_plans
+from skdp.budget.schema import Contents, Terms, Totals, cost_of, reservation_of
 from skdp.budget.snapshot import snapshot
 from skdp.budget.statement import Statement
-from skdp.budget.verification import UNKNOWABLE, Finding, verify
-from skdp.exceptions import LedgerError
+from skdp.budget.verification import UNKNOWABLE, UNREADABLE, verify
+from skdp.exceptions import LedgerError, SealedBudgetError
 
-__all__ = ["export_html", "export_json", "main", "show", "verified"]
+__all__ = ["backup", "export_html", "export_json", "main", "release", "show", "verified"]
 
 _KINDS = 20  # prices of a plan that `show` prints
 _SHOWN = 50  # charges that `show` prints; the older ones are counted
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[Statement, list[Finding], int]:
+@contextlib.contextmanager
+def _readable(path: str | os.PathLike[str]) -> Iterator[tuple[sqlite3.Connection, int]]:
+    """Open a copy of a ledger; yield it and its format. A row that is no ledger's is an error."""
     connection, found = snapshot(path)
-    with contextlib.closing(connection):
-        findings = verify(connection)
-        try:
-            return Statement.of(Contents.read(connection)), findings, found
-        except (ValueError, TypeError, KeyError, IndexError, sqlite3.Error) as error:
-            raise LedgerError(
-                f"The ledger {path} is damaged: a row of it cannot be read."
-            ) from error
+    try:
+        with contextlib.closing(connection):
+            yield connection, found
+    except UNREADABLE as error:
+        raise LedgerError(
+            f"The ledger {ledger_path(path, True)} is damaged: a row of it cannot be read."
+        ) from error
+
+
+def _statement(
+    connection: sqlite3.Connection, last: int | None = None, before: int | None = None
+) -> Statement:
+    contents = Contents.read(connection, last, before)
+    accountant = accountant_of(contents.terms)
+    plain = Amount()
+    if accountant.stateful:
+        rows = connection.execute("SELECT components, COUNT(*) FROM charges GROUP BY components")
+        plain = plain_sum(accountant, dict(rows.fetchall()))
+    return Statement.of(contents, plain)
 
 
 def _pair(loss: PrivacyLoss) -> str:
@@ -65,15 +88,26 @@ def _charge_row(charge: Charge) -> list[object]:
         charge.delta,
         charge.mechanism + seeded,
         len(charge.releases),
-        f"{charge.pid} on {charge.host}" if charge.host else str(charge.pid),
+        _process(charge),
         charge.note,
     ]
 
 
-def _plan_lines(statement: Statement) -> list[str]:
+def _process(record: Charge | ReservationRecord) -> str:
+    return f"{record.pid} on {record.host}" if record.host else str(record.pid)
+
+
+def _reservation_row(one: ReservationRecord, now: datetime.datetime) -> list[object]:
+    age = str(datetime.timedelta(seconds=max(int((now - one.when).total_seconds()), 0)))
+    state = f"open for {age}" if one.open else "closed"
+    when = one.when.strftime("%Y-%m-%d %H:%M:%S")
+    return [one.number, when, state, one.epsilon, one.delta, _process(one), one.note]
+
+
+def _plan_lines(terms: Terms, plans: Sequence[Plan]) -> list[str]:
     lines = []
-    for plan in statement.contents.plans:
-        epsilon, delta = statement.contents.terms.plans[plan.part]
+    for plan in plans:
+        epsilon, delta = terms.plans[plan.part]
         state = "open" if plan.open else "drawn from" if plan.drawn else "freed"
         lines.append(f"plan {plan.number}, {state}, of at most ({epsilon!r}, {delta!r}):")
         lines += [
@@ -85,7 +119,7 @@ def _plan_lines(statement: Statement) -> list[str]:
     return lines
 
 
-def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
+def show(path: str | os.PathLike[str], *, every: bool = False, page: int = 1) -> str:
     """Return a ledger as a table.
 
     Parameters
@@ -93,7 +127,9 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
     path : str or os.PathLike
         Of the ledger.
     every : bool, default=False
-        Show all charges; otherwise the last 50.
+        Show all charges and reservations; otherwise at most 50 of each.
+    page : int, default=1
+        1: the last 50 charges; 2: the 50 before them, and so on.
 
     Returns
     -------
@@ -111,7 +147,23 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
     ...     print(show(path).splitlines()[1])
     spent epsilon=0.25, delta=0.0; remaining epsilon=0.75, delta=0.0
     """
-    statement, _, _ = _read(path)
+    if page < 1:
+        raise ValueError("page must be at least 1.")
+    with _readable(path) as (connection, _):
+        return _table(connection, every, page)
+
+
+def _table(connection: sqlite3.Connection, every: bool, page: int) -> str:
+    count = Totals.read(connection).charges
+    end = max(count + 1 - _SHOWN * (page - 1), 1)
+    statement = _statement(connection) if every else _statement(connection, _SHOWN, end)
+    plans = read_plans(connection, cost_of)
+    (reserved,) = connection.execute("SELECT COUNT(*) FROM reservations").fetchone()
+    # Those that are open are shown, however old they are: somebody may have to give them back.
+    still_open = connection.execute(
+        "SELECT * FROM reservations WHERE closed IS NULL ORDER BY number LIMIT 1000"
+    ).fetchall()
+    reservations = {one.number: one for one in map(reservation_of, still_open)}
     contents, spent, left = statement.contents, statement.spent, statement.remaining
     terms, charges = contents.terms, contents.charges
     named = f", data set {contents.facts['dataset']}" if contents.facts["dataset"] else ""
@@ -122,9 +174,12 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
         f"spent {_pair(spent)}; remaining {_pair(left)}",
         "",
     ]
-    first = 0 if every else max(len(charges) - _SHOWN, 0)
-    if first:
-        lines.append(f"{len(charges)} charges, the last {_SHOWN} of them:")
+    if len(charges) < count and page == 1:
+        lines.append(
+            f"{count} charges, the last {len(charges)} of them (the others: --page, --all):"
+        )
+    elif len(charges) < count:
+        lines.append(f"{count} charges, page {page} of {-(-count // _SHOWN)}, from the last:")
     if charges:
         head: tuple[str, ...] = (
             "#",
@@ -137,18 +192,19 @@ def show(path: str | os.PathLike[str], *, every: bool = False) -> str:
             "process",
             "note",
         )
-        lines += text_table(head, [_charge_row(charge) for charge in charges[first:]])
-    else:
+        lines += text_table(head, [_charge_row(charge) for charge in charges])
+    elif not count:
         lines.append("Nothing was charged yet.")
-    if contents.reservations:
-        head = ("reserved (UTC)", "epsilon", "delta", "open", "note")
-        rows = [
-            [r.when.strftime("%Y-%m-%d %H:%M:%S"), r.epsilon, r.delta, r.open, r.note]
-            for r in contents.reservations
-        ]
+    reservations |= {one.number: one for one in contents.reservations}
+    if reservations:
+        now = datetime.datetime.now(datetime.UTC)
+        head = ("#", "reserved (UTC)", "state", "epsilon", "delta", "process", "note")
+        rows = [_reservation_row(reservations[number], now) for number in sorted(reservations)]
+        if len(rows) < reserved:
+            lines += ["", f"{reserved} reservations, {len(rows)} of them (open, or the last):"]
         lines += ["", *text_table(head, rows)]
-    if contents.plans:
-        lines += ["", *_plan_lines(statement)]
+    if plans:
+        lines += ["", *_plan_lines(statement.contents.terms, plans)]
     return "\n".join(lines) + "\n"
 
 
@@ -166,8 +222,7 @@ def verified(path: str | os.PathLike[str]) -> tuple[bool, str]:
     text : str
         A line for each check, and what a ledger cannot tell.
     """
-    connection, found = snapshot(path)
-    with contextlib.closing(connection):
+    with _readable(path) as (connection, found):
         findings = verify(connection)
     sound = all(finding.level != "wrong" for finding in findings)
     lines = [f"{finding.level:5}  {finding.text}" for finding in findings]
@@ -214,13 +269,18 @@ def export_json(path: str | os.PathLike[str]) -> str:
     -------
     text : str
     """
-    statement, findings, found = _read(path)
+    with _readable(path) as (connection, found):
+        return json.dumps(_whole(connection, found), indent=2) + "\n"
+
+
+def _whole(connection: sqlite3.Connection, found: int) -> dict[str, Any]:
+    findings, statement = verify(connection), _statement(connection)
     contents, terms = statement.contents, statement.contents.terms
     facts = {
         name: contents.facts[name]
         for name in ("id", "created", "skdp_version", "dataset", "n_rows", "backup_of")
     }
-    whole = {
+    return {
         "ledger": {**facts, "format": found, "exported_by": __version__},
         "terms": {
             "epsilon": terms.epsilon,
@@ -256,7 +316,9 @@ def export_json(path: str | os.PathLike[str]) -> str:
                 "epsilon": one.epsilon,
                 "delta": one.delta,
                 "note": one.note,
+                "number": one.number,
                 "pid": one.pid,
+                "host": one.host,
                 "open": one.open,
             }
             for one in contents.reservations
@@ -265,7 +327,6 @@ def export_json(path: str | os.PathLike[str]) -> str:
         "verified": [{"level": one.level, "text": one.text} for one in findings],
         "unknowable": UNKNOWABLE,
     }
-    return json.dumps(whole, indent=2) + "\n"
 
 
 def export_html(path: str | os.PathLike[str]) -> str:
@@ -281,21 +342,94 @@ def export_html(path: str | os.PathLike[str]) -> str:
     text : str
         A page without scripts or links.
     """
-    statement, _, _ = _read(path)
-    contents = statement.contents
-    body = budget_html(contents.terms, statement, contents.facts["dataset"], os.fspath(path))
+    with _readable(path) as (connection, _):
+        statement = _statement(connection, SHOWN)
+        contents, name = statement.contents, ledger_path(path, True)
+        body = budget_html(contents.terms, statement, contents.facts["dataset"], name)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Ledger</title></head>'
         f"<body>{body}</body></html>\n"
     )
 
 
+def backup(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Copy a ledger to another file, as `PrivacyBudget.backup` does; the ledger stays as it is.
+
+    Parameters
+    ----------
+    path, target : str or os.PathLike
+        Of the ledger and of the copy.
+    """
+    if is_url(path):
+        opened(ledger_path(path, True)).backup(path_of(target))
+        return
+    with _readable(path) as (connection, _):
+        Ledger.write_copy(connection, path_of(path), path_of(target))
+
+
+def release(path: str | os.PathLike[str], numbers: Sequence[int] | None = None) -> str:
+    """Give back what open reservations hold, for example those of a process that was killed.
+
+    Nothing is refunded: what was charged stays charged. A process that still needs its reservation
+    can then only spend what is free.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Of the ledger.
+    numbers : sequence of int or None, default=None
+        Of the reservations, as `show` lists them; None: all that are open now.
+
+    Returns
+    -------
+    text : str
+        A line for each.
+
+    Raises
+    ------
+    LedgerError
+        If one of them is not open; then none is given back.
+    """
+    ledger = opened(ledger_path(path, True))
+    records = {one.number: one for one in ledger.reservations() if one.open}
+    wanted = sorted(records) if numbers is None else list(dict.fromkeys(numbers))
+    missing = [str(number) for number in wanted if number not in records]
+    if missing:
+        raise LedgerError(
+            f"The ledger {ledger.path} has no open reservation {', '.join(missing)}; nothing was "
+            "given back. The command show lists them."
+        )
+    lines = []
+    for number in wanted:
+        one, freed = records[number], ledger.release(number)
+        what = f"reservation {number} of process {_process(one)} ({one.when:%Y-%m-%d %H:%M:%S} UTC)"
+        lines.append(f"{what} {'was given back' if freed else 'had been closed meanwhile'}")
+    return _text(lines or ["No reservation is open."])
+
+
+def _text(lines: Sequence[str]) -> str:
+    # What a terminal would obey is shown as an escape.
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors do not repeat what was typed: it may be a URL with a password."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is missing, or that the arguments are not right, and exit."""
+        if not message.startswith("the following arguments are required"):
+            message = "these are not the arguments of a command"
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: {message}; --help lists them.\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m skdp.ledger", description="Inspect a ledger.")
+    parser = _Parser(prog="python -m skdp.ledger", description="Inspect a ledger.")
     commands = parser.add_subparsers(dest="command", required=True)
     shown = commands.add_parser("show", help="print the ledger")
     shown.add_argument("path")
     shown.add_argument("--all", action="store_true", help="show all charges, not only the last 50")
+    shown.add_argument("--page", type=int, default=1, metavar="N", help="2: the 50 before, ...")
     commands.add_parser(
         "verify", help="check the ledger; exit status 1 if something is wrong"
     ).add_argument("path")
@@ -305,6 +439,13 @@ def _parser() -> argparse.ArgumentParser:
     backup = commands.add_parser("backup", help="copy the ledger as of one moment")
     backup.add_argument("path")
     backup.add_argument("target")
+    released = commands.add_parser(
+        "release", help="give back what reservations of lost processes hold"
+    )
+    released.add_argument("path")
+    which = released.add_mutually_exclusive_group(required=True)
+    which.add_argument("number", nargs="*", type=int, default=[], help="as show lists them")
+    which.add_argument("--all", action="store_true", help="all that are open now")
     return parser
 
 
@@ -319,23 +460,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     status : int
-        0; 1 if `verify` finds something wrong; 2 if the ledger cannot be read.
+        0; 1 if `verify` finds something wrong; 2 if the ledger cannot be read or is not named
+        right.
     """
     options = _parser().parse_args(arguments)
     status, text = 0, ""
     try:
         if options.command == "show":
-            text = show(options.path, every=options.all)
+            text = show(options.path, every=options.all, page=max(options.page, 1))
         elif options.command == "verify":
             sound, text = verified(options.path)
             status = 0 if sound else 1
         elif options.command == "export":
             text = (export_json if options.format == "json" else export_html)(options.path)
+        elif options.command == "release":
+            text = release(options.path, None if options.all else options.number)
         else:
-            opened(ledger_path(options.path, True)).backup(os.path.realpath(options.target))
-    except LedgerError as error:
-        sys.stderr.write(f"{error}\n")
+            backup(options.path, options.target)
+    except (LedgerError, SealedBudgetError, ValueError, OSError, ImportError) as error:
+        sys.stderr.write(f"{printable(error)}\n")
         return 2
+    except KeyboardInterrupt:
+        return 130
     sys.stdout.write(text)
     return status
 

@@ -12,16 +12,17 @@ import functools
 import math
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from skdp.budget import schema
 from skdp.budget.accountants import ACCOUNTANTS, Accountant, PLDAccountant, plan_epsilon
 from skdp.budget.amounts import Amount, exact
-from skdp.budget.arguments import check_cost, check_text
-from skdp.budget.charge import Charge, Cost, PrivacyLoss, total
+from skdp.budget.arguments import check_cost, check_public, check_text
+from skdp.budget.charge import Charge, Cost, PrivacyLoss
 from skdp.budget.ledger import Terms
-from skdp.budget.operations import LedgerOperations, releases_json
+from skdp.budget.operations import Known, LedgerOperations, releases_json
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 
 _COUNTED = 1_000  # prices that depend on what was charged before are counted one by one so far
@@ -55,7 +56,7 @@ class Account:
         Of the reservations that are open here, oldest first.
     """
 
-    __slots__ = ("accountant", "ledger", "note", "sealed", "terms", "tokens")
+    __slots__ = ("_plain", "accountant", "ledger", "note", "sealed", "terms", "tokens")
 
     accountant: Accountant
     ledger: LedgerOperations
@@ -67,6 +68,7 @@ class Account:
     def __init__(self, terms: Terms, note: str = "") -> None:
         self.terms, self.note, self.sealed, self.tokens = terms, note, False, {}
         self.accountant = accountant_of(terms)
+        self._plain = (0, Amount())  # the number of the last charge in a sum, and the sum
 
     @contextlib.contextmanager
     def noting_seal(self) -> Iterator[None]:
@@ -88,17 +90,38 @@ class Account:
     @property
     def spent(self) -> PrivacyLoss:
         """What was charged as (epsilon, delta), rounded up."""
-        charged = self.sums()[0]
-        if self.accountant.stateful:
-            with self.noting_seal():
-                charges = self.ledger.charges(self.terms.adjacency)
-            charged = plain_sum(self.accountant, charges)
-        return self.accountant.loss(charged)
+        return self.accountant.loss(self.plain() if self.accountant.stateful else self.sums()[0])
+
+    def plain(self) -> Amount:
+        """Return the sum of the prices of all charges, whatever was charged before each.
+
+        Only charges that this object has not seen yet are read.
+        """
+        counted, amount = self._plain
+        with self.noting_seal():
+            number, components = self.ledger.components(counted)
+        if number < counted:  # an older copy of the ledger was put back
+            return self._plain_anew()
+        amount = amount + plain_sum(self.accountant, components)
+        self._plain = (number, amount)
+        return amount
+
+    def _plain_anew(self) -> Amount:
+        self._plain = (0, Amount())
+        return self.plain()
 
     @property
     def remaining(self) -> PrivacyLoss:
         """The (epsilon, delta) of one more fit, or plan, that is neither spent nor set aside."""
         return self.accountant.room(self._free().positive())
+
+    def remaining_at(self, known: Known) -> PrivacyLoss:
+        """Return what remained when this process last saw the ledger."""
+        if self.accountant.planned:
+            free = free_part(self.terms, set(known.taken))
+        else:
+            free = self.accountant.cap - known.totals.charged - known.totals.aside
+        return self.accountant.room(free.positive())
 
     def _free(self) -> Amount:
         """Return what is neither spent nor set aside: of plans, the largest part that is free."""
@@ -179,7 +202,7 @@ class Account:
             "estimator": check_text(estimator, "estimator"),
             "seeded": bool(seeded),
             "releases": releases_json(releases),
-            "note": ": ".join(filter(None, (self.note, check_text(note, "note")))),
+            "note": ": ".join(filter(None, (self.note, check_public(note, "note")))),
         }
         with self.noting_seal():
             charge, room = self.ledger.record(
@@ -317,10 +340,16 @@ def accountant_of(terms: Terms) -> Accountant:
     return ACCOUNTANTS[terms.accountant](terms.epsilon, terms.delta, terms.separate_delta)
 
 
-def plain_sum(accountant: Accountant, charges: Iterable[Charge]) -> Amount:
-    """Return the sum of the prices that charges have whatever was charged before them."""
-    costs = [(charge.cost, 1) for charge in charges]
-    return accountant.price(total(costs)) if costs else Amount()
+def plain_sum(accountant: Accountant, components: Mapping[str, int]) -> Amount:
+    """Return the sum of the prices that charges have whatever was charged before them.
+
+    `components` are theirs, as the ledger writes them, with how often each occurs.
+    """
+    found = Amount()
+    for text, often in components.items():
+        for single, times in schema.singles_of(text):
+            found = found + often * times * accountant.price_one(single)
+    return found
 
 
 def free_part(terms: Terms, taken: set[int]) -> Amount:

@@ -70,7 +70,7 @@ from skdp.budget.conversions import (
     up,
     zcdp_delta,
 )
-from skdp.budget.residue import pure_price
+from skdp.budget.residue import is_enough, pure_price
 
 if TYPE_CHECKING:
     from skdp.budget.pld import PlanLoss
@@ -283,6 +283,13 @@ class GDPResidueAccountant(GDPAccountant):
             else:
                 total = total + times * one
         return total
+
+    def is_price(self, cost: Cost, charged: Amount, main: Fraction) -> bool:
+        """Whether `main` is at least what :meth:`price_at` asks for, but for its rounding."""
+        single = cost.components == ((cost, 1),) and cost.mu is None
+        if single and is_enough(cost.epsilon, self.cap.main - charged.main, main):
+            return True
+        return self.price_at(cost, charged).main <= main
 
 
 class ZCDPAccountant(_GaussianAccountant):

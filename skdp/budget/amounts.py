@@ -119,6 +119,8 @@ def exact_shares(total: Fraction, weights: Sequence[Fraction]) -> list[float]:
 
 def _real(value: object, name: str, allowed: str) -> float:
     """Return `value` as a float, or raise a TypeError that names the parameter."""
+    if type(value) is float:
+        return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be {allowed}; got an object of type {type(value).__name__}.")
     try:

@@ -16,6 +16,7 @@ from skdp.budget.amounts import check_delta, check_positive, exact
 from skdp.budget.charge import Cost, total
 from skdp.budget.files import is_url
 from skdp.budget.schema import Terms
+from skdp.budget.urls import check_no_secret, check_path, normal_url
 from skdp.exceptions import LedgerError
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "check_parts",
     "check_plan",
     "check_plans",
+    "check_public",
     "check_text",
     "check_unit",
     "checked_facts",
@@ -42,15 +44,14 @@ def path_of(ledger: object) -> str:
     name = os.fspath(ledger)
     if not name or "\0" in name:
         raise ValueError("ledger must be None or the path of a file; got an empty or odd name.")
+    check_path(name, explicit=not isinstance(ledger, str))
     return os.path.realpath(name)
 
 
 def ledger_path(ledger: object, must_exist: bool) -> str:
     """Return the absolute path (or the URL) of the ledger that the user named, or raise."""
     if is_url(ledger):
-        from skdp.budget import postgres  # imported where there is one
-
-        return postgres.normal_url(str(ledger))
+        return normal_url(str(ledger))
     path = path_of(ledger)
     if os.path.exists(path) and not os.path.isfile(path):
         raise LedgerError(f"ledger must be the path of a file; {path} is a directory or device.")
@@ -151,7 +152,7 @@ def checked_facts(dataset: object, n_rows: object, terms: Terms) -> dict[str, st
     """Return what a ledger says beside its terms, or raise."""
     facts: dict[str, str] = {}
     if dataset is not None:
-        facts["dataset"] = check_text(dataset, "dataset")
+        facts["dataset"] = check_public(dataset, "dataset")
         if not dataset:
             raise ValueError("dataset must be None or a name; got an empty one.")
     counts = check_n_rows(n_rows)
@@ -192,6 +193,13 @@ def check_text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str; got {type(value).__name__}.")
     return value
+
+
+def check_public(value: object, name: str) -> str:
+    """Return a str that stands in the ledger, or raise if it holds the login of a connection."""
+    text = check_text(value, name)
+    check_no_secret(text, name)
+    return text
 
 
 def ledgers_of_parts(parts: object) -> dict[str, str]:

@@ -21,7 +21,7 @@ from skdp.budget.amounts import check_delta, check_positive
 from skdp.budget.arguments import (
     check_parts,
     check_plan,
-    check_text,
+    check_public,
     checked_facts,
     checked_terms,
     ledger_path,
@@ -74,7 +74,8 @@ class PrivacyBudget(BudgetReader):
         Total delta, in [0, 1). With 0, only pure epsilon-DP fits are granted.
     ledger : str or os.PathLike or None, default=None
         File on a local disk that records the charges, or ``"postgresql://user@host/database"`` for
-        many hosts. A missing ledger is created. An existing one is reopened with what was spent;
+        many hosts. A str that looks like another form of connection is refused; a `pathlib.Path` is
+        always a file. A missing ledger is created. An existing one is reopened with what was spent;
         the other parameters must then be the same. None: the ledger ends with this process. It is
         in memory until the budget is shared (pickled, or the process forks); then it is in a file
         in ``/dev/shm``, or in the temporary folder if there is no ``/dev/shm``.
@@ -212,12 +213,14 @@ class PrivacyBudget(BudgetReader):
         facts = checked_facts(dataset, n_rows, terms)
         if must_exist and ledger is None:
             raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")
-        account = Account(terms, check_text(note, "note"))
+        account = Account(terms, check_public(note, "note"))
         if ledger is None:
             account.ledger, stored = Ledger.create_in_memory(terms, facts), dict[str, Any](facts)
         else:
             path = ledger_path(ledger, must_exist)
             account.ledger, stored = open_or_create(path, terms, facts, must_exist=must_exist)
+        if account.accountant.stateful:
+            account.plain()  # now, as opening reads every charge anyway, and not when it is shown
         self._set_up(account, stored, origin=True)
         _LIVE.setdefault((self._ledger.path, self._ledger.id), self)
         if type(self) is PrivacyBudget:
@@ -316,10 +319,10 @@ class PrivacyBudget(BudgetReader):
         )
 
     def _repr_html_(self) -> str:
-        from skdp.budget.html import budget_html  # imported where it is shown
+        from skdp.budget.html import SHOWN, budget_html  # imported where it is shown
 
         try:
-            found = self._statement()
+            found = self._known() if self._ledger.remote else self._statement(last=SHOWN)
         except (SealedBudgetError, LedgerError) as error:
             return budget_html(self._terms, str(error), self.dataset, self.ledger)
         return budget_html(self._terms, found, self.dataset, self.ledger)
@@ -474,7 +477,7 @@ class PrivacyBudget(BudgetReader):
         plan = check_plan(cost)
         self._account.check_reserve(plan)
         text = getattr(cost, "note", "") if note is None else note
-        return Reservation(self._account, plan, check_text(text, "note"))
+        return Reservation(self._account, plan, check_public(text, "note"))
 
     def parallel(
         self,
@@ -575,6 +578,8 @@ class PrivacyBudget(BudgetReader):
 
     def release_reservations(self) -> int:
         """Free all reservations, for example those of a process that was killed.
+
+        (``python -m skdp.ledger release`` gives back single ones.)
 
         Running searches may then be unable to pay for all their fits. Nothing can be overspent.
 

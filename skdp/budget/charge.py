@@ -135,6 +135,9 @@ def _kind(cost: Cost) -> str:
 
 def total(parts: Iterable[tuple[Cost, int]]) -> Cost:
     """Return the sum of prices, each as often as said; thousands are added in one go."""
+    parts = list(parts)
+    if len(parts) == 1 and parts[0][1] == 1:
+        return parts[0][0]
     terms: Counter[Cost] = Counter()
     for cost, times in parts:
         for single, n in cost.components:
@@ -230,6 +233,10 @@ class ReservationRecord:
         The process that holds it.
     open : bool
         Whether its unused part is still set aside.
+    number : int
+        In the ledger.
+    host : str or None
+        The host of that process, if the ledger is shared by many hosts.
     """
 
     when: datetime.datetime
@@ -238,3 +245,5 @@ class ReservationRecord:
     note: str
     pid: int
     open: bool
+    number: int = 0
+    host: str | None = None

@@ -9,12 +9,33 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+import stat
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from skdp.budget import locks, schema
 from skdp.exceptions import LedgerError, SealedBudgetError
 
-__all__ = ["errors", "is_url", "may_be_ledger", "other_file", "publish", "remove"]
+__all__ = [
+    "BUSY",
+    "check_regular",
+    "copy_whole",
+    "errors",
+    "is_url",
+    "may_be_ledger",
+    "other_file",
+    "patiently",
+    "publish",
+    "remove",
+]
+
+_Result = TypeVar("_Result")
+
+# Seconds that SQLite waits by itself, in C, where no Ctrl-C reaches it; longer waits are Python's.
+BUSY = 0.05
+
+_TIMEOUT = 10.0  # seconds to wait for another thread's transaction
 
 
 def remove(path: str) -> None:
@@ -31,9 +52,60 @@ def is_url(ledger: object) -> bool:
 
 def may_be_ledger(path: str) -> bool:
     """Whether the head of a file is that of a ledger; also where it cannot be read."""
-    with locks.one_at_a_time(), contextlib.suppress(OSError), open(path, "rb") as file:
-        return file.read(72)[68:] == schema.APPLICATION_ID.to_bytes(4, "big")
+    # Closing the file would drop the record locks of a transaction of another thread.
+    with contextlib.suppress(OSError):
+        turn = locks.turn_of_file(path)
+        with turn.taken(_TIMEOUT), open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return False
+            return file.read(72)[68:] == schema.APPLICATION_ID.to_bytes(4, "big")
     return True
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def check_regular(path: str) -> None:
+    """Raise LedgerError if a file that a ledger needs is a pipe, a device, a folder or a link.
+
+    To open some of these waits forever. The ledger itself may be called by a link.
+    """
+    for name in (path, locks.sidecar(path), path + "-journal", path + "-wal", path + "-shm"):
+        try:
+            mode = (os.stat if name == path else os.lstat)(name).st_mode
+        except OSError:  # not there
+            continue
+        if not stat.S_ISREG(mode):
+            raise LedgerError(
+                f"The ledger {path} cannot be used: {name} is a folder, a link, a pipe or a "
+                "device, and must be a plain file. Nothing was released."
+            )
+
+
+def patiently(act: Callable[[], _Result], deadline: float) -> _Result:
+    """Run a statement that may have to wait for others, again and again until the deadline."""
+    while True:
+        try:
+            return act()
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(0.002)
+
+
+def copy_whole(source: sqlite3.Connection, target: sqlite3.Connection, timeout: float) -> None:
+    """Copy a database; wait for others at most so many seconds."""
+    deadline = time.monotonic() + timeout
+
+    def progress(status: int, remaining: int, total: int) -> None:
+        if remaining and time.monotonic() >= deadline:
+            raise locks.Busy(f"The ledger is locked by another process (waited {timeout:g} s).")
+
+    source.backup(target, progress=progress, sleep=0.01)
 
 
 def publish(draft: str, path: str) -> None:

@@ -13,16 +13,21 @@ from fractions import Fraction
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from skdp.budget.account import Account
+from skdp.budget.amounts import Amount
 from skdp.budget.charge import Charge, Cost
 from skdp.budget.meaning import attacker_sentence
-from skdp.budget.schema import Terms
+from skdp.budget.operations import Known
+from skdp.budget.reading import remaining_shown, time_of_day
+from skdp.budget.schema import Terms, Totals
 from skdp.budget.statement import Statement
-from skdp.exceptions import LedgerError
+from skdp.exceptions import LedgerError, SealedBudgetError
 
 if TYPE_CHECKING:
     from skdp.budget.budget import PrivacyBudget
 
 __all__ = [
+    "SHOWN",
     "budget_html",
     "certificate_html",
     "certificate_text",
@@ -32,7 +37,7 @@ __all__ = [
     "text_table",
 ]
 
-_SHOWN = 50  # charges in the table; older ones are counted
+SHOWN = 50  # charges in the table; older ones are counted
 
 _LABELS = {
     "basic": ("epsilon", "delta"),
@@ -93,13 +98,15 @@ def _row(number: int, charge: Charge) -> str:
     )
 
 
-def _table(charges: Sequence[Charge]) -> str:
-    if not charges:
+def _table(charges: Sequence[Charge], count: int) -> str:
+    """Return the table of the last of so many charges."""
+    if not count:
         return "<div>Nothing was charged yet.</div>"
-    first = max(len(charges) - _SHOWN, 0)
-    caption = f"{len(charges)} charge" + ("s" if len(charges) > 1 else "")
+    charges = charges[-SHOWN:]
+    first = count - len(charges)
+    caption = f"{count} charge" + ("s" if count > 1 else "")
     if first:
-        caption += f", the last {_SHOWN} of them"
+        caption += f", the last {len(charges)} of them"
     head = "".join(
         _cell(name, "th", align)
         for name, align in (
@@ -113,7 +120,7 @@ def _table(charges: Sequence[Charge]) -> str:
             ("note", "left"),
         )
     )
-    rows = "".join(_row(first + i + 1, charge) for i, charge in enumerate(charges[first:]))
+    rows = "".join(_row(first + i + 1, charge) for i, charge in enumerate(charges))
     return (
         '<table style="border-collapse:collapse;margin-top:6px">'
         f'<caption style="text-align:left;caption-side:top">{escape(caption)}</caption>'
@@ -122,7 +129,7 @@ def _table(charges: Sequence[Charge]) -> str:
 
 
 def budget_html(
-    terms: Terms, found: Statement | str, dataset: str | None, ledger: str | None
+    terms: Terms, found: Statement | Known | str, dataset: str | None, ledger: str | None
 ) -> str:
     """Return the HTML view of a budget; where the ledger cannot be read, the view says so.
 
@@ -130,8 +137,8 @@ def budget_html(
     ----------
     terms : Terms
         Of the budget.
-    found : Statement or str
-        What its ledger says, or why that cannot be read.
+    found : Statement, Known or str
+        What its ledger says, what a server's ledger said last, or why that cannot be read.
     dataset, ledger : str or None
         The name of the table, and the path of the ledger.
 
@@ -148,27 +155,46 @@ def budget_html(
         + (f", ledger {escape(ledger)}" if ledger else "")
         + "</div>"
     )
-    body = f"<div>{escape(found)}</div>" if isinstance(found, str) else _body(terms, found)
+    if isinstance(found, str):
+        body = f"<div>{escape(found)}</div>"
+    else:
+        body = _last_seen(terms, found) if isinstance(found, Known) else _body(terms, found)
     return f'<div style="font-family:inherit;color:inherit;line-height:1.4">{title}{body}</div>'
 
 
-def _body(terms: Terms, found: Statement) -> str:
-    totals, cap = found.contents.totals, found.accountant.cap
-    spent, left = found.spent, found.remaining
-    bars = "".join(
+def _bars(terms: Terms, totals: Totals, cap: Amount) -> str:
+    return "".join(
         _bar(label, getattr(totals.charged, part), getattr(totals.aside, part), getattr(cap, part))
         for label, part in zip(_LABELS[terms.accountant], ("main", "apart"), strict=True)
         if getattr(cap, part) > 0
     )
+
+
+def _last_seen(terms: Terms, known: Known) -> str:
+    """Return what this process saw last of a ledger on a server, which is not asked again."""
+    account = Account(terms)
+    left, count = account.remaining_at(known), known.totals.charges
+    words = (
+        f"<div>remaining: epsilon={left.epsilon!r}, delta={left.delta!r}, after {count} "
+        f"charge{'s' if count != 1 else ''}, as of {time_of_day(known.when)}</div>"
+    )
+    more = "<div>The server was not asked again: budget.remaining and budget.charges ask it.</div>"
+    return words + _bars(terms, known.totals, account.accountant.cap) + more
+
+
+def _body(terms: Terms, found: Statement) -> str:
+    spent, left = found.spent, found.remaining
+    totals = found.contents.totals
+    bars = _bars(terms, totals, found.accountant.cap)
     meaning = attacker_sentence(spent.epsilon, spent.delta, terms.adjacency, terms.unit)
     words = (
         f"<div>spent: epsilon={spent.epsilon!r}, delta={spent.delta!r}; "
         f"remaining: epsilon={left.epsilon!r}, delta={left.delta!r}</div>"
         f"<div>{escape(meaning)}</div>"
     )
-    notes = dict.fromkeys(one.note for one in found.contents.reservations if one.note)
+    notes = dict.fromkeys(one.note for one in found.contents.reservations[-SHOWN:] if one.note)
     remarks = "".join(f"<div>Reservation: {escape(note)}</div>" for note in notes)
-    return words + bars + _table(found.contents.charges) + remarks
+    return words + bars + _table(found.contents.charges, totals.charges) + remarks
 
 
 def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> str:
@@ -195,12 +221,12 @@ def fit_html(cost: Cost | None, budget: PrivacyBudget | None, released: str) -> 
         words.append("No budget counts it: budget=PrivacyBudget(...) would.")
     else:
         try:
-            left = budget.remaining
+            left, when = remaining_shown(budget)  # no server is asked for this
             words.append(
                 f"Its budget has epsilon={left.epsilon!r} of {budget.epsilon!r} left, "
-                f"delta={left.delta!r} of {budget.delta!r}."
+                f"delta={left.delta!r} of {budget.delta!r}{when}."
             )
-        except LedgerError:
+        except (LedgerError, SealedBudgetError):
             words.append("The ledger of its budget cannot be read.")
     text = "".join(f"<div>{escape(one)}</div>" for one in words)
     return f"{head}{text}{released}</details>"

@@ -27,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 import uuid
 import weakref
 from collections.abc import Iterator, Mapping
@@ -34,7 +35,17 @@ from pathlib import Path
 from typing import Any
 
 from skdp.budget import locks, schema, temporary
-from skdp.budget.files import errors, may_be_ledger, other_file, publish, remove
+from skdp.budget.files import (
+    BUSY,
+    check_regular,
+    copy_whole,
+    errors,
+    may_be_ledger,
+    other_file,
+    patiently,
+    publish,
+    remove,
+)
 from skdp.budget.operations import LedgerOperations, timestamp
 from skdp.budget.schema import Terms
 from skdp.exceptions import LedgerError, SealedBudgetError
@@ -44,18 +55,37 @@ __all__ = ["Ledger", "Terms"]
 _TIMEOUT = 10.0  # seconds to wait for another process's transaction
 
 # The ledgers of this process that are in its memory alone; a fork makes files of them.
-_IN_MEMORY: weakref.WeakSet[Ledger] = weakref.WeakSet()
+_IN_MEMORY: weakref.WeakValueDictionary[int, Ledger] = weakref.WeakValueDictionary()
 # The files (and identities) whose totals this process has checked.
 _CHECKED: set[tuple[str, str]] = set()
 
 
-def _share_all() -> None:
-    for ledger in list(_IN_MEMORY):
-        with contextlib.suppress(LedgerError):  # then the child's copy is sealed
-            ledger.share()
+def _share_all(turns: set[locks.Turn]) -> None:
+    for reference in _IN_MEMORY.valuerefs():
+        ledger = reference()
+        if ledger is not None and ledger._own_turn in turns:
+            with contextlib.suppress(LedgerError):  # then the child's copy is sealed
+                ledger._share()
 
 
 locks.at_fork(_share_all)
+
+# Connections of transactions that a parent was in the middle of when it forked. To close one would
+# roll back, and remove the parent's journal.
+_INHERITED: list[sqlite3.Connection] = []
+
+
+@contextlib.contextmanager
+def _closing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Close a connection at the end, in the process that opened it."""
+    pid = os.getpid()
+    try:
+        yield connection
+    finally:
+        if os.getpid() == pid:
+            connection.close()
+        else:
+            _INHERITED.append(connection)
 
 
 class Ledger(LedgerOperations):
@@ -77,6 +107,7 @@ class Ledger(LedgerOperations):
         self.timeout = _TIMEOUT
         self._memory: sqlite3.Connection | None = None
         self._pid = 0  # of the process that has it in memory, or had
+        self._own_turn: locks.Turn | None = None  # of a ledger that was made in memory
         self._local = False  # whether its file system was found to be no network's
 
     # -- making and opening -------------------------------------------------------------------
@@ -93,6 +124,7 @@ class Ledger(LedgerOperations):
         ledger = cls(draft, uuid.uuid4().hex)
         ledger.shown = path
         ledger._check_file_system(path)
+        check_regular(path)
         try:
             with ledger._errors(), contextlib.closing(ledger._connect("rwc")) as connection:
                 connection.execute("PRAGMA synchronous = EXTRA")
@@ -109,7 +141,7 @@ class Ledger(LedgerOperations):
     def create_in_memory(cls, terms: Terms, facts: Mapping[str, Any]) -> Ledger:
         """Make a ledger that ends with this process, and is a file only once it is shared."""
         ledger = cls(temporary.new_path(), uuid.uuid4().hex, temporary=True)
-        # Threads take turns by the lock of the process.
+        ledger._own_turn = locks.Turn("in memory")
         memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         memory.row_factory = sqlite3.Row
         with ledger._errors():
@@ -117,8 +149,7 @@ class Ledger(LedgerOperations):
         ledger._memory, ledger._pid = memory, os.getpid()
         weakref.finalize(ledger, memory.close).atexit = False  # what runs then may still charge
         _CHECKED.add((ledger.path, ledger.id))
-        with locks.one_at_a_time():
-            _IN_MEMORY.add(ledger)
+        _IN_MEMORY[id(ledger)] = ledger
         return ledger
 
     def _write_new(
@@ -133,25 +164,31 @@ class Ledger(LedgerOperations):
 
     def share(self) -> None:
         """Make a file of a ledger in memory, so that other processes can charge it."""
-        with locks.one_at_a_time():
-            memory = self._memory
-            if memory is None or os.getpid() != self._pid or memory.in_transaction:
-                return
-            with self._errors():
-                try:
-                    temporary.claim(self.path)
-                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-                    with contextlib.closing(self._connect("rw")) as file:
-                        file.execute("PRAGMA synchronous = OFF")
-                        memory.backup(file)
-                except OSError:
-                    raise LedgerError(f"The ledger {self.path} cannot be made.") from None
-                except BaseException:
-                    remove(self.path)
-                    raise
-            self._memory = None
-            memory.close()
-            _IN_MEMORY.discard(self)
+        if self._own_turn is not None and self._memory is not None:
+            with self._own_turn.taken(self.timeout):
+                self._share()
+
+    def _share(self) -> None:
+        """Do so while this thread has the turn."""
+        memory = self._memory
+        if memory is None or os.getpid() != self._pid or memory.in_transaction:
+            return
+        with self._errors():
+            try:
+                temporary.claim(self.path)
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                locks.turn_of_file(self.path, self._own_turn)
+                with contextlib.closing(self._connect("rw")) as file:
+                    file.execute("PRAGMA synchronous = OFF")
+                    copy_whole(memory, file, self.timeout)
+            except OSError:
+                raise LedgerError(f"The ledger {self.path} cannot be made.") from None
+            except BaseException:
+                remove(self.path)
+                raise
+        self._memory = None
+        memory.close()
+        _IN_MEMORY.pop(id(self), None)
 
     @classmethod
     def open(cls, path: str) -> tuple[Ledger, dict[str, Any]]:
@@ -171,29 +208,42 @@ class Ledger(LedgerOperations):
 
     def backup(self, path: str) -> None:
         """Copy the ledger to `path`, marked as a copy of this one; see `PrivacyBudget.backup`."""
+        memory = sqlite3.connect(":memory:", isolation_level=None)
+        memory.row_factory = sqlite3.Row
+        with contextlib.closing(memory):
+            with self._transaction(write=False, upgrade=False) as connection:
+                copy_whole(connection, memory, self.timeout)
+            self.write_copy(memory, self.path, path)
+
+    @classmethod
+    def write_copy(cls, memory: sqlite3.Connection, source: str, path: str) -> None:
+        """Write a copy in memory of the ledger `source` to `path`, marked as a copy of it."""
         draft = f"{path}.{uuid.uuid4().hex}.new"
-        copy = Ledger(draft, self.id)
+        with errors(source, source, "", _TIMEOUT):
+            schema.upgrade(memory)  # of the copy alone: the ledger stays as it is
+            (ledger_id,) = memory.execute("SELECT id FROM ledger").fetchone()
+            memory.execute("UPDATE ledger SET backup_of = ?", (source,))
+        copy = cls(draft, ledger_id)
         copy.shown = path
-        replaces = os.path.exists(path)
-        if replaces and Ledger(path, "")._look().get("id") != self.id:
+        replaces = os.path.lexists(path)
+        if replaces and (not os.path.isfile(path) or cls(path, "")._look().get("id") != ledger_id):
             raise LedgerError(f"A backup never replaces another file, and {path} is one.")
-        if replaces and os.path.samefile(path, self.path):
+        if replaces and os.path.exists(source) and os.path.samefile(path, source):
             raise LedgerError(f"A ledger cannot be its own backup: {path}.")
         try:
             with copy._errors(), contextlib.closing(copy._connect("rwc")) as file:
-                with self._transaction(write=False) as connection:
-                    connection.backup(file)
                 file.execute("PRAGMA synchronous = EXTRA")
-                file.execute("UPDATE ledger SET backup_of = ?", (self.path,))
+                copy_whole(memory, file, copy.timeout)
             if replaces:
                 os.replace(draft, path)
             else:
                 publish(draft, path)
         except FileExistsError:
             raise LedgerError(f"A backup never replaces another file, and {path} is one.") from None
+        except OSError:
+            raise LedgerError(f"The backup {path} cannot be written.") from None
         finally:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
+            remove(draft)
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -202,7 +252,8 @@ class Ledger(LedgerOperations):
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         uri = f"{Path(self.path).as_uri()}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=self.timeout, isolation_level=None)
+        busy = min(self.timeout, BUSY)
+        connection = sqlite3.connect(uri, uri=True, timeout=busy, isolation_level=None)
         connection.row_factory = sqlite3.Row
         return connection
 
@@ -215,35 +266,60 @@ class Ledger(LedgerOperations):
             )
         self._local = True
 
+    def _turn(self) -> locks.Turn:
+        """Return the turn of the threads of this process."""
+        if self._own_turn is not None:
+            return self._own_turn
+        try:
+            return locks.turn_of_file(self.path)
+        except OSError:
+            raise self._gone() from None
+
+    def _gone(self) -> SealedBudgetError:
+        return SealedBudgetError(
+            "The ledger file of this budget is not there, so nothing can be charged to it here: "
+            f"{self.path}"
+        )
+
     @contextlib.contextmanager
-    def _transaction(self, write: bool) -> Iterator[sqlite3.Connection]:
-        """Open the ledger, check that it is this one, and close it, rolling back what is open."""
-        with locks.one_at_a_time():
+    def _transaction(self, write: bool, upgrade: bool = True) -> Iterator[sqlite3.Connection]:
+        """Open the ledger, check that it is this one, and close it, rolling back what is open.
+
+        Without `upgrade`, a ledger of an earlier format stays as it is, and is only copied.
+        """
+        turn = self._turn()
+        with turn.taken(self.timeout):
+            self._begun_by = os.getpid()
             if self._memory is not None:
                 with self._in_memory(self._memory) as connection:
                     yield connection
                 return
-            if not os.path.exists(self.path):
-                raise SealedBudgetError(
-                    "The ledger file of this budget is not there, so nothing can be charged to it "
-                    f"here: {self.path}"
-                )
+            if self._own_turn is not None and not os.path.exists(self.path):
+                raise self._gone()
             if not self._local:
                 self._check_file_system(self.path)
+            check_regular(self.path)
             with (
                 locks.FileLock(self.path, self.timeout) as lock,
                 self._errors(),
-                contextlib.closing(self._connect("rw")) as connection,
+                _closing(self._connect("rw")) as connection,
             ):
-                connection.execute(f"PRAGMA synchronous = {'OFF' if self.temporary else 'EXTRA'}")
-                self._lock = lock
+                self._lock, self._deadline = lock, time.monotonic() + self.timeout
+                durable = f"PRAGMA synchronous = {'OFF' if self.temporary else 'EXTRA'}"
+                patiently(lambda: connection.execute(durable), self._deadline)
                 begin = "BEGIN IMMEDIATE" if write else "BEGIN"
-                connection.execute(begin)
-                if self._check(connection) < schema.FORMAT:  # an earlier one
+                patiently(lambda: connection.execute(begin), self._deadline)
+                found = patiently(lambda: self._check(connection), self._deadline)
+                if found < schema.FORMAT and not upgrade:
+                    yield connection
+                    return
+                if found < schema.FORMAT:  # an earlier one
                     schema.upgrade(connection)
                     self._commit(connection)
-                    connection.execute(begin)
+                    patiently(lambda: connection.execute(begin), self._deadline)
                 if not self.id or (self.path, self.id) not in _CHECKED:
+                    schema.check_tables(connection)
+                    schema.check_columns(connection)
                     schema.verify(connection)
                     _CHECKED.add((self.path, self.id))
                 yield connection
@@ -266,13 +342,21 @@ class Ledger(LedgerOperations):
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         """Commit, if the lock still counts: otherwise another process may be writing, too."""
+        if os.getpid() != self._begun_by:
+            raise SealedBudgetError(
+                "This process was forked in the middle of a transaction, which is its parent's: "
+                f"nothing was charged to the ledger {self.shown} here."
+            )
         if self._memory is None and not self._lock.holds():
             connection.execute("ROLLBACK")
             raise LedgerError(
                 f"The lock file of the ledger {self.path} was removed or replaced while it was "
                 "held. Nothing was released."
             )
-        connection.execute("COMMIT")
+        if self._memory is None:
+            patiently(lambda: connection.execute("COMMIT"), self._deadline)
+        else:
+            connection.execute("COMMIT")
 
     def _check(self, connection: sqlite3.Connection) -> int:
         """Return the format, or raise unless this is a ledger and, if an id is known, this one."""
@@ -292,14 +376,32 @@ class Ledger(LedgerOperations):
 
     def _look(self) -> dict[str, Any]:
         """Return what a file says of itself, without changing it; nothing if it is no ledger."""
-        with (
-            contextlib.suppress(sqlite3.Error, LedgerError),
-            locks.FileLock(self.path, self.timeout),
-            contextlib.closing(self._connect("rw")) as connection,
-        ):
-            if connection.execute("PRAGMA application_id").fetchone()[0] == schema.APPLICATION_ID:
-                return dict(connection.execute("SELECT * FROM ledger").fetchone())
+        turn = locks.turn_of_file(self.path)
+        with turn.taken(self.timeout):
+            try:
+                check_regular(self.path)
+                with (
+                    locks.FileLock(self.path, self.timeout),
+                    contextlib.closing(self._connect("rw")) as connection,
+                ):
+                    deadline = time.monotonic() + self.timeout
+                    return patiently(lambda: self._said(connection), deadline)
+            except locks.Busy:  # it may well be one
+                raise
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                    raise locks.Busy(f"The ledger {self.path} is locked.") from None
+            except (sqlite3.Error, LedgerError):
+                pass
         return {}
+
+    @staticmethod
+    def _said(connection: sqlite3.Connection) -> dict[str, Any]:
+        head = connection.execute("PRAGMA application_id").fetchone()
+        if head[0] != schema.APPLICATION_ID:
+            return {}
+        schema.check_tables(connection)
+        return dict(connection.execute("SELECT * FROM ledger").fetchone() or {})
 
     @classmethod
     def is_at(cls, path: str, ledger_id: str) -> bool:
@@ -310,17 +412,15 @@ class Ledger(LedgerOperations):
     def others_of(cls, path: str, dataset: str) -> list[str]:
         """Return the other ledgers of a data set in the folder of `path`, without backups."""
         found = []
-        folder = os.path.dirname(path)
-        with locks.one_at_a_time():
-            for entry in os.scandir(folder):
-                if entry.path == path or not entry.is_file() or entry.name.endswith(".new"):
+        for entry in os.scandir(os.path.dirname(path)):
+            if entry.path == path or not entry.is_file() or entry.name.endswith(".new"):
+                continue
+            with contextlib.suppress(OSError):
+                if os.path.exists(path) and os.path.samefile(entry.path, path):
+                    continue  # a second name of the same file
+                if not may_be_ledger(entry.path):
                     continue
-                with contextlib.suppress(OSError):
-                    if os.path.exists(path) and os.path.samefile(entry.path, path):
-                        continue  # a second name of the same file
-                    if not may_be_ledger(entry.path):
-                        continue
-                    stated = cls(entry.path, "")._look()
-                    if stated.get("dataset") == dataset and not stated["backup_of"]:
-                        found.append(entry.path)
+                stated = cls(entry.path, "")._look()
+                if stated.get("dataset") == dataset and not stated["backup_of"]:
+                    found.append(entry.path)
         return sorted(found)

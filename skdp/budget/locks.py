@@ -1,4 +1,4 @@
-"""The locks of a ledger: one for the threads of a process, one file for its processes.
+"""The locks of a ledger: a turn for the threads of a process, a file for its processes.
 
 Nothing is released here. SQLite locks a file with POSIX record locks, which belong to the process:
 they vanish as soon as *any* code of the process closes *any* descriptor of that file (a backup, a
@@ -6,10 +6,14 @@ hash, a look at it). So every transaction holds an ``flock`` on a sidecar file, 
 beside the ledger. Such a lock belongs to the open file description, which nobody else has:
 whatever else reads, copies or closes the ledger or the sidecar does not touch it.
 
-- **Threads**: a transaction runs under one lock of the process, from open to close.
-- **Forks**: a fork waits for that lock, so no child inherits a transaction. A child that C code
-  forks may hold a copy of the descriptor for a moment; the lock is released explicitly, for all
-  copies, and not by closing the file.
+- **Threads**: the threads of a process take turns at each ledger (`Turn`), from the opening of a
+  transaction to its closing. Code that interrupts a transaction (a signal handler, a destructor)
+  and wants another one of the same ledger gets an error at once: it would wait for itself.
+- **Forks**: a fork waits, for a while, until it has the turns of all ledgers in files and in
+  memory, so no child inherits a transaction. A signal handler that forks in the middle of one
+  cannot wait: the child's copy of that transaction cannot be committed. A child that C code forks
+  may hold a copy of the descriptor for a moment; the lock is released explicitly, for all copies,
+  and not by closing the file.
 - **A sidecar that is removed or replaced**: the lock counts only while the name still leads to
   the file that was locked. That is asked after locking, and again before a commit.
 - **Network file systems** (NFS, CIFS, FUSE and the like) are refused: there, a lock may be one
@@ -21,12 +25,14 @@ whatever else reads, copies or closes the ledger or the sidecar does not touch i
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Hashable, Iterator
 
 from skdp.exceptions import LedgerError
 
@@ -36,12 +42,15 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
+    "Busy",
     "FileLock",
+    "Turn",
     "at_fork",
     "folder_locked",
     "network_file_system",
-    "one_at_a_time",
+    "shared_turn",
     "sidecar",
+    "turn_of_file",
 ]
 
 _MOUNTS = "/proc/self/mountinfo"
@@ -53,9 +62,8 @@ _NETWORK = re.compile(
     r"|virtiofs|vboxsf|prl_fs|fuse(ctl|blk|\..*)?"
 )
 
-# Held from the opening of a connection to its closing, and across every fork.
-_ONE = threading.RLock()
-_BEFORE_FORK: list[Callable[[], None]] = []
+_FORK = 10.0  # seconds that a fork waits for the transactions of other threads
+_BEFORE_FORK: list[Callable[[set[Turn]], None]] = []
 
 # A process that charges in a loop, on a slow disk, would take the lock back before one that waits
 # has woken up. So whoever held it for long lets this many seconds pass before it asks again.
@@ -63,33 +71,142 @@ _PAUSE = 0.002
 _free_again = 0.0  # when this process may ask
 
 
-@contextlib.contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """Hold the lock of this process, which a fork waits for."""
-    with _ONE:  # the child of a fork has another one
-        yield
+class Busy(LedgerError):
+    """A lock of a ledger is held by others; nothing is wrong with the ledger."""
 
 
-def at_fork(before: Callable[[], None]) -> None:
-    """Call `before` under the lock before every fork."""
+class Turn:
+    """The right to a transaction of one ledger, which one thread of a process has at a time.
+
+    Parameters
+    ----------
+    shown : str
+        The name of the ledger in messages.
+    network : bool, default=False
+        Whether a transaction may wait for a network. A fork does not wait for such a turn; the
+        child has a new one.
+    """
+
+    def __init__(self, shown: str, *, network: bool = False) -> None:
+        self.shown, self.network = shown, network
+        # Reentrant, because such a lock knows its owner: it is set and cleared by the same
+        # instruction that takes and releases the lock, so that no signal comes in between.
+        self._lock = threading.RLock()
+        _ALL[next(_NUMBERS)] = self
+
+    @contextlib.contextmanager
+    def taken(self, timeout: float) -> Iterator[None]:
+        """Hold the turn, after `timeout` seconds of waiting for other threads at most.
+
+        Raises
+        ------
+        LedgerError
+            If another thread holds it all the time; at once if this thread holds it.
+        """
+        lock = self._lock  # the child of a fork has another one
+        if self.held():
+            raise Busy(
+                f"The ledger {self.shown} is in the middle of another transaction of this thread, "
+                "which a signal handler, a destructor or a callback interrupted in order to use "
+                "the same ledger. Nothing was charged or released by it: fit after the "
+                "transaction, or in another thread."
+            )
+        try:
+            if not lock.acquire(timeout=min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
+                raise Busy(
+                    f"The ledger {self.shown} is used by another thread of this process (waited "
+                    f"{timeout:g} s). Nothing was released."
+                )
+            yield
+        finally:
+            try:  # noqa: SIM105  the first call here releases: a signal may come after any call
+                lock.release()
+            except RuntimeError:  # not taken
+                pass
+
+    def held(self) -> bool:
+        """Whether this thread of this process holds the turn."""
+        owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
+        return owned
+
+
+_NUMBERS = itertools.count()
+_ALL: weakref.WeakValueDictionary[int, Turn] = weakref.WeakValueDictionary()
+_SHARED: weakref.WeakValueDictionary[Hashable, Turn] = weakref.WeakValueDictionary()
+
+
+def shared_turn(key: Hashable, shown: str, *, network: bool = False) -> Turn:
+    """Return the turn of this process for a key; who asks must keep it while it is needed."""
+    turn = _SHARED.get(key)
+    if turn is None:
+        turn = _SHARED.setdefault(key, Turn(shown, network=network))
+    turn.shown = shown
+    return turn
+
+
+def turn_of_file(path: str, turn: Turn | None = None) -> Turn:
+    """Return the turn of a file (or folder), whatever it is called; `turn` becomes that of it.
+
+    Record locks belong to the process and the file: two names of a file share one turn.
+    """
+    found = os.stat(path)
+    key = (found.st_dev, found.st_ino)
+    if turn is not None:
+        _SHARED[key] = turn
+        return turn
+    return shared_turn(key, path)
+
+
+class _Forks(threading.local):
+    """The turns that this thread took for the forks it is in the middle of."""
+
+    def __init__(self) -> None:
+        self.taken: list[list[Turn]] = []
+
+
+_forks = _Forks()
+
+
+def at_fork(before: Callable[[set[Turn]], None]) -> None:
+    """Call `before` with the turns that are held for a fork before every fork."""
     _BEFORE_FORK.append(before)
 
 
 def _before_fork() -> None:
-    _ONE.acquire()
+    taken: list[Turn] = []
+    _forks.taken.append(taken)
+    deadline = time.monotonic() + _FORK
+    for reference in _ALL.valuerefs():  # in the same order in all threads
+        turn = reference()
+        # Held here already: a signal handler forks in the middle of a transaction.
+        if turn is not None and not turn.network and not turn.held():
+            taken.append(turn)
+            turn._lock.acquire(timeout=max(deadline - time.monotonic(), 0.0))
+    mine = {turn for turn in taken if turn.held()}
     for call in _BEFORE_FORK:
-        call()
+        call(mine)
+
+
+def _after_fork_in_parent() -> None:
+    if _forks.taken:
+        for turn in _forks.taken.pop():
+            with contextlib.suppress(RuntimeError):  # it did not come in time
+                turn._lock.release()
 
 
 def _after_fork_in_child() -> None:
-    global _ONE
-    _ONE = threading.RLock()
+    global _forks
+    _forks = _Forks()
+    for reference in _ALL.valuerefs():
+        turn = reference()
+        if turn is not None:
+            turn._lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
     os.register_at_fork(
         before=_before_fork,
-        after_in_parent=lambda: _ONE.release(),
+        after_in_parent=_after_fork_in_parent,
         after_in_child=_after_fork_in_child,
     )
 
@@ -115,6 +232,7 @@ class FileLock:
         self._name = sidecar(path)
         self._file = -1
         self._since = 0.0
+        self._pid = os.getpid()
 
     def __enter__(self) -> FileLock:
         """Wait for the lock.
@@ -143,7 +261,6 @@ class FileLock:
 
     def _lock(self, deadline: float) -> None:
         """Lock the file that is open."""
-        reason = "lies on a file system without locks (flock); put it on a local disk"
         with contextlib.suppress(OSError):
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,8 +271,14 @@ class FileLock:
                 if _wait_for(file, deadline):
                     self._file = file
                     return
-                reason = f"is locked by another process (waited {self.timeout:g} s)"
-        raise LedgerError(f"The ledger {self.path} {reason}. Nothing was released.")
+            raise Busy(
+                f"The ledger {self.path} is locked by another process (waited {self.timeout:g} s). "
+                "Nothing was released."
+            )
+        raise LedgerError(
+            f"The ledger {self.path} lies on a file system without locks (flock); put it on a "
+            "local disk. Nothing was released."
+        )
 
     def __exit__(self, *error: object) -> None:
         global _free_again
@@ -165,7 +288,9 @@ class FileLock:
             _free_again = now + _PAUSE
 
     def holds(self) -> bool:
-        """Whether the sidecar is still the file that is locked here."""
+        """Whether the sidecar is still the file that is locked here, by this process."""
+        if os.getpid() != self._pid:  # forked in the middle of a transaction
+            return False
         if fcntl is None:
             return True
         mine = os.fstat(self._file)
@@ -179,8 +304,12 @@ class FileLock:
         """Open the sidecar, making it if it is not there, for whoever may use the ledger."""
         flags = os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
-            try:
-                return os.open(self._name, os.O_RDONLY | flags)
+            try:  # not to wait for the writer of a pipe
+                file = os.open(self._name, os.O_RDONLY | os.O_NONBLOCK | flags)
+                if stat.S_ISREG(os.fstat(file).st_mode):
+                    return file
+                os.close(file)
+                break
             except FileNotFoundError:
                 pass
             except OSError:
@@ -195,14 +324,16 @@ class FileLock:
                 os.fchmod(file, stat.S_IMODE(os.stat(self.path).st_mode) & 0o666)
             return file
         raise LedgerError(
-            f"The ledger {self.path} cannot be locked: {self._name} cannot be opened; the file and "
-            "its directory must be writable. Nothing was released."
+            f"The ledger {self.path} cannot be locked: {self._name} cannot be opened, or is no "
+            "plain file; the file and its directory must be writable. Nothing was released."
         ) from None
 
     def _close(self) -> None:
         file, self._file = self._file, -1
-        if file >= 0:
+        if file >= 0 and os.getpid() == self._pid:
             _unlock(file)
+        elif file >= 0:  # the lock is the parent's, which may be in the middle of its transaction
+            os.close(file)
 
 
 def _unlock(file: int) -> None:
@@ -223,7 +354,10 @@ def _wait_for(file: int, deadline: float) -> bool:
             if given_up:
                 _unlock(file)
 
-    threading.Thread(target=wait, daemon=True).start()
+    try:
+        threading.Thread(target=wait, daemon=True).start()
+    except RuntimeError:  # the interpreter is ending, or the process may have no more threads
+        return _poll(file, deadline)
     in_time = False
     try:
         in_time = done.wait(max(deadline - time.monotonic(), 0.0))
@@ -235,29 +369,52 @@ def _wait_for(file: int, deadline: float) -> bool:
     return in_time
 
 
+def _poll(file: int, deadline: float) -> bool:
+    """Ask for a lock again and again; return whether it came in time. If not, close the file."""
+    try:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                kept, file = True, -1
+                return kept
+            time.sleep(_PAUSE)
+    finally:
+        if file >= 0:
+            os.close(file)
+    return False
+
+
 @contextlib.contextmanager
 def folder_locked(folder: str, timeout: float) -> Iterator[None]:
     """Hold a lock on a folder, so that of two new ledgers of one data set one is refused."""
-    if fcntl is None:
-        yield
-        return
-    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with turn_of_file(folder).taken(timeout), _folder_file(folder) as file:
         deadline = time.monotonic() + timeout
-        while True:
+        while fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise LedgerError(
+                    raise Busy(
                         f"The folder {folder} is locked by another process (waited {timeout:g} s)."
                     ) from None
-                time.sleep(0.002)
+                time.sleep(_PAUSE)
         yield
+
+
+@contextlib.contextmanager
+def _folder_file(folder: str) -> Iterator[int]:
+    """Open a folder, to be locked; unlock and close it at the end."""
+    if fcntl is None:
+        yield -1
+        return
+    file, pid = os.open(folder, os.O_RDONLY | os.O_CLOEXEC), os.getpid()
+    try:
+        yield file
     finally:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_UN)
+        if os.getpid() == pid:
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
         os.close(file)
 
 

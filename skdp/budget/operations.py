@@ -13,7 +13,9 @@ import datetime
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from skdp._version import __version__
@@ -23,7 +25,7 @@ from skdp.budget.charge import Charge, Cost, ReservationRecord
 from skdp.budget.schema import Contents, Totals
 from skdp.exceptions import SealedBudgetError
 
-__all__ = ["LedgerOperations", "releases_json", "timestamp"]
+__all__ = ["Known", "LedgerOperations", "releases_json", "timestamp"]
 
 
 def timestamp() -> str:
@@ -56,6 +58,24 @@ def _hidden(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a process saw last of a ledger that it cannot ask in no time.
+
+    Attributes
+    ----------
+    when : datetime.datetime
+        In UTC, by the clock of this process.
+    totals : Totals
+    taken : frozenset of int
+        The parts of the budget that plans have taken.
+    """
+
+    when: datetime.datetime
+    totals: Totals
+    taken: frozenset[int]
+
+
 class LedgerOperations(abc.ABC):
     """What a ledger does; a store says how a transaction begins and ends.
 
@@ -67,11 +87,14 @@ class LedgerOperations(abc.ABC):
         The identity that it must carry.
     temporary : bool
         Whether it ends with the process that made it.
+    remote : bool
+        Whether it is on a server, which nothing that is shown waits for.
     """
 
     path: str
     id: str
     temporary: bool = False
+    remote: bool = False
 
     @abc.abstractmethod
     def _transaction(self, write: bool) -> contextlib.AbstractContextManager[Any]:
@@ -87,6 +110,10 @@ class LedgerOperations(abc.ABC):
 
     def share(self) -> None:  # noqa: B027  a ledger that others can reach is shared already
         """Let other processes charge it."""
+
+    def known(self) -> Known | None:
+        """Return what this process saw last of a ledger on a server, if it saw anything."""
+        return None
 
     def present(self) -> bool:
         """Whether the ledger is there and still the same one."""
@@ -124,10 +151,17 @@ class LedgerOperations(abc.ABC):
         mine = sum((unused for _, unused in held), Amount())
         return cap - totals.charged - totals.aside + mine.overlap(price)
 
-    def contents(self) -> Contents:
-        """Return all that the ledger holds, as of one moment."""
+    def contents(self, last: int | None = None) -> Contents:
+        """Return what the ledger holds, or its last rows alone, as of one moment."""
         with self._transaction(write=False) as connection:
-            return Contents.read(connection)
+            return Contents.read(connection, last)
+
+    def components(self, after: int) -> tuple[int, Mapping[str, int]]:
+        """Return the number of the last charge, and the components of those after another one."""
+        with self._transaction(write=False) as connection:
+            rows = connection.execute("SELECT components FROM charges WHERE number > ?", (after,))
+            found = Counter(row[0] for row in rows.fetchall())
+            return Totals.read(connection).charges, found
 
     def taken(self) -> set[int]:
         """Return the parts of the budget that plans have taken."""

@@ -203,11 +203,17 @@ def draw(
     return None
 
 
-def read(connection: sqlite3.Connection, cost_of: Callable[[str], Cost]) -> tuple[Plan, ...]:
-    """Return the plans of a ledger, oldest first; `cost_of` reads a price."""
+def read(
+    connection: sqlite3.Connection, cost_of: Callable[[str], Cost], *, every: bool = True
+) -> tuple[Plan, ...]:
+    """Return the plans of a ledger, oldest first: every one, or those that take a part of it.
+
+    `cost_of` reads a price.
+    """
+    which = "" if every else " WHERE drawn = 1 OR closed IS NULL"
     rows = connection.execute(
         "SELECT number, part, drawn, closed, components FROM plans JOIN reservations USING (number)"
-        " ORDER BY number"
+        f"{which} ORDER BY number"
     ).fetchall()
     return tuple(
         Plan(

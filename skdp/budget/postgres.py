@@ -15,88 +15,67 @@ promises of a file holds here by other means:
   and one that is not was never made. Where nobody answers, an error says so, and no noise is drawn.
 - **A client that hangs** holds the lock for at most `_IDLE` seconds; then the server ends its
   transaction, and nothing of it counts.
+- **A server that hangs** holds up one ledger, for about a minute at most. Every exchange has a
+  deadline on this side (`skdp.budget.exchange`). The error says whether a charge may count. What
+  is shown of a budget is what this process saw last, with its time, and a fork does not wait.
+- **Nothing of others is executed.** Tables are read once the catalog has said that they are plain
+  ones (`skdp.budget.catalog`), and names are looked up in ``pg_catalog`` first. The owner of a
+  ledger is trusted with its contents, and not to exchange tables in the middle of a transaction.
 
-Passwords stay in the process that was given them: names, pickles and messages have none. Worker
-processes take theirs from ``PGPASSWORD``, ``~/.pgpass`` or a service file, as any client does.
+Passwords stay in the process that was given them (`skdp.budget.urls`). Worker processes take theirs
+from ``PGPASSWORD``, ``~/.pgpass`` or a service file, as any client does.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import datetime
 import functools
 import os
-import re
 import socket
 import sqlite3
 import time
-import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from skdp.budget import locks, schema
+from skdp.budget import catalog, locks, schema
+from skdp.budget.exchange import Line, Silence, here, with_addresses
 from skdp.budget.files import remove
-from skdp.budget.operations import LedgerOperations, timestamp
+from skdp.budget.operations import Known, LedgerOperations, timestamp
+from skdp.budget.urls import NAME, normal_url, parts_of, secrets_of
 from skdp.exceptions import LedgerError, SealedBudgetError
-
-if TYPE_CHECKING:
-    import psycopg
 
 __all__ = ["PostgresLedger", "grants", "normal_url", "snapshot"]
 
-_CONNECT = 10  # seconds to reach the server
+_CONNECT = 10  # seconds to reach one address
+_ADDRESSES = 3  # addresses at most for which that much time is allowed
 _LOCK = 30  # seconds to wait for another process's transaction
+_MORE = 5.0  # seconds until the answer that this was in vain must be here
 _IDLE = (
     15  # seconds that a transaction may wait for its client; less than _LOCK, so locks come free
 )
+_ANSWER = 20.0  # seconds to wait for the answer to one statement
+_WHOLE = 60.0  # seconds for all statements of a transaction, and to read a whole ledger
+_COMMIT = 15.0  # seconds to wait for the answer to a commit, before it is asked about
 _ASK = 60.0  # seconds during which a lost commit is asked about
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_SECRET = ("password", "sslpassword", "sslkey")
+_TURN = 60.0  # seconds to wait for another thread of this process
 _TABLES = ("ledger", "charges", "reservations", "totals", "plans", "items", "draws")
 
-# What a URL without secrets needs beside it, in this process alone.
-_SECRETS: dict[str, dict[str, str]] = {}
 # One connection for each ledger; those of the process that forked are kept, and never used.
-_OPEN: dict[str, tuple[int, Any]] = {}
-_FORKED: list[Any] = []
+_OPEN: dict[str, tuple[int, Line]] = {}
+_FORKED: list[Line] = []
 # The ledgers whose totals this process has checked.
 _CHECKED: set[tuple[str, str]] = set()
+# What this process saw last of each ledger.
+_KNOWN: dict[tuple[str, str], Known] = {}
 
-
-def normal_url(ledger: str) -> str:
-    """Return the URL without secrets, which this process remembers, or raise.
-
-    ``postgresql://user@host:port/database?ledger=name``; other parameters are those of libpq.
-    `name` is the schema, "skdp" unless given. Several hosts are separated by commas.
-    """
-    try:
-        parts = urllib.parse.urlsplit(ledger)
-        host = parts.netloc.rpartition("@")[2]
-        ports = [one.rpartition("]")[2].partition(":")[2] for one in host.split(",")]
-        if not all(port.isdecimal() or not port for port in ports):
-            raise ValueError
-        given = urllib.parse.parse_qsl(parts.query, keep_blank_values=True, strict_parsing=False)
-    except ValueError:
-        raise ValueError("ledger must be a URL postgresql://user@host:port/database.") from None
-    options = dict(given)
-    name = options.pop("ledger", "skdp")
-    if len(options) + ("ledger" in dict(given)) != len(given) or parts.fragment:
-        raise ValueError("ledger must be a URL that gives every parameter once, without a '#'.")
-    if not _NAME.fullmatch(name) or name.startswith("pg_"):
-        raise ValueError(
-            "ledger must be a URL whose parameter ledger= is a name of lower-case letters, digits "
-            f"and _; got {name!r}."
-        )
-    secrets = {key: options.pop(key) for key in _SECRET if key in options}
-    if parts.password is not None:
-        secrets["password"] = urllib.parse.unquote(parts.password)
-    user = "" if parts.username is None else f"{parts.username}@"
-    query = urllib.parse.urlencode([*sorted(options.items()), ("ledger", name)])
-    shown = f"postgresql://{user}{host}{parts.path}?{query}"
-    if secrets:
-        _SECRETS[shown] = secrets
-    return shown
+# The totals, and the parts of the budget that plans have taken.
+_STATE = (
+    "totals.*, ARRAY(SELECT part FROM plans JOIN reservations USING (number)"
+    " WHERE drawn = 1 OR closed IS NULL) AS taken FROM totals"
+)
 
 
 def _psycopg() -> Any:
@@ -132,26 +111,79 @@ def _rows(cursor: Any) -> type[_Row]:
 
 
 class _Statements:
-    """A connection that takes the statements of `skdp.budget.operations`."""
+    """A connection that takes the statements of `skdp.budget.operations`.
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
-        self.raw = raw
+    Parameters
+    ----------
+    line : Line
+        The connection.
+    shown : str
+        The name of the ledger in messages.
+    until : float
+        When all statements must have been answered, by `time.monotonic`.
+    answer : float
+        Seconds to wait for one answer.
+    """
 
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
-        """Run a statement whose values are marked by ``?``."""
-        text: Any = statement.replace("?", "%s") if values else statement
-        return self.raw.execute(text, tuple(values) or None)
+    def __init__(self, line: Line, shown: str, until: float, answer: float = _ANSWER) -> None:
+        self.line, self._shown, self._until, self._answer = line, shown, until, answer
+
+    def execute(
+        self, statement: str, values: Sequence[Any] = (), *, timeout: float | None = None
+    ) -> Any:
+        """Run a statement whose values are marked by ``?``; return the cursor with its rows.
+
+        Of several statements, these are the rows of the last.
+        """
+        text = statement.replace("?", "%s") if values else statement
+
+        def call(raw: Any) -> Any:
+            cursor = raw.execute(text, tuple(values) or None)
+            while cursor.nextset():
+                pass
+            return cursor
+
+        return self._ask(call, timeout)
 
     def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for each row of values."""
-        text: Any = statement.replace("?", "%s")
-        with self.raw.cursor() as cursor:
-            cursor.executemany(text, rows)
+
+        def call(raw: Any) -> None:
+            with raw.cursor() as cursor:
+                cursor.executemany(statement.replace("?", "%s"), rows)
+
+        self._ask(call, None)
+
+    def _ask(self, call: Callable[[Any], Any], timeout: float | None) -> Any:
+        left = self._until - time.monotonic()
+        result, error = self.line.ask(call, min(left, self._answer if timeout is None else timeout))
+        if error is not None:
+            raise _failed(self._shown, error)
+        return result
 
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
-        return not self.raw.closed and self.raw.info.transaction_status != 0
+        return self.line.in_transaction()
+
+    def roll_back(self) -> None:
+        """End a transaction that is open; where that fails, end the connection."""
+        if self.in_transaction:
+            with contextlib.suppress(LedgerError):
+                self.execute("ROLLBACK", timeout=5.0)
+            if self.in_transaction:
+                self.line.drop()
+
+
+def _failed(shown: str, error: BaseException) -> BaseException:
+    """Return the error for what a server answered, or that it did not; it quotes nothing."""
+    if isinstance(error, Silence):
+        return LedgerError(
+            f"The ledger {shown} does not answer ({error}). Nothing was charged or released."
+        )
+    if isinstance(error, _psycopg().Error):
+        return LedgerError(f"The ledger {shown} {_reason(error)}. Nothing was released.")
+    return error
 
 
 def _tables() -> str:
@@ -192,7 +224,7 @@ def grants(role: str, name: str = "skdp") -> str:
     -------
     script : str
     """
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ValueError("name must be that of a ledger: lower-case letters, digits and _.")
     to = '"' + role.replace('"', '""') + '"'
     update = {
@@ -229,10 +261,12 @@ _REASONS = {
 }
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     code = getattr(error, "sqlstate", None) or ""
     if not code and ("authentication failed" in str(error) or "no password" in str(error)):
         code = "28"  # libpq has no code where there is no connection yet
+    if not code and "timeout expired" in str(error):
+        return f"does not answer (waited {_CONNECT} s for each address)"
     default = "cannot be reached, or is not a usable skdp ledger"
     return _REASONS.get(code, _REASONS.get(code[:2], default))
 
@@ -248,13 +282,13 @@ class PostgresLedger(LedgerOperations):
         The identity that it must carry; a ledger with another one was replaced.
     """
 
+    remote = True
+
     def __init__(self, path: str, ledger_id: str) -> None:
         self.path, self.id = path, ledger_id
-        base, _, query = path.partition("?")
-        options = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
-        self.name = options.pop("ledger")
-        self._server, self._options = base, options
-        self._key = ""
+        self._server, self._options, self.name = parts_of(path)
+        self._key, self._own = "", False  # of the transaction; whether this role owns the ledger
+        self._turn = locks.shared_turn(("postgresql", path), path, network=True)
 
     # -- making and opening -------------------------------------------------------------------
 
@@ -266,58 +300,106 @@ class PostgresLedger(LedgerOperations):
         ledger = cls(path, "")
         with ledger._begun("READ COMMITTED", ledger_exists=False) as connection:
             # Of two clients that create the same ledger, one waits here and then finds it.
-            connection.execute(
-                "SELECT pg_advisory_xact_lock(hashtext(?))", (f"skdp {ledger.name}",)
-            )
-            found = connection.execute(
-                "SELECT to_regclass(?) IS NOT NULL, EXISTS (SELECT 1 FROM pg_namespace"
-                " WHERE nspname = ?)",
-                (f'"{ledger.name}".skdp_format', ledger.name),
-            ).fetchone()
-            if found[0]:
-                connection.execute("ROLLBACK")
+            ledger._lock(connection, f"ledger {ledger.name}")
+            rows = connection.execute(catalog.check(ledger.name)).fetchall()
+            there = {row["name"] for row in rows if row["there"]}
+            if "skdp_format" in there:
+                connection.roll_back()
             elif must_exist:
                 raise LedgerError(f"ledger must exist, because must_exist=True; {path} does not.")
-            elif found[1]:
+            elif rows[0]["in_schema"]:
                 raise LedgerError(
                     f"The schema {ledger.name} of {path} is there, and is no ledger of skdp; name "
                     "another: ...?ledger=NAME."
                 )
             else:
-                if "dataset" in facts:
-                    ledger._refuse_second(connection, facts["dataset"])
-                connection.execute(f'CREATE SCHEMA "{ledger.name}"')
-                for statement in _tables().split(";"):
-                    if statement.strip():
-                        connection.execute(statement)
-                row = {**schema.new_row(uuid.uuid4().hex, timestamp(), terms), **facts}
-                names, marks = ", ".join(row), ", ".join("?" * len(row))
-                connection.execute(
-                    f"INSERT INTO ledger ({names}) VALUES ({marks})", tuple(row.values())
-                )
-                ledger._end(connection)
+                ledger._create(connection, terms, facts)
         with ledger._transaction(write=True) as connection:  # also: may this role write?
             stored = dict(connection.execute("SELECT * FROM ledger").fetchone())
             if stored["dataset"] is None and "dataset" in facts:
                 ledger._refuse_second(connection, facts["dataset"])
+            if ledger._register_earlier(connection, stored):
+                ledger._commit(connection)
         ledger.id = stored["id"]
         return ledger, stored
 
-    def _refuse_second(self, connection: Any, dataset: str) -> None:
-        """Raise if another ledger of the same data set lies in the database."""
-        schemas = connection.execute(
-            "SELECT table_schema FROM information_schema.tables WHERE table_name = 'skdp_format'"
-            " AND table_schema <> ? AND has_schema_privilege(table_schema, 'USAGE')",
-            (self.name,),
-        ).fetchall()
-        for (name,) in schemas:
-            quoted = '"' + name.replace('"', '""') + '"'
-            stated = connection.execute(f"SELECT dataset FROM {quoted}.ledger").fetchone()
-            if stated is not None and stated[0] == dataset:
+    def _create(
+        self, connection: _Statements, terms: schema.Terms, facts: Mapping[str, Any]
+    ) -> None:
+        """Make the tables of a new ledger, and commit."""
+        dataset = facts.get("dataset")
+        if dataset is not None:
+            self._refuse_second(connection, dataset)
+        row = {**schema.new_row(uuid.uuid4().hex, timestamp(), terms), **facts}
+        connection.execute(f'CREATE SCHEMA "{self.name}"')
+        # Nobody else sees this schema yet. A type or table of pg_temp never comes first.
+        connection.execute(f'SET LOCAL search_path TO "{self.name}", pg_temp; {_tables()}')
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        connection.execute(f"INSERT INTO ledger ({names}) VALUES ({marks})", tuple(row.values()))
+        connection.execute(catalog.register(self.name, row["id"], dataset))
+        self._end(connection)
+
+    @staticmethod
+    def _lock(connection: _Statements, text: str) -> None:
+        """Wait for other clients that are about to make the same thing."""
+        connection.execute(
+            f"SELECT pg_catalog.pg_advisory_xact_lock({catalog.key_of(f'skdp {text}')})",
+            timeout=_LOCK + _MORE,
+        )
+
+    def _refuse_second(self, connection: _Statements, dataset: str) -> None:
+        """Raise if another ledger of the same data set lies in the database.
+
+        The comments of all ledgers say so. Ledgers of earlier versions have none: those of this
+        very role are read, and get one; those of others cannot be, until their owner opens them.
+        """
+        self._lock(connection, f"data set {dataset}")
+        wanted = catalog.read_marker(catalog.marker("x", dataset))
+        connection.execute("SET LOCAL search_path TO pg_catalog, pg_temp")
+        for name, comment, mine in connection.execute(catalog.REGISTERED).fetchall():
+            said = catalog.read_marker(comment)
+            if said is None and mine and name != self.name and NAME.fullmatch(name):
+                said = self._registered_now(connection, name)
+            if said == wanted and name != self.name:
                 raise LedgerError(
-                    f"One table has one ledger, and that of dataset={dataset!r} is ledger={name} "
+                    f"One table has one ledger, and that of dataset={dataset!r} is ledger={name!r} "
                     f"of this database; {self.path} would be a second one."
                 )
+        connection.execute(f'SET LOCAL search_path TO "{self.name}", pg_temp')
+
+    @staticmethod
+    def _registered_now(connection: _Statements, name: str) -> str | None:
+        """Write the comment of another ledger of this role; return the data set in it."""
+        if catalog.problem(connection.execute(catalog.check(name)).fetchall()):
+            return None
+        rows = connection.execute(f'SELECT id, dataset FROM "{name}".ledger').fetchall()
+        if len(rows) != 1 or not str(rows[0]["id"]).isalnum():
+            return None
+        connection.execute(catalog.register(name, *rows[0]))
+        return catalog.read_marker(catalog.marker(*rows[0]))
+
+    def _register_earlier(self, connection: _Statements, stored: Mapping[str, Any]) -> bool:
+        """Write the comment of a ledger of an earlier version, if this role may; say whether."""
+        rows = connection.execute(catalog.REGISTERED).fetchall()
+        said = [comment for name, comment, _ in rows if name == self.name]
+        if not self._own or catalog.read_marker(said[0] if said else None) is not None:
+            return False
+        connection.execute(catalog.register(self.name, stored["id"], stored["dataset"]))
+        return True
+
+    def state(self, facts: Mapping[str, Any]) -> None:
+        """Write down facts that the ledger does not hold yet."""
+        with self._transaction(write=True) as connection:
+            if "dataset" in facts:
+                self._refuse_second(connection, facts["dataset"])
+                connection.execute(catalog.register(self.name, self.id, facts["dataset"]))
+            for name, value in facts.items():
+                connection.execute(f"UPDATE ledger SET {name} = ?", (value,))
+            self._commit(connection)
+
+    def known(self) -> Known | None:
+        """Return what this process saw last of the ledger."""
+        return _KNOWN.get((self.path, self.id))
 
     def backup(self, path: str) -> None:
         """Copy the ledger to an SQLite file, marked as a copy of this one."""
@@ -342,96 +424,158 @@ class PostgresLedger(LedgerOperations):
 
     # -- transactions -------------------------------------------------------------------------
 
-    def _connect(self) -> Any:
-        """Return this process's connection to the database, made if there is none that works."""
-        pid, connection = _OPEN.get(self.path, (0, None))
-        if connection is not None and pid != os.getpid():
-            _FORKED.append(connection)  # closing it would end the parent's
-            connection = None
-        if connection is not None and not connection.closed:
-            return connection
-        secrets = _SECRETS.get(self.path, {})
-        defaults: dict[str, Any] = {
-            "connect_timeout": _CONNECT,
+    def _line(self, timeout: float) -> tuple[Line, bool]:
+        """Return this process's connection, made if there is none, and whether it was made now."""
+        pid, line = _OPEN.get(self.path, (0, None))
+        if line is not None and pid != os.getpid():
+            _FORKED.append(line)  # closing it would end the parent's
+            line = None
+        if line is not None and line.usable():
+            return line, False
+        if line is not None:
+            line.drop()
+        psycopg, stated = _psycopg(), _CONNECT
+        options: dict[str, Any] = {
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
             "tcp_user_timeout": 20_000,
             "application_name": "skdp",
+            **self._options,
+            **secrets_of(self.path),
         }
-        connection = _psycopg().connect(
-            self._server, **{**defaults, **self._options, **secrets}, autocommit=True,
-            row_factory=_rows, prepare_threshold=None,
-        )  # fmt: skip
-        _OPEN[self.path] = (os.getpid(), connection)
-        return connection
+        with contextlib.suppress(ValueError):  # 0 and less would be no limit
+            stated = int(str(options.get("connect_timeout", _CONNECT)))
+        # libpq has no shorter one than two seconds, and then goes on to the next host.
+        options["connect_timeout"] = min(stated, _CONNECT) if stated > 0 else _CONNECT
+
+        def connect() -> Any:
+            asked = psycopg.conninfo.conninfo_to_dict(self._server, **options)
+            return psycopg.connect(
+                "", **with_addresses(asked), autocommit=True, row_factory=_rows,
+                prepare_threshold=None,
+            )  # fmt: skip
+
+        # A host may have two addresses, one of which (often that of IPv6) leads nowhere.
+        addresses = min(self.path.count(",") + self.path.count("%2C") + 2, _ADDRESSES)
+        try:
+            line = Line(connect)
+        except RuntimeError:  # the interpreter is ending: it starts no more threads
+            line = None
+        if line is None:
+            raise LedgerError(
+                f"The ledger {self.path} cannot be reached any more: this process is ending. "
+                "Nothing was charged or released."
+            )
+        _OPEN[self.path] = (os.getpid(), line)
+        error = line.open(min(float(_CONNECT * addresses), timeout))
+        if error is not None:
+            line.drop()
+            if not isinstance(error, Silence | psycopg.Error) and isinstance(error, Exception):
+                error = psycopg.OperationalError("no address, or an odd option")
+            raise _failed(self.path, error)
+        return line, True
+
+    def _begin(self, isolation: str, until: float) -> tuple[_Statements, list[Any]]:
+        """Begin a transaction; return its connection and what the catalog says of the tables."""
+        begin = (
+            f"BEGIN ISOLATION LEVEL {isolation};"
+            " SET LOCAL search_path TO pg_catalog, pg_temp; SET LOCAL row_security TO off;"
+            f" SET LOCAL lock_timeout TO '{_LOCK}s';"
+            f" SET LOCAL idle_in_transaction_session_timeout TO '{_IDLE}s';"
+            # A stronger setting stays.
+            " SELECT pg_catalog.set_config('synchronous_commit', CASE"
+            " pg_catalog.current_setting('synchronous_commit')"
+            " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true);"
+            f" {catalog.check(self.name)}"
+        )
+        answer = _WHOLE if "READ ONLY" in isolation else _ANSWER
+        while True:
+            line, new = self._line(until - time.monotonic())
+            connection = _Statements(line, self.path, until, answer)
+            try:
+                return connection, connection.execute(begin, timeout=_CONNECT).fetchall()
+            except LedgerError:
+                line.drop()
+                if new:
+                    raise
+                # The server was restarted, or the network cut: nothing had begun.
 
     @contextlib.contextmanager
     def _begun(self, isolation: str, *, ledger_exists: bool = True) -> Iterator[_Statements]:
         """Begin a transaction; roll it back at the end if it is still open."""
-        error: type[Exception] = _psycopg().Error
-        with locks.one_at_a_time():
+        _psycopg()
+        if here():
+            raise LedgerError(
+                f"The ledger {self.path} cannot be used by a destructor that interrupts another "
+                "use of a ledger. Nothing was charged or released."
+            )
+        with self._turn.taken(_TURN):
+            connection, tables = self._begin(isolation, time.monotonic() + _WHOLE + 2 * _CONNECT)
             try:
-                begin: Any = (
-                    f"BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = '{_LOCK}s';"
-                    f" SET LOCAL idle_in_transaction_session_timeout = '{_IDLE}s';"
-                    # A stronger setting stays.
-                    " SELECT set_config('synchronous_commit', CASE current_setting("
-                    "'synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END,"
-                    f' true); SET LOCAL search_path TO "{self.name}", pg_temp'
-                )
-                connection = self._connect()
-                try:
-                    connection.execute(begin)
-                except error:  # the server was restarted, or the network cut: nothing had begun
-                    with contextlib.suppress(error):
-                        connection.close()
-                    connection = self._connect()
-                    connection.execute(begin)
-                statements = _Statements(connection)
-                try:
-                    if connection.execute("SHOW fsync").fetchone()[0] != "on":
-                        raise LedgerError(
-                            f"The server of the ledger {self.path} runs with fsync=off and may "
-                            "forget charges. Nothing was released."
-                        )
-                    if ledger_exists:
-                        self._check(statements)
-                    yield statements
-                finally:
-                    if statements.in_transaction:
-                        with contextlib.suppress(error):
-                            connection.execute("ROLLBACK")
-                        if statements.in_transaction:
-                            connection.close()
-            except error as problem:
-                reason = _reason(problem)
-                raise LedgerError(
-                    f"The ledger {self.path} {reason}. Nothing was released."
-                ) from None
+                if tables[0]["fsync"] != "on":
+                    raise LedgerError(
+                        f"The server of the ledger {self.path} runs with fsync=off and may "
+                        "forget charges. Nothing was released."
+                    )
+                if ledger_exists:
+                    self._check(connection, tables)
+                yield connection
+            except Exception:
+                connection.roll_back()
+                raise
+            except BaseException:  # Ctrl-C waits for nobody; the server rolls back by itself
+                connection.line.drop()
+                raise
+            connection.roll_back()
 
-    def _check(self, connection: _Statements) -> None:
-        """Raise unless this is a ledger of this format and, if an id is known, this one."""
-        there = connection.execute("SELECT to_regclass('skdp_format') IS NOT NULL").fetchone()
-        if there is None or not there[0]:
+    def _check(self, connection: _Statements, tables: list[Any]) -> None:
+        """Raise unless this is a ledger of this format and, if an id is known, this one.
+
+        From here on, names are those of its tables.
+        """
+        if not any(row["there"] and row["name"] == "skdp_format" for row in tables):
             raise SealedBudgetError(
                 "The ledger of this budget is not there, so nothing can be charged to it here: "
                 f"{self.path}"
             )
-        versions = connection.execute("SELECT version FROM skdp_format").fetchall()
-        if [tuple(row) for row in versions] != [(schema.FORMAT,)]:
+        problem = catalog.problem(tables)
+        if problem is not None:
+            raise LedgerError(
+                f"The ledger {self.path} is not used, because {problem}. Nothing was released."
+            )
+        self._own = bool(tables[0]["own"])
+        rows = connection.execute(
+            f'SET LOCAL search_path TO "{self.name}", pg_temp; SELECT'
+            " (SELECT pg_catalog.count(*) FROM ledger) AS ledgers,"
+            " (SELECT pg_catalog.min(id) FROM ledger) AS id,"
+            " (SELECT pg_catalog.min(version) FROM skdp_format) AS version,"
+            f" {_STATE}"
+        ).fetchall()
+        if len(rows) != 1 or rows[0]["ledgers"] != 1:
+            raise LedgerError(f"The ledger {self.path} is damaged.")
+        row = rows[0]
+        if row["version"] != schema.FORMAT:
             raise LedgerError(
                 f"The ledger {self.path} has another format than {schema.FORMAT}, which this skdp "
                 "reads."
             )
-        ids = [row["id"] for row in connection.execute("SELECT id FROM ledger").fetchall()]
-        if len(ids) != 1:
-            raise LedgerError(f"The ledger {self.path} is damaged.")
-        if self.id and ids != [self.id]:
+        if self.id and row["id"] != self.id:
             raise SealedBudgetError(
                 "The ledger of this budget was replaced by another one, so nothing can be charged "
                 f"to it here: {self.path}"
             )
+        self._saw(row["id"], row)
+
+    def _saw(self, ledger_id: str, row: Any) -> None:
+        """Remember what the ledger says, to be shown."""
+        totals = schema.Totals(
+            row["charges"],
+            schema.amount_of(row["charged_main"], row["charged_apart"]),
+            schema.amount_of(row["aside_main"], row["aside_apart"]),
+        )
+        now = datetime.datetime.now(datetime.UTC)
+        _KNOWN[self.path, ledger_id] = Known(now, totals, frozenset(row["taken"]))
 
     @contextlib.contextmanager
     def _transaction(self, write: bool) -> Iterator[Any]:
@@ -440,7 +584,7 @@ class PostgresLedger(LedgerOperations):
                 yield connection
             return
         with self._begun("READ COMMITTED") as connection:
-            connection.execute("SELECT charges FROM totals FOR UPDATE").fetchall()
+            connection.execute("SELECT charges FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
             if not self.id or (self.path, self.id) not in _CHECKED:
                 schema.verify(connection)  # type: ignore[arg-type]
                 if self.id:
@@ -449,55 +593,51 @@ class PostgresLedger(LedgerOperations):
             yield connection
 
     def _commit(self, connection: Any) -> None:
-        connection.execute("INSERT INTO commits VALUES (?)", (self._key,))
+        row = connection.execute(
+            f"WITH made AS (INSERT INTO commits VALUES (?)) SELECT {_STATE}", (self._key,)
+        ).fetchone()
         self._end(connection)
+        if self.id:
+            self._saw(self.id, row)
 
     def _end(self, connection: _Statements) -> None:
         """Commit; if no answer comes, find out whether it was done."""
-        error: type[Exception] = _psycopg().Error
-        key = self._key
-        try:
-            answer = connection.raw.execute("COMMIT").statusmessage
-        except error:
-            answer = None
+        key, answer = self._key, None
+        with contextlib.suppress(LedgerError):
+            answer = connection.execute("COMMIT", timeout=_COMMIT).statusmessage
         if answer == "COMMIT":
             return
-        if answer is None and key:
-            with contextlib.suppress(error):
-                connection.raw.close()
-            written = self._written(key)
-            if written:
-                return
-            if written is None:
-                raise LedgerError(
-                    f"The ledger {self.path} did not answer a commit, and cannot be asked whether "
-                    "it was made: it counts if it was. Nothing was released."
-                )
-        raise LedgerError(f"The ledger {self.path} did not commit. Nothing was released.")
+        written: bool | None = False
+        if answer is None:
+            connection.line.drop()
+            written = self._written(key) if key else None
+        if written:
+            return
+        if written is None:
+            raise LedgerError(
+                f"The ledger {self.path} did not answer a commit, and cannot be asked whether "
+                "it was made: it counts if it was. Nothing was released."
+            )
+        raise LedgerError(
+            f"The ledger {self.path} did not commit. Nothing was charged or released."
+        )
 
     def _written(self, key: str) -> bool | None:
         """Return whether a transaction of this key was committed; None if nobody answers."""
-        error: type[Exception] = _psycopg().Error
         until = time.monotonic() + _ASK
-        while True:
-            try:
-                connection = _Statements(self._connect())
-                connection.execute(f"BEGIN; SET LOCAL lock_timeout = '{_LOCK}s'")
-                # The lost transaction holds this lock until it has ended, one way or the other.
-                connection.execute(f'SELECT 1 FROM "{self.name}".totals FOR UPDATE').fetchall()
-                found = connection.execute(
-                    f'SELECT 1 FROM "{self.name}".commits WHERE key = ?', (key,)
-                ).fetchone()
-                connection.execute("ROLLBACK")
-                return found is not None
-            except error:
-                _, broken = _OPEN.get(self.path, (0, None))
-                with contextlib.suppress(error):
-                    if broken is not None:
-                        broken.close()
-                if time.monotonic() > until:
-                    return None
-                time.sleep(0.5)
+        while time.monotonic() < until:
+            with contextlib.suppress(LedgerError, SealedBudgetError):
+                connection, tables = self._begin("READ COMMITTED", until)
+                try:
+                    self._check(connection, tables)
+                    # The lost transaction holds this lock until it has ended, one way or the other.
+                    connection.execute("SELECT 1 FROM totals FOR UPDATE", timeout=_LOCK + _MORE)
+                    found = connection.execute("SELECT 1 FROM commits WHERE key = ?", (key,))
+                    return found.fetchone() is not None
+                finally:
+                    connection.roll_back()
+            time.sleep(0.5)
+        return None
 
     # -- what rows say ------------------------------------------------------------------------
 
@@ -523,6 +663,8 @@ def snapshot(path: str) -> sqlite3.Connection:
             memory.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
             memory.execute(f"PRAGMA user_version = {schema.FORMAT}")
             memory.executescript(schema.SCHEMA + "DELETE FROM totals;")
+            for table in ("charges", "reservations"):
+                memory.execute(f"ALTER TABLE {table} ADD COLUMN host TEXT NOT NULL DEFAULT ''")
             for table in _TABLES:
                 names = [row[1] for row in memory.execute(f"PRAGMA table_info({table})")]
                 marks = ", ".join("?" * len(names))
@@ -535,10 +677,10 @@ def snapshot(path: str) -> sqlite3.Connection:
 
 
 def _close_all() -> None:
-    for pid, connection in _OPEN.values():
-        if pid == os.getpid():
-            with contextlib.suppress(Exception):
-                connection.close()
+    """Say goodbye to the servers, which need not answer."""
+    until = time.monotonic() + 2.0
+    for _, line in list(_OPEN.values()):
+        line.close(min(until - time.monotonic(), 1.0))
 
 
 atexit.register(_close_all)

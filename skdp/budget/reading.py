@@ -10,15 +10,15 @@ import datetime
 from collections.abc import Iterable
 
 from skdp.budget.account import Account
-from skdp.budget.amounts import check_delta, check_positive, exact, exact_shares
+from skdp.budget.amounts import Amount, check_delta, check_positive, exact, exact_shares
 from skdp.budget.charge import Charge, Cost, PrivacyLoss, ReservationRecord
 from skdp.budget.ledger import Ledger, Terms
-from skdp.budget.operations import LedgerOperations
+from skdp.budget.operations import Known, LedgerOperations
 from skdp.budget.row_counts import RowCounts
 from skdp.budget.statement import Statement
 from skdp.exceptions import BudgetExceededError, LedgerError, SealedBudgetError
 
-__all__ = ["BudgetReader", "short_number"]
+__all__ = ["BudgetReader", "remaining_shown", "short_number", "time_of_day"]
 
 _GLANCE = 0.05  # seconds that repr waits for another process's transaction
 
@@ -27,6 +27,26 @@ def short_number(value: float) -> str:
     """Return a number for one line of text."""
     text = repr(value)
     return text if len(text) <= 10 else f"{value:.4g}"
+
+
+def time_of_day(when: datetime.datetime) -> str:
+    """Return a time in UTC; with its date, unless that is today's."""
+    today = when.date() == datetime.datetime.now(datetime.UTC).date()
+    return when.strftime("%H:%M:%S UTC" if today else "%Y-%m-%d %H:%M:%S UTC")
+
+
+def remaining_shown(budget: BudgetReader) -> tuple[PrivacyLoss, str]:
+    """Return what remains, and as of when if this process last saw it then on a server.
+
+    Raises
+    ------
+    LedgerError, SealedBudgetError
+        If the ledger cannot be read, or is on a server and was not seen yet.
+    """
+    if not budget._ledger.remote:
+        return budget.remaining, ""
+    known = budget._known()
+    return budget._account.remaining_at(known), f" as of {time_of_day(known.when)}"
 
 
 class BudgetReader:
@@ -136,24 +156,34 @@ class BudgetReader:
     def _remaining_at_a_glance(self) -> str:
         """Return `remaining` for `repr`, which waits for nobody; "" where it would have to.
 
-        Of a ledger on a server, or one that cannot be read at once, it is not known.
+        Of a ledger on a server, this is what was seen last, with its time.
         """
         ledger, account = self._ledger, copy.copy(self._account)
-        if account.sealed or not isinstance(ledger, Ledger):
-            return ""
-        account.ledger = quick = copy.copy(ledger)
-        quick.timeout = _GLANCE
+        if isinstance(ledger, Ledger):
+            if account.sealed:
+                return ""
+            account.ledger = quick = copy.copy(ledger)
+            quick.timeout = _GLANCE
         try:
-            left = account.remaining
+            left, when = (account.remaining, "") if not ledger.remote else remaining_shown(self)
         except (SealedBudgetError, LedgerError):
             self._account.sealed = account.sealed
             return ""
-        return f"({short_number(left.epsilon)}, {short_number(left.delta)})"
+        return f"({short_number(left.epsilon)}, {short_number(left.delta)}){when}"
 
-    def _statement(self) -> Statement:
-        """Return all that the ledger says, as of one moment."""
-        with self._account.noting_seal():
-            return Statement.of(self._ledger.contents())
+    def _known(self) -> Known:
+        """Return what this process saw last of a ledger on a server."""
+        known = self._ledger.known()
+        if known is None:
+            raise LedgerError("This process has not seen the ledger yet: budget.remaining asks it.")
+        return known
+
+    def _statement(self, last: int | None = None) -> Statement:
+        """Return what the ledger says, or its last rows alone."""
+        account = self._account
+        with account.noting_seal():
+            contents = self._ledger.contents(last)
+        return Statement.of(contents, account.plain() if account.accountant.stateful else Amount())
 
     def curve(self, deltas: Iterable[float]) -> list[float]:
         """Return the epsilon of all charges so far at each delta, rounded up.
@@ -182,7 +212,7 @@ class BudgetReader:
         >>> budget.curve([1e-8, 1e-6])
         [inf, 0.5]
         """
-        found = self._statement()
+        found = self._statement(last=0)
         return [found.epsilon(check_delta(delta)) for delta in deltas]
 
     def history(self) -> list[tuple[datetime.datetime, PrivacyLoss]]:

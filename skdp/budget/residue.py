@@ -55,7 +55,7 @@ from scipy.special import ndtr
 from skdp.budget.amounts import exact, round_down, round_up
 from skdp.budget.conversions import down, pure_mu, smallest, up
 
-__all__ = ["pure_price"]
+__all__ = ["is_enough", "pure_price"]
 
 _REL = 1e-12  # relative error granted to each value of ndtr and the arithmetic round it
 _STEP = 3e-4  # by which a price may be above the best one
@@ -76,6 +76,14 @@ def _holds(epsilon: float, left: Fraction, price: Fraction) -> bool:
     slack = _REL + 1e-15 * (a + b) * (a + b + 1)
     allowed = float(ndtr(-mu / 2))
     return allowed > 1e-290 and errors * (1 - slack) >= allowed * (1 + _REL)  # else no float says
+
+
+def is_enough(epsilon: float, left: Fraction, price: Fraction) -> bool:
+    """Whether one epsilon-DP release may take this price; False also where no float can say it.
+
+    Far faster than :func:`pure_price`, which looks for the smallest price.
+    """
+    return _holds(up(epsilon), left, price)
 
 
 def pure_price(epsilon: float, times: int, left: Fraction) -> Fraction:

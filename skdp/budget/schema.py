@@ -8,9 +8,11 @@ ledger is opened.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import decimal
+import functools
 import json
 import re
 import sqlite3
@@ -34,11 +36,15 @@ __all__ = [
     "Totals",
     "amount_of",
     "charge_of",
+    "check_columns",
+    "check_tables",
+    "checked_amount",
     "components_json",
     "cost_of",
     "insert",
     "new_row",
     "reservation_of",
+    "singles_of",
     "upgrade",
     "verify",
 ]
@@ -91,7 +97,9 @@ _FROM_2 = "ALTER TABLE ledger ADD COLUMN plans TEXT;" + plans.TABLES
 # Whatever was charged before was for one row.
 _FROM_3 = "ALTER TABLE ledger ADD COLUMN unit TEXT;"
 
+_EVERY = 2**62  # rows: no limit
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
+_DIGITS = 4_000  # of an amount; the sum of squares of the smallest floats has 2,200
 # Sums of decimals in this context are exact, or raise.
 _EXACT = decimal.Context(
     prec=10**6,
@@ -131,31 +139,35 @@ class Terms:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Terms:
         """Return the terms that a ledger states."""
-        parts = json.loads(row["plans"]) if row["plans"] else ()
-        return cls(
-            float(row["epsilon"]),
-            float(row["delta"]),
-            row["adjacency"],
-            row["accountant"],
-            float(row["delta_apart"]),
-            tuple((epsilon, delta) for epsilon, delta in parts),
-            row["unit"],
-        )
+        try:
+            parts = json.loads(row["plans"]) if row["plans"] else ()
+            return cls(
+                float(row["epsilon"]),
+                float(row["delta"]),
+                row["adjacency"],
+                row["accountant"],
+                float(row["delta_apart"]),
+                tuple((epsilon, delta) for epsilon, delta in parts),
+                row["unit"],
+            )
+        except (ValueError, TypeError, RecursionError):
+            raise _damaged("its terms cannot be read") from None
 
 
 def _damaged(what: str) -> LedgerError:
     return LedgerError(f"The ledger is damaged: {what}.")
 
 
-def _checked(text: object) -> str:
-    if isinstance(text, str) and _DECIMAL.fullmatch(text):
+def checked_amount(text: object) -> str:
+    """Return the text of an amount, or raise LedgerError."""
+    if isinstance(text, str) and _DECIMAL.fullmatch(text) and len(text) < _DIGITS:
         return text
     raise _damaged("an amount in it is no decimal number >= 0")
 
 
 def amount_of(main: object, apart: object) -> Amount:
     """Read the texts of an amount; anything else than two decimals >= 0 was never written here."""
-    return Amount(Fraction(_checked(main)), Fraction(_checked(apart)))
+    return Amount(Fraction(checked_amount(main)), Fraction(checked_amount(apart)))
 
 
 def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
@@ -164,8 +176,8 @@ def _sum(texts: Iterable[tuple[object, object]]) -> tuple[int, Amount]:
     add = _EXACT.add
     for one, other in texts:
         count += 1
-        main = add(main, decimal.Decimal(_checked(one)))
-        apart = add(apart, decimal.Decimal(_checked(other)))
+        main = add(main, decimal.Decimal(checked_amount(one)))
+        apart = add(apart, decimal.Decimal(checked_amount(other)))
     return count, Amount(Fraction(main), Fraction(apart))
 
 
@@ -235,7 +247,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a ledger holds, as of one moment."""
+    """What a ledger holds, as of one moment: all of it, or the latest rows alone."""
 
     facts: Mapping[str, Any]
     terms: Terms
@@ -246,20 +258,64 @@ class Contents:
     plans: tuple[plans.Plan, ...]
 
     @classmethod
-    def read(cls, connection: sqlite3.Connection) -> Contents:
-        """Read it, inside the caller's transaction."""
+    def read(
+        cls, connection: sqlite3.Connection, last: int | None = None, before: int | None = None
+    ) -> Contents:
+        """Read it, inside the caller's transaction.
+
+        `last`: at most so many charges and reservations, and the plans that take a part of the
+        budget. `before`: only charges with a smaller number.
+        """
         facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
-        charges = connection.execute("SELECT * FROM charges ORDER BY number").fetchall()
-        reservations = connection.execute("SELECT * FROM reservations ORDER BY number").fetchall()
+        totals = Totals.read(connection)
+        end = totals.charges + 1 if before is None else before
+        first = 1 if last is None else end - last
+        charges = connection.execute(
+            "SELECT * FROM charges WHERE number >= ? AND number < ? ORDER BY number", (first, end)
+        ).fetchall()
+        reservations = connection.execute(
+            "SELECT * FROM reservations ORDER BY number DESC LIMIT ?",
+            (_EVERY if last is None else last,),
+        ).fetchall()
         return cls(
             facts,
             Terms.of(facts),
-            Totals.read(connection),
+            totals,
             tuple(charge_of(row, facts["adjacency"]) for row in charges),
             tuple(amount_of(row["main"], row["apart"]) for row in charges),
-            tuple(reservation_of(row) for row in reservations),
-            plans.read(connection, cost_of),
+            tuple(reservation_of(row) for row in reversed(reservations)),
+            plans.read(connection, cost_of, every=last is None),
         )
+
+
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Raise LedgerError if the file has what runs by itself: views and triggers."""
+    query = "SELECT COUNT(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+    virtual = " OR upper(sql) LIKE 'CREATE VIRTUAL%'"
+    if connection.execute(query + virtual).fetchone()[0]:
+        raise _damaged("it has views or triggers, which no ledger has")
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Return the columns of all tables, each with its table."""
+    query = "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+    return {(table, column) for table, column in connection.execute(query)}
+
+
+@functools.cache
+def _expected() -> set[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as memory:
+        memory.executescript(SCHEMA)
+        return _columns(memory)
+
+
+def check_columns(connection: sqlite3.Connection) -> None:
+    """Raise LedgerError if a ledger of this format lacks tables or columns."""
+    if not _expected() <= _columns(connection):
+        raise _damaged("it lacks tables or columns")
+    facts = connection.execute("SELECT * FROM ledger").fetchall()
+    if len(facts) != 1 or not all(isinstance(one, str | None) for one in facts[0]):
+        raise _damaged("what it says of itself cannot be read")
 
 
 def verify(connection: sqlite3.Connection) -> None:
@@ -275,6 +331,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
     on.
     """
     (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found == FORMAT:
+        return
     if found == 1:
         _run(connection, _FROM_1)
         counted = Totals.counted(connection)
@@ -311,9 +369,18 @@ def components_json(cost: Cost) -> str:
     )  # json writes a float as its repr
 
 
+@functools.lru_cache(maxsize=1024)
+def singles_of(text: str) -> tuple[tuple[Cost, int], ...]:
+    """Return the single prices that `components_json` wrote, with how often each occurs."""
+    found = tuple((Cost(*numbers), n) for n, *numbers in json.loads(text))
+    if not found or not all(type(n) is int and n > 0 for _, n in found):
+        raise _damaged("a price in it has no components")
+    return found
+
+
 def cost_of(text: str) -> Cost:
     """Return the price that `components_json` wrote."""
-    return total((Cost(*numbers), n) for n, *numbers in json.loads(text))
+    return total(singles_of(text))
 
 
 def charge_of(
@@ -350,6 +417,8 @@ def reservation_of(row: sqlite3.Row) -> ReservationRecord:
         note=row["note"],
         pid=row["pid"],
         open=row["closed"] is None,
+        number=row["number"],
+        host=row["host"] if "host" in row.keys() else None,  # noqa: SIM118  sqlite3.Row is no dict
     )
 
 

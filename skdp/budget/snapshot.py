@@ -14,7 +14,8 @@ from pathlib import Path
 
 from skdp.budget import locks, postgres, schema
 from skdp.budget.arguments import path_of
-from skdp.budget.files import errors, is_url, may_be_ledger
+from skdp.budget.files import BUSY, check_regular, copy_whole, errors, is_url, may_be_ledger
+from skdp.budget.urls import normal_url
 from skdp.exceptions import LedgerError
 
 __all__ = ["snapshot"]
@@ -43,10 +44,11 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
         If it is no ledger, is not there, or cannot be read.
     """
     if is_url(path):
-        return postgres.snapshot(postgres.normal_url(str(path))), schema.FORMAT
+        return postgres.snapshot(normal_url(str(path))), schema.FORMAT
     name = path_of(path)
-    if not os.path.isfile(name):
+    if not os.path.lexists(name):
         raise LedgerError(f"There is no ledger at {name}.")
+    check_regular(name)
     if not may_be_ledger(name):
         raise LedgerError(f"{name} is no ledger of skdp.")
     memory = sqlite3.connect(":memory:", isolation_level=None)
@@ -54,15 +56,16 @@ def snapshot(path: str | os.PathLike[str]) -> tuple[sqlite3.Connection, int]:
     writable = os.access(name, os.W_OK) and os.access(os.path.dirname(name), os.W_OK)
     # Where no lock can be made, and none is there, nobody has charged this file from here.
     locked = writable or os.path.exists(locks.sidecar(name))
+    turn = locks.turn_of_file(name)
     uri = f"{Path(name).as_uri()}?mode={'rw' if writable else 'ro'}"
     try:
         with (
-            locks.one_at_a_time(),
+            turn.taken(_TIMEOUT),
             locks.FileLock(name, _TIMEOUT) if locked else contextlib.nullcontext(),
             errors(name, name, "", _TIMEOUT),
-            contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_TIMEOUT)) as file,
+            contextlib.closing(sqlite3.connect(uri, uri=True, timeout=BUSY)) as file,
         ):
-            file.backup(memory)
+            copy_whole(file, memory, _TIMEOUT)
         with errors(name, name, "", _TIMEOUT):
             return memory, _brought_up_to_date(memory, name)
     except BaseException:
@@ -77,10 +80,12 @@ def _brought_up_to_date(memory: sqlite3.Connection, name: str) -> int:
     found: int = memory.execute("PRAGMA user_version").fetchone()[0]
     if not 1 <= found <= schema.FORMAT:
         raise LedgerError(f"The ledger {name} has format {found}; this skdp reads {schema.FORMAT}.")
+    schema.check_tables(memory)
     if memory.execute("SELECT COUNT(*) FROM ledger").fetchone()[0] != 1:
         raise LedgerError(f"The ledger {name} is damaged.")
     if found < schema.FORMAT:
         memory.execute("BEGIN")
         schema.upgrade(memory)
         memory.execute("COMMIT")
+    schema.check_columns(memory)
     return found

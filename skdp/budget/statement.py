@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from skdp.budget.account import accountant_of, free_part, plain_sum
+from skdp.budget.account import accountant_of, free_part
 from skdp.budget.accountants import Accountant, plan_epsilon
 from skdp.budget.amounts import Amount, exact, round_up
 from skdp.budget.charge import PrivacyLoss
@@ -43,16 +43,18 @@ class Statement:
     remaining: PrivacyLoss
 
     @classmethod
-    def of(cls, contents: Contents) -> Statement:
-        """Return what the contents of a ledger amount to under its accountant."""
+    def of(cls, contents: Contents, plain: Amount) -> Statement:
+        """Return what the contents of a ledger amount to under its accountant.
+
+        `plain` is the sum of the prices of all charges, whatever was charged before each; it counts
+        where a price depends on that.
+        """
         terms, totals = contents.terms, contents.totals
         accountant = accountant_of(terms)
         free = accountant.cap - totals.charged - totals.aside
         if accountant.planned:
             free = free_part(terms, {plan.part for plan in contents.plans if plan.taken})
-        charged = totals.charged
-        if accountant.stateful:
-            charged = plain_sum(accountant, contents.charges)
+        charged = plain if accountant.stateful else totals.charged
         return cls(
             contents=contents,
             accountant=accountant,

@@ -29,6 +29,8 @@ __all__ = ["claim", "new_path"]
 _MEMORY_FOLDER = "/dev/shm"  # a file system in memory, on Linux
 _SIGN = re.compile(r"(skdp-[0-9a-f]{32})\.process")
 
+_TIMEOUT = 10.0  # seconds to wait for another thread
+
 
 class _Process:
     """What files of this process are called, and the file that it holds in each folder."""
@@ -37,6 +39,8 @@ class _Process:
         self.stem = f"skdp-{uuid.uuid4().hex}"
         self.numbers = itertools.count()
         self.held: dict[str, int] = {}
+        # No fork waits for it: a fork may itself be what makes files.
+        self.turn = locks.Turn("in memory", network=True)
 
 
 _process = _Process()
@@ -65,7 +69,9 @@ def new_path() -> str:
 def claim(path: str) -> None:
     """Sign as alive in the folder of a ledger before it is made; remove what the dead left."""
     folder = os.path.dirname(path)
-    with locks.one_at_a_time():
+    if folder in _process.held:
+        return
+    with _process.turn.taken(_TIMEOUT):
         if folder in _process.held:
             return
         _process.held[folder] = _sign(os.path.join(folder, f"{_process.stem}.process"))

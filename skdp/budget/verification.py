@@ -16,12 +16,12 @@ from fractions import Fraction
 
 from skdp.budget import plans, schema
 from skdp.budget.account import accountant_of
-from skdp.budget.accountants import Accountant, plan_epsilon
+from skdp.budget.accountants import Accountant, GDPResidueAccountant, plan_epsilon
 from skdp.budget.amounts import Amount, exact
 from skdp.budget.charge import Cost
 from skdp.exceptions import LedgerError
 
-__all__ = ["UNKNOWABLE", "Finding", "verify"]
+__all__ = ["UNKNOWABLE", "UNREADABLE", "Finding", "verify"]
 
 UNKNOWABLE = (
     "whether the file was replaced by an older copy, or its last charges and totals undone",
@@ -29,6 +29,17 @@ UNKNOWABLE = (
     "whether the noise that was drawn is the described noise, and who drew it",
     "whether the table, its unit and its neighbouring relation are those that the budget is for",
     "whether the clocks of the machines that charged were right",
+)
+
+# What reading a row raises that was not written by a ledger.
+UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    sqlite3.Error,
 )
 
 # Prices that were searched for may differ a little between versions of scipy, exact sums never.
@@ -69,25 +80,29 @@ def verify(connection: sqlite3.Connection) -> list[Finding]:
         if found != "ok":
             return [Finding("wrong", "SQLite finds that the file is damaged")]
         return [Finding("ok", "SQLite finds no damage in the file"), *_findings(connection)]
-    except (LedgerError, ValueError, TypeError, KeyError, IndexError, sqlite3.Error) as error:
+    except (LedgerError, *UNREADABLE) as error:
         reason = str(error) if isinstance(error, LedgerError) else "a row of it cannot be read"
         return [Finding("wrong", reason)]
+
+
+_COLUMNS = "number, at, seeded, releases, components, main, apart, skdp_version"
+Row = tuple[int, str, int, str, str, str, str, str]
 
 
 def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
     facts = dict(connection.execute("SELECT * FROM ledger").fetchone())
     terms = schema.Terms.of(facts)
     accountant = accountant_of(terms)
-    rows = connection.execute("SELECT * FROM charges ORDER BY number").fetchall()
-    costs = [(row["number"], schema.cost_of(row["components"])) for row in rows]
-
-    numbers = [number for number, _ in costs]
+    rows: list[Row] = [
+        tuple(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM charges ORDER BY number")
+    ]
+    numbers = [row[0] for row in rows]
     yield _judged(
         numbers == list(range(1, len(rows) + 1)),
         f"its {len(rows)} charges are numbered without a gap",
         "charges are missing in it, or numbered twice",
     )
-    times = [datetime.datetime.fromisoformat(row["at"]) for row in rows]
+    times = [datetime.datetime.fromisoformat(row[1]) for row in rows]
     yield _judged(
         times == sorted(times),
         "their times are in order",
@@ -106,26 +121,27 @@ def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
         "more was charged or set aside than the budget allows",
     )
     if accountant.planned:
+        costs = [(row[0], schema.cost_of(row[4])) for row in rows]
         yield from _of_plans(connection, terms, costs)
     else:
-        wrong = _wrong_prices(accountant, rows, costs)
+        wrong = _wrong_prices(accountant, rows)
         yield _judged(
             not wrong,
             "every charge has the price of its components",
             f"charges whose price is not that of their components: {_some(wrong)}",
         )
-    seeded = [row["number"] for row in rows if row["seeded"]]
+    seeded = [row[0] for row in rows if row[2]]
     if seeded:
         yield Finding(
             "note", f"seeded noise, which whoever knows the seed can remove: {_some(seeded)}"
         )
-    unread = [row["number"] for row in rows if not _is_list(row["releases"])]
+    unread = [row[0] for row in rows if not _is_list(row[3])]
     yield _judged(
         not unread,
         "the descriptions of releases can be read",
         f"charges whose releases cannot be read: they were changed by others: {_some(unread)}",
     )
-    silent = [row["number"] for row in rows if row["releases"] == "[]"]
+    silent = [row[0] for row in rows if row[3] == "[]"]
     if silent:
         yield Finding(
             "note",
@@ -133,7 +149,7 @@ def _findings(connection: sqlite3.Connection) -> Iterator[Finding]:
         )
     if facts["backup_of"] is not None:
         yield Finding("note", f"this is a backup of {facts['backup_of']}")
-    versions = Counter(row["skdp_version"] for row in rows)
+    versions = Counter(row[7] for row in rows)
     if versions:
         words = ", ".join(f"{version} ({n})" for version, n in sorted(versions.items()))
         yield Finding("note", f"charged by skdp {words}; made by skdp {facts['skdp_version']}")
@@ -150,33 +166,76 @@ def _some(numbers: list[int]) -> str:
 
 def _is_list(text: object) -> bool:
     """Say whether a text is a JSON list of objects, as releases are written."""
+    if text == "[]":
+        return True
     try:
         found = json.loads(text) if isinstance(text, str) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(found, list) and all(isinstance(one, dict) for one in found)
 
 
-def _wrong_prices(
-    accountant: Accountant, rows: list[sqlite3.Row], costs: list[tuple[int, Cost]]
-) -> list[int]:
+def _wrong_prices(accountant: Accountant, rows: list[Row]) -> list[int]:
     """Return the numbers of charges whose price is not what its components have."""
-    charged, wrong = Amount(), []
-    for row, (number, cost) in zip(rows, costs, strict=True):
-        found = schema.amount_of(row["main"], row["apart"])
-        if accountant.stateful:
-            # A ledger may hold charges at the plain price, too: that is more, never less.
-            least = accountant.price_at(cost, charged).main * _SLACK
-            fine = least <= found.main <= accountant.price(cost).main
-            fine = fine and found.apart == accountant.price(cost).apart
-        else:
-            price = accountant.price(cost)
-            slack = 0 if accountant.name == "basic" else price.main * _ROUNDING
-            fine = abs(found.main - price.main) <= slack and found.apart == price.apart
+    if isinstance(accountant, GDPResidueAccountant):
+        return _wrong_residues(accountant, rows)
+    wrong = []
+    for number, _, _, _, components, main, apart, _ in rows:
+        price = _price(accountant, components)
+        fine = _is(apart, price.apart) and (
+            _is(main, price.main) or _nearly(accountant, main, price.main)
+        )
         if not fine:
             wrong.append(number)
-        charged = charged + found
     return wrong
+
+
+def _wrong_residues(accountant: GDPResidueAccountant, rows: list[Row]) -> list[int]:
+    """Return the numbers of charges that paid less than what they took of the allowance.
+
+    The last charges come first: a price that is valid there is valid where more was left, too
+    (`skdp.budget.residue`).
+    """
+    valid: set[tuple[str, str, str]] = set()
+    wrong = []
+    amounts = [schema.amount_of(row[5], row[6]) for row in rows]
+    charged = Fraction(sum(amount.main for amount in amounts))
+    for row, found in zip(reversed(rows), reversed(amounts), strict=True):
+        number, components, paid = row[0], row[4], (row[4], row[5], row[6])
+        charged -= found.main
+        if paid in valid:
+            continue
+        price = _price(accountant, components)
+        # A ledger may hold charges at the plain price, too: that is more, never less.
+        fine = found.apart == price.apart and found.main <= price.main
+        if fine and found.main != price.main:
+            cost = schema.cost_of(components)
+            fine = accountant.is_price(cost, Amount(charged), found.main / _SLACK)
+        if fine:
+            valid.add(paid)
+        else:
+            wrong.append(number)
+    return wrong[::-1]
+
+
+def _price(accountant: Accountant, components: str) -> Amount:
+    """Return the price of a charge, far faster than by adding its single prices up first."""
+    (first, often), *others = schema.singles_of(components)
+    price = accountant.price_one(first) if often == 1 else often * accountant.price_one(first)
+    for single, times in others:
+        price = price + times * accountant.price_one(single)
+    return price
+
+
+def _is(text: str, amount: Fraction) -> bool:
+    """Whether a decimal text says exactly this; faster than to make a fraction of the text."""
+    whole, _, digits = schema.checked_amount(text).partition(".")
+    return int(whole + digits) * amount.denominator == amount.numerator * 10 ** len(digits)
+
+
+def _nearly(accountant: Accountant, text: str, price: Fraction) -> bool:
+    slack = 0 if accountant.name == "basic" else price * _ROUNDING
+    return abs(Fraction(text) - price) <= slack
 
 
 def _of_plans(

@@ -172,12 +172,12 @@ def _without_lock():
     # The bug: nobody waits for the transaction before. A pause makes the interleaving sure.
     execute = postgres._Statements.execute
 
-    def unlocked(self, statement, values=()):
+    def unlocked(self, statement, values=(), **more):
         if "FOR UPDATE" in statement:
             statement = statement.replace("FOR UPDATE", "")
         if statement.startswith("UPDATE totals"):
             time.sleep(0.3)
-        return execute(self, statement, values)
+        return execute(self, statement, values, **more)
 
     postgres._Statements.execute = unlocked
     insert = postgres.PostgresLedger._insert

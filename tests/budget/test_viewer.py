@@ -242,3 +242,56 @@ def test_a_row_that_cannot_be_read_is_an_error_of_the_ledger(tmp_path, change_to
     for command in ("show", "export"):
         assert ledger.main([command, str(found)]) == 2
     assert "a row of it cannot be read" in capsys.readouterr().err
+
+
+# --- giving back what lost processes reserved ----------------------------------------------------
+
+
+def run(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "skdp.ledger", *map(str, arguments)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_an_open_reservation_is_listed_and_given_back(path):
+    budget = PrivacyBudget.open(path)
+    before, spent = budget.remaining, budget.spent
+    assert [one.number for one in budget.reservations if one.open] == [2]
+    line = next(one for one in ledger.show(path).splitlines() if "open for" in one)
+    assert line.split()[0] == "2"
+    assert str(os.getpid()) in line
+    status, out, err = run("release", path, 1)  # closed
+    assert (status, out) == (2, "")
+    assert "no open reservation 1" in err
+    status, out, _ = run("release", path, 2)
+    assert status == 0
+    assert f"reservation 2 of process {os.getpid()}" in out
+    assert not any(one.open for one in budget.reservations)
+    assert budget.spent == spent  # nothing is refunded
+    assert before.epsilon <= budget.remaining.epsilon
+    assert budget.remaining.epsilon + spent.epsilon <= 5.0 or budget.accountant != "basic"
+    assert ledger.verified(path)[0]
+    assert run("release", path, "--all")[1] == "No reservation is open.\n"
+
+
+def test_all_reservations_are_given_back_and_old_ones_are_still_shown(tmp_path):
+    budget = PrivacyBudget(5.0, ledger=tmp_path / "a.budget")
+    held = [budget.reserve(Cost(0.25)) for _ in range(3)]
+    for one in held:
+        one.__enter__()
+    for _ in range(60):
+        with budget.reserve(Cost(0.25)):
+            pass
+    text = ledger.show(tmp_path / "a.budget")
+    assert text.count("open for") == 3
+    assert "63 reservations" in text
+    status, out, _ = run("release", tmp_path / "a.budget", "--all")
+    assert status == 0
+    assert out.count("was given back") == 3
+    assert budget.remaining.epsilon == 5.0
+    held[0].__exit__(None, None, None)  # its process finds that it was given back
+    assert budget.remaining.epsilon == 5.0
+    for arguments in (["release", "x"], ["release", "x", "1", "--all"], ["release", "x", "one"]):
+        assert run(*arguments)[0] == 2

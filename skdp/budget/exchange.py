@@ -1,0 +1,193 @@
+"""Exchanges with a server that may never answer: each has a deadline, and Ctrl-C ends it.
+
+A driver waits inside C code: for a name server, a handshake, an answer. What it does there when it
+is interrupted differs between its versions. So each connection is used by one thread of its own
+(`Line`), and whoever asks waits for that thread, no longer than until a deadline. A connection that
+did not answer in time is dropped: its socket is shut down, which also ends the wait of its thread.
+It is never used again, because nobody knows where in the protocol it stands.
+
+A fork copies no threads. The child must not use the lines of its parent; closing them would end the
+parent's transactions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Line", "Silence", "here", "with_addresses"]
+
+_SLICE = 0.5  # seconds; where waiting for a lock cannot be interrupted (Windows), Ctrl-C takes this
+
+
+class Silence(Exception):
+    """No answer came before the deadline, so the connection was dropped."""
+
+
+_THREAD = "skdp ledger"
+
+
+def here() -> bool:
+    """Whether this thread serves a connection: only a destructor can want another one there."""
+    return threading.current_thread().name == _THREAD
+
+
+class _Answer:
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Line:
+    """A connection to a server, and the thread that alone uses it.
+
+    Parameters
+    ----------
+    connect : callable
+        Returns the connection, as psycopg does; called in the thread.
+    """
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self.pid = os.getpid()
+        self._connect = connect
+        self._calls: queue.SimpleQueue[tuple[Callable[[Any], Any], _Answer] | None]
+        self._calls = queue.SimpleQueue()
+        self._dropped = False
+        self._raw: Any = None
+        self._socket: socket.socket | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True, name=_THREAD)
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C while it starts
+            self.drop()
+            raise
+
+    # -- in the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._dropped:
+            task = self._calls.get()
+            if task is None:
+                break
+            call, answer = task
+            try:
+                answer.result = call(self._raw)
+            except BaseException as error:  # noqa: BLE001  it is for whoever asked
+                answer.error = error
+            answer.done.set()
+            del task, call, answer  # a result may be large
+        with contextlib.suppress(Exception):
+            if self._raw is not None:
+                self._raw.close()
+        if self._socket is not None:
+            self._socket.close()
+
+    def _open(self, _: Any) -> None:
+        raw = self._connect()
+        # A second descriptor of the same socket: the driver may close its own at any time, and the
+        # number of a closed one may be somebody else's by the time that it is shut down.
+        self._socket = socket.fromfd(raw.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+        self._raw = raw
+
+    # -- in the threads that ask --------------------------------------------------------------
+
+    def open(self, timeout: float) -> BaseException | None:
+        """Connect; return why that failed, if it did."""
+        return self.ask(self._open, timeout)[1]
+
+    def ask(self, call: Callable[[Any], Any], timeout: float) -> tuple[Any, BaseException | None]:
+        """Return what `call` returns for the connection, and the error that it raised if it did.
+
+        The error is returned, not raised: raised again by the caller, it would stay the context of
+        the caller's own error, with the text of the server in it.
+        """
+        if not self.mine():
+            return None, Silence("this connection was dropped")
+        answer, until = _Answer(), time.monotonic() + timeout
+        try:
+            self._calls.put((call, answer))
+            while not answer.done.wait(min(max(until - time.monotonic(), 0.0), _SLICE)):
+                if time.monotonic() >= until:
+                    break
+        except BaseException:  # Ctrl-C, or a signal handler that raises
+            self.drop()
+            raise
+        if not answer.done.is_set():
+            self.drop()
+            return None, Silence(f"no answer within {max(timeout, 0.0):.3g} s")
+        return answer.result, answer.error
+
+    def mine(self) -> bool:
+        """Whether it was made by this process and not dropped."""
+        return not self._dropped and self.pid == os.getpid()
+
+    def usable(self) -> bool:
+        """Whether the connection is open, as far as this side knows."""
+        return self.mine() and self._raw is not None and not self._raw.closed
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open; nobody may be asking meanwhile."""
+        return self.usable() and self._raw.info.transaction_status != 0
+
+    def drop(self) -> None:
+        """Give the connection up, without a word to the server and without waiting."""
+        if self.pid != os.getpid():
+            return
+        self._dropped = True
+        self._calls.put(None)
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Say goodbye to the server, within the timeout."""
+        if self.mine():
+            self._calls.put(None)
+            self._thread.join(max(timeout, 0.0))
+            self.drop()
+
+
+def with_addresses(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a connection with the addresses of its hosts.
+
+    libpq asks name servers itself, and a driver may hold Python's global lock meanwhile, which
+    stops the whole process. So this is done before, where other threads go on.
+
+    Raises
+    ------
+    OSError
+        If no host has an address.
+    """
+    if options.get("hostaddr") or options.get("service") or os.environ.get("PGSERVICE"):
+        return options
+    hosts = str(options.get("host") or os.environ.get("PGHOST", "")).split(",")
+    ports = str(options.get("port") or os.environ.get("PGPORT", "")).split(",")
+    if len(ports) not in (1, len(hosts)) or os.environ.get("PGHOSTADDR"):
+        return options  # libpq says what is wrong
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    found, problem = [], None
+    for host, port in zip(hosts, ports, strict=True):
+        if not host or host.startswith(("/", "@")):
+            found.append((host, "", port))  # a socket of this machine
+            continue
+        try:
+            answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            problem = OSError("no address")
+            continue
+        addresses = dict.fromkeys(str(answer[4][0]) for answer in answers)
+        found += [(host, address, port) for address in addresses]
+    if not found:
+        raise problem or OSError("no host")
+    if not any(address for _, address, _ in found):
+        return options
+    names, addresses_, numbers = (",".join(part) for part in zip(*found, strict=True))
+    given = {**options, "host": names, "hostaddr": addresses_}
+    return {**given, "port": numbers} if any(part for part in numbers.split(",")) else given
