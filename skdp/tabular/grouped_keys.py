@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from skdp.tabular.containers import reading
 from skdp.tabular.units import GONE, ODD, id_key
+from skdp.user_code import or_raise
 
 __all__ = [
     "check_listed",
@@ -219,14 +220,17 @@ def _units_merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
 
 def codes_of_column(table: Any, name: str, what: str) -> tuple[Ints, list[Any]]:
     """Return codes and values of an id or key column, without missing cells, or raise."""
-    try:
+
+    def read() -> tuple[Ints, list[Any], list[int]]:
         with reading():
             codes, values = _factorized(column(table, name))
             if (codes >= 0).all() and what == "unit":
                 codes, values = _units_merged(codes, values)
             strange = [i for i, value in enumerate(values) if value is None or value != value]
-    except Exception:  # noqa: BLE001  its text may quote a cell
-        raise TypeError((_IDS if what == "unit" else _KEYS).format(name=name)) from None
+        return codes, values, strange
+
+    text = (_IDS if what == "unit" else _KEYS).format(name=name)
+    codes, values, strange = or_raise(read, lambda: TypeError(text))
     if (codes < 0).any() or np.isin(codes, strange).any():
         raise ValueError(
             f"{what} column {name!r} has missing values; drop these rows, or put in a value that "
