@@ -429,8 +429,8 @@ def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any)
         if known[unit].family == "other" and known[unit].kind.upper() not in _OTHER_IDS:
             raise TypeError(
                 f"column {spec['unit']!r} of table {name!r} cannot be the unit: its type is "
-                f"{type_name(known[unit].kind)}, whose values may differ and compare as equal, or be of any "
-                "size. Use a column of integers, text, dates, timestamps or UUIDs"
+                f"{type_name(known[unit].kind)}, whose values may differ and compare as equal, or "
+                "be of any size. Use a column of integers, text, dates, timestamps or UUIDs"
             )
         return Table(name, source, known, unit=unit)
     owner = spec["owner"]

@@ -19,8 +19,8 @@ from skdp.user_code import or_raise
 __all__ = ["check_plan"]
 
 _MAY_FAIL = (
-    "the DuckDB relation computes {what}, which may fail on a cell. Whether it fails would show the "
-    "cell, and no budget pays for this. Make it a table first (CREATE TABLE ... AS SELECT ..., or "
+    "the DuckDB relation computes {what}, which may fail on a cell. Whether it fails would show "
+    "the cell, and no budget pays for this. Make it a table first (CREATE TABLE ... AS SELECT ..., or "
     "relation.create(name)) and hand in that table, or write TRY_CAST for CAST; nothing was charged"
 )
 _UNREAD = (
@@ -28,7 +28,7 @@ _UNREAD = (
     "(CREATE TABLE ... AS SELECT ..., or relation.create(name)); nothing was charged"
 )
 
-# Tables of pandas or Arrow and Parquet files in the text of a query: DuckDB 2 shows no plan of them.
+# Tables of pandas or Arrow and Parquet files in a query: DuckDB 2 shows no plan of them.
 _GIVEN = re.compile(
     r""""__duckdb_source_\w+"|\b(?:read_parquet|parquet_scan)\s*\((?:'[^']*'|[^()'])*\)"""
     r"""|(?<=from )'[^']*\.parq(?:uet)?'|(?<=join )'[^']*\.parq(?:uet)?'""",
