@@ -20,7 +20,7 @@ __all__ = ["check_plan"]
 
 _MAY_FAIL = (
     "the DuckDB relation computes {what}, which may fail on a cell. Whether it fails would show "
-    "the cell, and no budget pays for this. Make it a table first (CREATE TABLE ... AS SELECT ..., or "
+    "the cell, and no budget pays for this. Make it a table first (CREATE TABLE ... AS SELECT, or "
     "relation.create(name)) and hand in that table, or write TRY_CAST for CAST; nothing was charged"
 )
 _UNREAD = (
