@@ -18,8 +18,8 @@ from typing import Any
 
 from skdp.sql._polars import PolarsTables
 from skdp.sql._typed import family_of, quoted, text_of
-from skdp.tabular.containers import reading, type_name
-from skdp.user_code import or_raise
+from skdp.tabular import type_name
+from skdp.user_code import or_raise, suppress_warnings
 
 __all__ = ["Catalog", "Column", "Owner", "Table", "bounds_of", "folded", "open_catalog"]
 
@@ -339,7 +339,7 @@ def _copy(connection: Any, name: str, table: Any) -> None:
         f"table {name!r} cannot be read by DuckDB. It must be a table of pandas, polars or "
         f"pyarrow with columns of types that DuckDB has; got {type(table).__name__}"
     )
-    with reading():
+    with suppress_warnings():
         or_raise(copy, lambda: TypeError(text))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from skdp.sql._polars_rows import Lazy, Tables, lazy_rows
 from skdp.sql._polars_typed import polars
 from skdp.sql._typed import quoted
-from skdp.tabular.containers import type_name
+from skdp.tabular import type_name
 from skdp.user_code import or_raise, suppress_warnings
 
 __all__ = ["PolarsTables"]

@@ -31,7 +31,7 @@ from skdp.sql._relations import is_aggregate
 from skdp.sql._results import Subquery, columns_of_answer
 from skdp.sql._sources import Compiler
 from skdp.sql._typed import RELEASED, Expr, family_of, quoted, value_of_subquery
-from skdp.tabular.containers import type_name
+from skdp.tabular import type_name
 
 __all__ = ["AFTER", "PartsError", "Staged", "part_of", "staged"]
 

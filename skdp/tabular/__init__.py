@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         is_parts,
         keeps_types,
         table_of,
+        type_name,
     )
     from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
     from skdp.tabular.domain import Bins, Domain, about
@@ -78,7 +79,7 @@ else:
         __name__,
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
-            "containers": "as_table holds_numbers is_listed is_parts keeps_types table_of",
+            "containers": "as_table holds_numbers is_listed is_parts keeps_types table_of type_name",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",

@@ -172,10 +172,12 @@ def told(error: BaseException) -> str:
             continue
         found.add(id(one))
         if not isinstance(one, BaseException):
-            texts.append(repr(one))
+            # An error that holds an object of the caller holds his rows.
+            plain = isinstance(one, str | bytes | int | float | bool | tuple | type)
+            texts.append(repr(one) if plain else f"{WORD} in a {type(one).__name__}")
             continue
-        texts += [str(one), repr(one), *(f"{name}={value!r}" for name, value in vars(one).items())]
-        names = [name for name in dir(type(one)) if not name.startswith("_")]
+        texts += [str(one), repr(one)]
+        names = [name for name in {*dir(type(one)), *getattr(one, "__dict__", {})} if not name.startswith("_")]
         queue += [*one.args, *getattr(one, "__notes__", []), one.__cause__, one.__context__]
         queue += [v for name in names if not callable(v := getattr(one, name, None))]
         queue += list(getattr(one, "exceptions", ()))
