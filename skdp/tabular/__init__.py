@@ -79,7 +79,8 @@ else:
         __name__,
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
-            "containers": "as_table holds_numbers is_listed is_parts keeps_types table_of type_name",
+            "containers": "as_table holds_numbers is_listed is_parts keeps_types table_of "
+            "type_name",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
@@ -177,6 +178,7 @@ __all__ = [
     "table_of",
     "table_schema",
     "target_column",
+    "type_name",
     "whole_units",
     "with_weights",
     "without_column",
