@@ -287,10 +287,9 @@ def or_raise(
     """
     try:
         return make()
-    except (KeyboardInterrupt, SystemExit, *own):
-        raise
-    except BaseException:  # noqa: BLE001  a panic of polars is no Exception
-        pass
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit, *own)):
+            raise  # all else is forgotten: a panic of polars is no Exception either
     raise refusal()
 
 
