@@ -435,9 +435,7 @@ class DPOrdinalEncoder(Encoder):
         """
         check_is_fitted(self)
         name = type(self).__name__
-        values = np.array(X, dtype=np.float64)
-        if values.ndim != 2:
-            raise ValueError("Expected 2D array: X must have shape (n_samples, n_features)")
+        values = check_public_array(X, estimator=name, allow_empty=True, allow_missing=True)
         self._check_width(values.shape[1], len(self.categories_))
         sizes = np.array([len(one) for one in self.categories_])
         known = (values >= 0) & (values < sizes) & (np.floor(values) == values)

@@ -15,8 +15,9 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.exceptions import DataConversionWarning
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import validate_data
 
 from skdp._parameters import check_classes
@@ -31,9 +32,14 @@ from skdp.core import Session
 from skdp.planning import Allowance, bounds_in
 from skdp.queries import LearnedBox, SelectClasses, StandardBall, softmax
 from skdp.tabular import Rows, check_labelled, check_public_array, check_unselected, checked
+from skdp.user_code import or_raise
 
 Floats = NDArray[np.float64]
 
+_NOT_SCORED = (
+    "score: y must have one entry for each row of X, in one dimension: labels of the type of "
+    "classes_, or finite numbers. sample_weight, if it is given, must be as many finite numbers"
+)
 _LARGEST = 1e150  # of a learned bound: its square stays finite
 # Noise of a class's mean, in scales, or edge of that of a covariance, below which rows are whole.
 _WHOLE_NOISE, _WHOLE_EDGE = 0.02, 0.05
@@ -199,7 +205,36 @@ class Start:
         return mean, self.standard.center + mean * scale, np.where(unknown, math.nan, error * scale)
 
 
-class LabelledClassifier(ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
+class ExactScoreMixin:
+    """A score of any rows, computed by scikit-learn, whose errors would quote labels or targets."""
+
+    predict: Callable[[Any], NDArray]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy (classifiers) or R squared (regressors) on the caller's rows.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+            Exact, so as private as the rows are.
+        """
+        predicted = self.predict(X)
+        measure = accuracy_score if is_classifier(self) else r2_score
+        return float(
+            or_raise(
+                lambda: measure(y, predicted, sample_weight=sample_weight),
+                lambda: ValueError(_NOT_SCORED),
+            )
+        )
+
+
+class LabelledClassifier(ExactScoreMixin, ClassifierMixin, PrivateMixin, BaseEstimator, ABC):
     """What classifiers share: a fit of labelled rows, predictions from logits, rehearsals.
 
     With scikit-learn 1.9 or later callbacks are told of their fits, and of steps if there are any.

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from skdp._supervised import (
+    ExactScoreMixin,
     Floats,
     check_targets_like,
     error_of_rehearsals,
@@ -32,7 +33,7 @@ def _unstated(size: int) -> tuple[Floats, Floats]:
     return np.zeros(size), np.ones(size)
 
 
-class TargetRegressor(RegressorMixin, PrivateMixin, BaseEstimator, ABC):
+class TargetRegressor(ExactScoreMixin, RegressorMixin, PrivateMixin, BaseEstimator, ABC):
     """What regressors share: a fit of rows with their targets, bounds of both, rehearsals."""
 
     _in_parts = True

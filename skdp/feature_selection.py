@@ -30,7 +30,12 @@ from skdp.budget.ambient import outside_level
 from skdp.core import ScaledBox, Session
 from skdp.planning import bounds_in
 from skdp.queries import LabelMoments, SecondMoment, SelectClasses
-from skdp.tabular import check_labelled, check_unselected, check_with_target
+from skdp.tabular import (
+    check_labelled,
+    check_public_array,
+    check_unselected,
+    check_with_target,
+)
 
 __all__ = ["DPSelectKBest"]
 
@@ -416,6 +421,23 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
         X_new : ndarray of shape (n_samples, k)
         """
         return in_precision_of(X, self._public_array(X)[:, self._get_support_mask()])
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Return rows with 0 in the columns that were not chosen.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, k)
+            The chosen columns, finite numbers.
+
+        Returns
+        -------
+        X_original : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        name = type(self).__name__
+        values = check_public_array(X, estimator=name, allow_empty=self._allow_empty)
+        return in_precision_of(X, np.asarray(super().inverse_transform(values)))
 
 
 def _f_classif(sums: Floats, squares: Floats, counts: Floats, std: float) -> Floats:

@@ -43,6 +43,7 @@ from skdp.tabular import (
     is_missing,
     stand_in,
 )
+from skdp.user_code import or_raise
 
 __all__ = ["DPSimpleImputer"]
 
@@ -523,10 +524,15 @@ class DPSimpleImputer(Transformer):
             NaN (None in an array of objects) where cells were missing.
         """
         check_is_fitted(self)
-        values, d = np.array(X), self.n_features_in_
+        d = self.n_features_in_
+        text = "X must be rows as transform makes them, of two dimensions: cells, then indicators"
+        values = or_raise(lambda: np.array(X), lambda: ValueError(text))
+        if values.ndim != 2:
+            raise ValueError(text)
         self._check_width(values.shape[1], 2 * d)
+        marks = or_raise(lambda: values[:, d:].astype(bool), lambda: ValueError(text))
         nothing: Any = None if values.dtype == object else np.nan
-        return np.where(values[:, d:].astype(bool), nothing, values[:, :d])
+        return np.where(marks, nothing, values[:, :d])
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the columns that `transform` makes.

@@ -30,6 +30,7 @@ __all__ = [
     "foreign_code",
     "interruptible",
     "no_restart",
+    "or_raise",
     "run_isolated",
     "silent",
     "suppress_warnings",
@@ -263,6 +264,33 @@ def run_isolated(make: Callable[[], Any], default: Any, restart: Callable[[int],
     if stopped is not None:
         raise stopped
     return default
+
+
+def or_raise(
+    make: Callable[[], Any],
+    refusal: Callable[[], Exception],
+    *,
+    own: tuple[type[Exception], ...] = (),
+) -> Any:
+    """Return what a library makes of rows; where it fails, raise an error that knows nothing of it.
+
+    What is raised inside of ``except`` keeps what was caught as its ``__context__``, with ``from
+    None`` too, and that may quote a cell or list all categories of a column.
+
+    Parameters
+    ----------
+    make : callable
+    refusal : callable
+        Returns the error, of a fixed text.
+    own : tuple of types
+        Errors of this package, which pass.
+    """
+    try:
+        return make()
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit, *own)):
+            raise  # all else is forgotten: a panic of polars is no Exception either
+    raise refusal()
 
 
 def no_restart(seed: int) -> None:

@@ -18,6 +18,7 @@ from skdp.engines._readers import ParquetReader, StreamReader, batches_of, itsel
 from skdp.engines._source import Source, names_of, needed
 from skdp.engines._threads import Threads
 from skdp.tabular.sound import sound
+from skdp.user_code import or_raise
 
 __all__ = ["Source", "from_arrays", "from_dask", "from_spark", "from_stream", "read_parquet"]
 
@@ -59,20 +60,22 @@ def from_arrays(parts: Iterable[Any], *, columns: Any = None) -> Source:
     tables = tuple(parts)
     if not tables:
         raise ValueError("parts must hold at least one array, which may have no rows")
-    for table in tables:
-        if not hasattr(table, "shape") or hasattr(table, "tocsr"):  # the latter is sparse
-            raise TypeError(
-                f"parts must be arrays or tables of shape (n, d), got {type(table).__name__}"
-            )
     return Source(tables, itself, Threads(), tuple(map(_head, tables)), names_of(columns))
 
 
 def _head(table: Any) -> Any:
     """Return the first no rows of a table; ValueError if it contradicts itself."""
-    table = sound(table, "parts")
-    if hasattr(table, "iloc"):
-        return table.iloc[:0]
-    return table.slice(0, 0) if hasattr(table, "slice") else table[:0]
+
+    def cut() -> Any:
+        if not hasattr(table, "shape") or hasattr(table, "tocsr"):  # the latter is sparse
+            raise TypeError
+        if hasattr(own, "iloc"):
+            return own.iloc[:0]
+        return own.slice(0, 0) if hasattr(own, "slice") else own[:0]
+
+    own = sound(table, "parts")
+    text = f"parts must be arrays or tables of shape (n, d), got {type(table).__name__}"
+    return or_raise(cut, lambda: TypeError(text))
 
 
 def read_parquet(paths: Any, *, columns: Any = None, engine: str = "threads") -> Source:
@@ -193,7 +196,14 @@ def from_stream(open_reader: Callable[[], Any], *, columns: Any = None) -> Sourc
             "open_reader must be a callable that opens the rows anew for every pass over them, "
             f"got {type(open_reader).__name__}"
         )
-    head = _schema_of(open_reader()).empty_table()
+    needed("pyarrow", "parquet")
+    head = or_raise(
+        lambda: _schema_of(open_reader()).empty_table(),
+        lambda: TypeError(
+            "open_reader must return an Arrow reader, or an iterable of one or more record "
+            "batches, and it did not, or failed. Call it yourself to see why"
+        ),
+    )
     return Source((None,), StreamReader(open_reader), Threads(), (head,), names_of(columns))
 
 
@@ -206,9 +216,7 @@ def _schema_of(stream: Any) -> Any:
         return schema
     if hasattr(stream, "__arrow_c_stream__"):
         return _schema_of(arrow.RecordBatchReader.from_stream(stream))
-    for batch in batches_of(stream):
-        return batch.schema
-    raise TypeError("open_reader must return an Arrow reader; it returned no batch")
+    return next(batches_of(stream)).schema
 
 
 def from_dask(frame: Any) -> Source:

@@ -50,12 +50,18 @@ from skdp.tabular import (
     target_column,
     without_column,
 )
-from skdp.user_code import suppress_warnings
+from skdp.user_code import or_raise, suppress_warnings
 
 _PROBE_ROWS = 200
 _CONSTANT = (
     "{}: estimator could not be fitted on the synthetic rows, and is a constant ({}). See domain_; "
     "any other estimator can be fitted on released_xy(), at no further cost"
+)
+
+_UNREADABLE = (
+    "{}.{}: the fitted estimator does not take these rows. Expected 2D array (reshape your data) "
+    "of the columns that it was fitted on, with numbers or text as in the domain, without NaN or "
+    "infinity unless the estimator takes them; y and sample_weight with one entry for each row"
 )
 
 
@@ -527,6 +533,14 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         return X
 
+    def _told(self, X: Any, method: str, *more: Any, **options: Any) -> Any:
+        """Return what the estimator says of the caller's rows, which its own errors would quote."""
+        rows = self._features(X)
+        return or_raise(
+            lambda: getattr(self.estimator_, method)(rows, *more, **options),
+            lambda: ValueError(_UNREADABLE.format(type(self).__name__, method)),
+        )
+
     def predict(self, X: Any) -> NDArray:
         """Return labels or numbers for any rows, at no further cost.
 
@@ -539,8 +553,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         -------
         y : ndarray of shape (n_samples,)
         """
-        rows = self._features(X)
-        return np.asarray(self.estimator_.predict(rows))
+        return np.asarray(self._told(X, "predict"))
 
     @available_if(_has_model_method("predict_proba"))
     def predict_proba(self, X: Any) -> Floats:
@@ -555,8 +568,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        rows = self._features(X)
-        return np.asarray(self.estimator_.predict_proba(rows))
+        return np.asarray(self._told(X, "predict_proba"))
 
     @available_if(_has_model_method("decision_function"))
     def decision_function(self, X: Any) -> Floats:
@@ -570,8 +582,7 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         -------
         values : ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
-        rows = self._features(X)
-        return np.asarray(self.estimator_.decision_function(rows))
+        return np.asarray(self._told(X, "decision_function"))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the score of the fitted estimator on the caller's rows.
@@ -587,6 +598,5 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         score : float
             Exact, so as private as the rows are. On `released_xy` it is a score on synthetic rows.
         """
-        rows = self._features(X)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(self.estimator_.score(rows, y, **weights))
+        return float(self._told(X, "score", y, **weights))

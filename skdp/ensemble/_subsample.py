@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import DataConversionWarning
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -24,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdp._parameters import Integers, Table, check_classes, check_parameter
 from skdp._progress import listener
 from skdp._rehearsal import ExpectedErrorMixin
+from skdp._supervised import ExactScoreMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
@@ -71,7 +71,7 @@ AGGREGATES: dict[str, tuple[str, Any]] = {
 }
 
 
-class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
+class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, BaseEstimator):
     """Make any classifier or regressor private by fitting it on disjoint blocks of the rows.
 
     Clones of `estimator` are fitted on disjoint blocks. What they predict, or their parameters, is
@@ -555,23 +555,6 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return np.asarray(self._ask(X, "decision_function"))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy (classifiers) or R squared (regressors) on the caller's rows.
-
-        Parameters
-        ----------
-        X : array-like or table of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        score : float
-            Exact, so as private as the rows are.
-        """
-        measure = accuracy_score if is_classifier(self.estimator) else r2_score
-        return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
     def _expected_error(self, n: int, d: int, like: Any) -> float:
         how = self._how

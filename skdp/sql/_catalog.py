@@ -18,7 +18,8 @@ from typing import Any
 
 from skdp.sql._polars import PolarsTables
 from skdp.sql._typed import family_of, quoted, text_of
-from skdp.tabular import checked
+from skdp.tabular import checked, type_name
+from skdp.user_code import or_raise, suppress_warnings
 
 __all__ = ["Catalog", "Column", "Owner", "Table", "bounds_of", "folded", "open_catalog"]
 
@@ -142,7 +143,8 @@ class Catalog:
             If the connection is closed, or if functions of the database would be run in place of
             the engine's.
         """
-        try:
+
+        def opened() -> tuple[Any, list[str]]:
             cursor = self.connection.cursor()
             for setting in (
                 "integer_division = false",
@@ -156,12 +158,13 @@ class Catalog:
             ):
                 cursor.execute(f"SET {setting}")
             cursor.begin()  # what is checked of tables and functions holds until the last query
-            shadows = _shadows(cursor)
-        except Exception:  # noqa: BLE001
-            raise RuntimeError(
-                "the connection to DuckDB cannot be used, for example because it is closed. Open "
-                "it again, and make a new PrivateDatabase; nothing was charged"
-            ) from None
+            return cursor, _shadows(cursor)
+
+        text = (
+            "the connection to DuckDB cannot be used, for example because it is closed. Open it "
+            "again, and make a new PrivateDatabase; nothing was charged"
+        )
+        cursor, shadows = or_raise(opened, lambda: RuntimeError(text))
         if shadows:
             cursor.close()
             raise RuntimeError(
@@ -328,15 +331,18 @@ def _of_polars(
 
 def _copy(connection: Any, name: str, table: Any) -> None:
     table = checked(table, f"table {name!r}")
-    try:
+
+    def copy() -> None:
         connection.register("skdp_given", table)
         connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM skdp_given")
         connection.unregister("skdp_given")
-    except Exception:  # noqa: BLE001  its text may quote a cell
-        raise TypeError(
-            f"table {name!r} cannot be read by DuckDB. It must be a table of pandas, polars or "
-            f"pyarrow with columns of types that DuckDB has; got {type(table).__name__}"
-        ) from None
+
+    text = (
+        f"table {name!r} cannot be read by DuckDB. It must be a table of pandas, polars or "
+        f"pyarrow with columns of types that DuckDB has; got {type(table).__name__}"
+    )
+    with suppress_warnings():
+        or_raise(copy, lambda: TypeError(text))
 
 
 def _base_tables(cursor: Any) -> list[tuple[str, str, str, bool]]:
@@ -376,12 +382,11 @@ def _base_table(cursor: Any, name: str) -> str | None:
 
 
 def _columns_of(cursor: Any, source: str) -> list[tuple[str, str]]:
-    try:
-        found = cursor.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-    except Exception:  # noqa: BLE001
-        raise ValueError(
-            f"DuckDB cannot read {source}. Check that the table or file exists and is not damaged"
-        ) from None
+    text = f"DuckDB cannot read {source}. Check that the table or file exists and is not damaged"
+    found = or_raise(
+        lambda: cursor.execute(f"DESCRIBE SELECT * FROM {source}").fetchall(),
+        lambda: ValueError(text),
+    )
     return [(row[0], row[1]) for row in found]
 
 
@@ -426,8 +431,8 @@ def _declared(name: str, source: str, columns: list[tuple[str, str]], spec: Any)
         if known[unit].family == "other" and known[unit].kind.upper() not in _OTHER_IDS:
             raise TypeError(
                 f"column {spec['unit']!r} of table {name!r} cannot be the unit: its type is "
-                f"{known[unit].kind}, whose values may differ and compare as equal, or be of any "
-                "size. Use a column of integers, text, dates, timestamps or UUIDs"
+                f"{type_name(known[unit].kind)}, whose values may differ and compare as equal, or "
+                "be of any size. Use a column of integers, text, dates, timestamps or UUIDs"
             )
         return Table(name, source, known, unit=unit)
     owner = spec["owner"]
@@ -496,14 +501,10 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
                     owner)  # fmt: skip
         return
     cursor = catalog.cursor()
+    test = f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
+    text = f"table {above.name!r} cannot be read, to check that each key in it names one row"
     try:
-        twice = cursor.execute(
-            f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
-        ).fetchone()
-    except Exception:  # noqa: BLE001
-        raise RuntimeError(
-            f"table {above.name!r} cannot be read, to check that each key in it names one row"
-        ) from None
+        twice = or_raise(lambda: cursor.execute(test).fetchone(), lambda: RuntimeError(text))
     finally:
         cursor.close()
     _check_once(not twice[0], above, owner)
@@ -528,5 +529,5 @@ def _check_units(catalog: Catalog) -> None:
     if len(families) > 1 or (len(kinds) > 1 and not families <= {"int", "text"}):
         raise TypeError(
             "the unit columns of all tables must have the same type, since they are compared with "
-            f"each other; their types are {', '.join(sorted(kinds))}"
+            f"each other; their types are {', '.join(sorted(set(map(type_name, kinds))))}"
         )

@@ -27,6 +27,7 @@ from skdp.sql._plan import EVERYTHING, MOST_KEYS
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
 from skdp.sql._stages import AFTER, PartsError, Staged, part_of, staged
+from skdp.user_code import or_raise
 
 __all__ = ["PrivateDatabase"]
 
@@ -241,14 +242,14 @@ class PrivateDatabase:
 
     def _left_keys(self, catalog: Catalog, plan: Plan) -> list[Any]:
         """Return the keys that public tables have."""
-        try:
-            with catalog.reading() as cursor:
-                found = cursor.execute(str(plan.left_keys)).fetchall()
-        except Exception:  # noqa: BLE001
-            raise RuntimeError(
-                "DuckDB could not read the keys from the public tables on the left of LEFT JOIN; "
-                "nothing was charged"
-            ) from None
+        text = (
+            "DuckDB could not read the keys from the public tables on the left of LEFT JOIN; "
+            "nothing was charged"
+        )
+        with catalog.reading() as cursor:
+            found = or_raise(
+                lambda: cursor.execute(str(plan.left_keys)).fetchall(), lambda: RuntimeError(text)
+            )
         if not 0 < len(found) <= MOST_KEYS:
             many = f"more than {MOST_KEYS:,}" if found else "no"
             raise QueryRefusedError(
@@ -361,6 +362,7 @@ def _released(
             if progress is not None:
                 progress(next(steps), 2 * len(fits), what)
 
+    failed = ""
     try:
         for i, (plan, by) in enumerate(zip(parts.plans, fits, strict=True)):
             tell(f"rows of part {i + 1} of {len(fits)}")
@@ -380,12 +382,14 @@ def _released(
     except Exception as error:
         if not answers:
             raise
+        failed = type(error).__name__
+    if failed:
         before = "1 subquery was" if len(answers) == 1 else f"{len(answers)} subqueries were"
         raise PartsError(
-            f"a part of the query failed ({type(error).__name__}) after {before} released and "
-            "charged. The answers so far are in the attribute `subqueries` of this error",
+            f"a part of the query failed ({failed}) after {before} released and charged. The "
+            "answers so far are in the attribute `subqueries` of this error",
             answers,
-        ) from None
+        )
     answers[-1].subqueries = answers[:-1]
     tell("done")
     return answers[-1]
@@ -393,12 +397,13 @@ def _released(
 
 def _compute(cursor: Any, plan: Plan, lazy: Any, more: Sequence[str] = ()) -> None:
     """Compute the rows that are aggregated, before any charge."""
-    try:
-        cursor.execute(f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}")
-    except Exception:  # noqa: BLE001  its text may quote a cell
-        raise RuntimeError(
-            "DuckDB could not compute the rows of the query, for example for lack of memory or "
-            "disk space; nothing was charged"
-        ) from None
+    text = (
+        "DuckDB could not compute the rows of the query, for example for lack of memory or disk "
+        "space; nothing was charged"
+    )
+    or_raise(
+        lambda: cursor.execute(f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}"),
+        lambda: RuntimeError(text),
+    )
     if lazy is not None:  # what there is now has the types, and no rows
         lazy.into(cursor, "temp.main.skdp_rows_of_query", plan.rows, more)

@@ -21,10 +21,12 @@ from typing import Any
 
 from sqlglot import exp
 
+from skdp.exceptions import QueryRefusedError
 from skdp.sql._expressions import compiled
 from skdp.sql._parse import conjuncts
 from skdp.sql._refusals import refusal, refuse
 from skdp.sql._relations import Relation, RowScope
+from skdp.user_code import or_raise
 
 __all__ = ["MOST_OF_UNIONS", "Equality", "capped", "check_public", "equalities", "private_cap"]
 
@@ -92,7 +94,9 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
     reached = {handle for _, one, handle in scope.tables if one.private}
     most = math.prod(one.matches for _, one, _ in scope.tables)  # of subqueries
     alone = scope.parent is not None and len(waiting) == len(scope.tables)
-    try:
+
+    def counted() -> int:
+        most = 1
         with catalog.reading() as cursor:
             while waiting:
                 found = {
@@ -113,11 +117,14 @@ def check_public(node: exp.Expr, catalog: Any, scope: RowScope, equated: list[Eq
                 most *= max(found[least], 1)
                 reached.add(least)
                 del waiting[least]
-    except ValueError:
-        raise
-    except Exception:  # noqa: BLE001
-        way = "check that the public tables of the query still exist"
-        raise refusal(node, "DuckDB cannot read a public table of the query", way) from None
+        return most
+
+    way = "check that the public tables of the query still exist"
+    most *= or_raise(
+        counted,
+        lambda: refusal(node, "DuckDB cannot read a public table of the query", way),
+        own=(QueryRefusedError,),
+    )
     if most > MOST_MATCHES:
         refuse(
             node,

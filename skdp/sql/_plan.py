@@ -23,6 +23,7 @@ from skdp.sql._refusals import SOURCES, only, refusal, refuse, refuse_bounds, sa
 from skdp.sql._relations import AGGREGATES, Body, grouped_item, is_aggregate, item_name
 from skdp.sql._sources import Compiler
 from skdp.sql._typed import TO_NUMBERS, WORDS, quoted, text_of
+from skdp.user_code import or_raise
 
 __all__ = ["EVERYTHING", "MOST_KEYS", "planned"]
 
@@ -310,13 +311,13 @@ def planned(text: str, select: exp.Expr, *args: Any, **options: Any) -> Plan:
         Also where the parser made a tree of a query that no rule here foresaw: nothing has been
         read, so that what went wrong depends on the query alone.
     """
-    try:
-        return _planned(text, select, *args, **options)
-    except QueryRefusedError:
-        raise
-    except Exception:  # noqa: BLE001
-        way = "simplify it, and try its parts one by one"
-        raise refusal(select, "a part of the query is not supported", way) from None
+    way = "simplify it, and try its parts one by one"
+    plan: Plan = or_raise(
+        lambda: _planned(text, select, *args, **options),
+        lambda: refusal(select, "a part of the query is not supported", way),
+        own=(QueryRefusedError,),
+    )
+    return plan
 
 
 def _planned(

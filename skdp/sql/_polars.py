@@ -15,7 +15,8 @@ from typing import Any
 from skdp.sql._polars_rows import Lazy, Tables, lazy_rows
 from skdp.sql._polars_typed import polars
 from skdp.sql._typed import quoted
-from skdp.tabular import checked
+from skdp.tabular import checked, type_name
+from skdp.user_code import or_raise, suppress_warnings
 
 __all__ = ["PolarsTables"]
 
@@ -43,14 +44,12 @@ def _frame(name: str, table: Any) -> Any:
     if isinstance(table, pl.LazyFrame):
         return table
     table = checked(table, f"table {name!r}")
-    try:
-        if isinstance(table, pl.DataFrame):
-            return table.lazy()
-        kind = type(table).__module__.partition(".")[0]
-        made = pl.from_pandas(table) if kind == "pandas" else pl.from_arrow(table)
-        return made.lazy()
-    except Exception:  # noqa: BLE001  its text may quote a cell
-        raise _unreadable(name, table) from None
+    if isinstance(table, pl.DataFrame):
+        return table.lazy()
+    kind = type(table).__module__.partition(".")[0]
+    read = pl.from_pandas if kind == "pandas" else pl.from_arrow
+    with suppress_warnings():
+        return or_raise(lambda: read(table).lazy(), lambda: _unreadable(name, table))
 
 
 def _unreadable(name: str, table: Any) -> TypeError:
@@ -78,18 +77,17 @@ class PolarsTables:
     def add(self, name: str, source: str, table: Any, *, whole: bool) -> Any:
         """Take a table in, and return an Arrow table for DuckDB: of its types, or of all rows."""
         pl = polars()
-        frame = _frame(name, table)
-        try:
-            schema = frame.collect_schema()
+        given = _frame(name, table)
+
+        def read() -> tuple[Any, Any, Any]:
+            schema = given.collect_schema()
             named = [c for c, t in schema.items() if isinstance(t, pl.Categorical | pl.Enum)]
-            frame = frame.with_columns(pl.col(c).cast(pl.String) for c in named)
+            frame = given.with_columns(pl.col(c).cast(pl.String) for c in named)
             schema = frame.collect_schema()
             shown = frame.collect() if whole else pl.DataFrame(schema=schema)
-            arrow = shown.to_arrow()
-        except BaseException as error:  # a panic of polars is no Exception
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
-            raise _unreadable(name, table) from None
+            return frame, schema, shown.to_arrow()
+
+        frame, schema, arrow = or_raise(read, lambda: _unreadable(name, table))
         self._frames[source], self._schemas[source] = frame, schema
         return arrow
 
@@ -165,16 +163,16 @@ class PolarsTables:
             else quoted(name)
             for name in lazy.kinds
         ]
-        try:
+
+        def read() -> None:
             cursor.register("skdp_rows_of_polars", found.to_arrow())
             cursor.execute(
                 f"INSERT INTO {table} ({names}) SELECT {', '.join(cells)} FROM skdp_rows_of_polars"
             )
             cursor.unregister("skdp_rows_of_polars")
-        except Exception:  # noqa: BLE001  its text may quote a cell
-            raise RuntimeError(
-                "DuckDB could not read the rows that polars computed; nothing was charged"
-            ) from None
+
+        text = "DuckDB could not read the rows that polars computed; nothing was charged"
+        or_raise(read, lambda: RuntimeError(text))
 
 
 class _Choice:
@@ -195,14 +193,8 @@ class _Choice:
 
 
 def _collected(frame: Any, what: str) -> Any:
-    try:
-        return frame.collect()
-    except BaseException as error:  # its text may quote a cell; panics are no Exceptions
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        raise RuntimeError(
-            f"polars could not compute {what}, for example for lack of memory; nothing was charged"
-        ) from None
+    text = f"polars could not compute {what}, for example for lack of memory; nothing was charged"
+    return or_raise(frame.collect, lambda: RuntimeError(text))
 
 
 def _typed(frame: Any, schema: Mapping[str, Any]) -> Lazy:
@@ -231,5 +223,5 @@ def _typed(frame: Any, schema: Mapping[str, Any]) -> Lazy:
             exprs.append(cell)
             kinds[name] = kind
         else:
-            missing[name] = f"column {name!r} of type {dtype}"
+            missing[name] = f"column {name!r} of type {type_name(dtype)}"
     return Lazy(frame.select(exprs), kinds, missing)

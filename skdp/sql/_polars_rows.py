@@ -16,8 +16,18 @@ from sqlglot import exp, parse_one
 
 from skdp.exceptions import QueryRefusedError
 from skdp.sql._parse import conjuncts
-from skdp.sql._polars_typed import Value, choice, dtype_of, lit, not_proved, null, polars
+from skdp.sql._polars_typed import (
+    Value,
+    choice,
+    dtype_of,
+    lit,
+    not_proved,
+    null,
+    polars,
+    unproved,
+)
 from skdp.sql._polars_values import value_of
+from skdp.user_code import or_raise
 
 __all__ = ["Lazy", "Tables", "lazy_rows"]
 
@@ -54,12 +64,12 @@ def lazy_rows(sql: str, tables: Tables) -> Lazy:
     QueryRefusedError
         For what is not proved equal to DuckDB's.
     """
-    try:
-        return _relation(parse_one(sql, read="duckdb"), tables, last=True)
-    except (QueryRefusedError, RuntimeError):
-        raise
-    except Exception:  # noqa: BLE001  what went wrong depends on the query alone
-        not_proved("a part of the query")
+    rows: Lazy = or_raise(
+        lambda: _relation(parse_one(sql, read="duckdb"), tables, last=True),
+        lambda: unproved("a part of the query"),  # it depends on the query alone
+        own=(QueryRefusedError, RuntimeError),
+    )
+    return rows
 
 
 def _relation(node: exp.Expr, tables: Tables, *, last: bool = False) -> Lazy:

@@ -25,6 +25,7 @@ __all__ = [
     "null",
     "polars",
     "ratio",
+    "unproved",
 ]
 
 
@@ -61,8 +62,13 @@ def not_proved(node: Any) -> NoReturn:
     ------
     QueryRefusedError
     """
+    raise unproved(node)
+
+
+def unproved(node: Any) -> QueryRefusedError:
+    """Return the refusal of `not_proved`."""
     what = node if isinstance(node, str) else said(node)
-    raise QueryRefusedError(
+    return QueryRefusedError(
         f"engine='polars' does not support {what} (as the query is rewritten for DuckDB): its "
         "result is not proved equal to that of DuckDB. Use engine='duckdb', the default. Nothing "
         "was charged."

@@ -31,6 +31,7 @@ from skdp.sql._relations import is_aggregate
 from skdp.sql._results import Subquery, columns_of_answer
 from skdp.sql._sources import Compiler
 from skdp.sql._typed import RELEASED, Expr, family_of, quoted, value_of_subquery
+from skdp.tabular import type_name
 
 __all__ = ["AFTER", "PartsError", "Staged", "part_of", "staged"]
 
@@ -291,7 +292,7 @@ def _table(plan: Plan, catalog: Catalog, before: list[Subquery]) -> Table:
     columns = {folded(name): Column(name, kinds[name]) for name in names}
     for column in columns.values():
         if family_of(column.kind) == "other":
-            reason = f"column {column.name!r} of a subquery has type {column.kind}"
+            reason = f"column {column.name!r} of a subquery has type {type_name(column.kind)}"
             way = "convert it to numbers, text, booleans, dates or timestamps with CAST"
             refuse(None, f"{reason}, which is not supported", way)
     shown = {output.sql: folded(output.name) for output in plan.outputs}

@@ -21,8 +21,10 @@ from skdp.budget import PrivacyBudget
 from skdp.queries import MAX_CELLS, EdgeHistogram, LabelSums
 from skdp.statistics._call import Call, Floats, Released, result
 from skdp.tabular import check_labelled_table
+from skdp.user_code import or_raise
 
 Bins = int | Floats
+_ONE_COLUMN = "X must be one column of labels, as an array, a list or a series"
 _LEARNED_EDGES = "edges are learned: rows beyond them are in no cell; state edges, or bounds"
 _CLEAR = 10.0  # standard errors: below, a quotient by a sum of counts has no error of first order
 
@@ -228,8 +230,8 @@ def _labelled(call: Call, X: Any, categories: Any) -> tuple[Released, np.ndarray
     """Return how many rows have each of some public labels, and these."""
     known, order = _classes(categories, "categories")
     if not hasattr(X, "__len__"):
-        raise TypeError("X must be one column of labels, as an array, a list or a series")
-    ones = np.ones(len(X))
+        raise TypeError(_ONE_COLUMN)
+    ones = np.ones(or_raise(lambda: len(X), lambda: TypeError(_ONE_COLUMN)))
     rows, _ = check_labelled_table(ones, X, classes=known, **call.entrance)
     with call.opened(rows, (known.tolist(), order.tolist())) as session:
         # The row that is summed is 1: sums by label are counts.

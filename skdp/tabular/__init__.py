@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         is_parts,
         keeps_types,
         table_of,
+        type_name,
     )
     from skdp.tabular.dealt import WholeUnits, dealt_rows, whole_units
     from skdp.tabular.domain import Bins, Domain, about
@@ -79,7 +80,8 @@ else:
         __name__,
         {
             "coding": "CodedRows check_coded check_coded_target public_codes target_column",
-            "containers": "as_table checked holds_numbers is_listed is_parts keeps_types table_of",
+            "containers": "as_table checked holds_numbers is_listed is_parts keeps_types table_of "
+            "type_name",
             "dealt": "WholeUnits dealt_rows whole_units",
             "domain": "Bins Domain about",
             "encoding": "Schema decoded table_schema without_column",
@@ -179,6 +181,7 @@ __all__ = [
     "table_of",
     "table_schema",
     "target_column",
+    "type_name",
     "whole_units",
     "with_weights",
     "without_column",

@@ -7,6 +7,8 @@ which is public; no library is asked for a common type of several columns, or of
 from __future__ import annotations
 
 import itertools
+import re
+import string
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -38,6 +40,7 @@ __all__ = [
     "table_of",
     "take",
     "to_float",
+    "type_name",
 ]
 
 Floats = NDArray[np.float64]
@@ -46,6 +49,8 @@ NUMBER, OBJECTS = "number", "objects"
 _AS_OBJECTS = ("StringDtype",)  # types of pandas that are objects in numpy, whatever is missing
 _MOST_NAMED = 5  # columns in a message
 _MOST_LISTED = 12  # where one of them is looked for
+_LETTERS = f"{string.ascii_letters}{string.digits}_ "
+_PLAIN_TYPE = re.compile(r"[\w ]+(\([\d, ]*\)|\[[a-z]+\])?")  # DECIMAL(18, 3), date32[day]
 _REFUSED = {"c": "complex", "M": "dates", "m": "durations", "U": "text", "S": "text", "T": "text"}
 
 
@@ -204,6 +209,18 @@ def refused_type(X: Any) -> tuple[str, Any]:
     return "", None
 
 
+def type_name(dtype: Any) -> str:
+    """Return the name of a type for a message, without the categories or fields that it may list.
+
+    The categories of an ENUM are the cells of a column, and the fields of a STRUCT the keys of its
+    dicts.
+    """
+    name = str(dtype)
+    if _PLAIN_TYPE.fullmatch(name):
+        return name
+    return name[: len(name) - len(name.lstrip(_LETTERS))].strip() or "other"
+
+
 def any_type(X: Any) -> dict[Any, str]:
     """Return the columns of a table whose type tells nothing of their cells: name and type.
 
@@ -213,9 +230,9 @@ def any_type(X: Any) -> dict[Any, str]:
     if is_frame(X):
         for name, dtype in zip(column_names(X), X.dtypes, strict=True):
             if _type_of(dtype) == OBJECTS:
-                found[name] = str(dtype)
+                found[name] = type_name(dtype)
     elif getattr(X, "name", None) is not None and _type_of(getattr(X, "dtype", None)) == OBJECTS:
-        found[X.name] = str(X.dtype)  # of one column
+        found[X.name] = type_name(X.dtype)  # of one column
     return dict(itertools.islice(found.items(), _MOST_NAMED))
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from skdp.tabular.containers import reading
 from skdp.tabular.units import GONE, ODD, id_key
+from skdp.user_code import or_raise
 
 __all__ = [
     "check_listed",
@@ -56,6 +57,11 @@ def with_zone(column: str) -> str:
     return f"column {column!r} has dates with a time zone; make them text first"
 
 
+def _is_date(value: Any) -> bool:
+    zone = getattr(value, "tzinfo", None)
+    return hasattr(value, "isoformat") and hasattr(value, "year") and zone is None
+
+
 def plain_key(value: Any, column: str) -> Any:
     """Return a key as a plain value of Python, dates as those of numpy."""
     if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
@@ -63,19 +69,18 @@ def plain_key(value: Any, column: str) -> Any:
     if isinstance(value, float):
         value = value + 0.0  # one zero
     if isinstance(value, np.datetime64):
-        if abs(int(value.astype("datetime64[Y]").astype(np.int64))) > _YEARS:
-            raise ValueError(f"column {column!r} has dates that microseconds cannot count")
-        return value.astype("datetime64[us]")
-    if type(value) in (str, int, float, bool):
+        if abs(int(value.astype("datetime64[Y]").astype(np.int64))) <= _YEARS:
+            return value.astype("datetime64[us]")
+    elif type(value) in (str, int, float, bool):
         return value
-    if hasattr(value, "isoformat") and hasattr(value, "year"):
-        if getattr(value, "tzinfo", None) is not None:
-            raise ValueError(with_zone(column))
+    elif _is_date(value):
         if hasattr(value, "to_datetime64"):  # of pandas, which has years that Python has not
             return plain_key(value.to_datetime64(), column)
         return np.datetime64(value, "us")
+    # One text for all cells: it must not show which of several stands first.
     raise TypeError(
-        f"keys of column {column!r} must be text, numbers, booleans or dates, without other types"
+        f"keys of column {column!r} must be text, numbers, booleans, or dates without a time zone "
+        "within 290,000 years of 1970; make other keys text first"
     )
 
 
@@ -121,8 +126,12 @@ def merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
 
 def key_codes(table: Any, name: str) -> tuple[Ints, list[Any]]:
     """Return codes of a key column and plain keys, none of which hangs on what rows come first."""
-    codes, values = codes_of_column(table, name, "key")
     cells = column(table, name)
+    dtype = getattr(cells, "dtype", getattr(cells, "type", None))
+    dtype = getattr(dtype, "pyarrow_dtype", dtype)
+    if getattr(dtype, "tz", None) is not None or getattr(dtype, "time_zone", None) is not None:
+        raise ValueError(with_zone(name))  # by the type, which is public
+    codes, values = codes_of_column(table, name, "key")
     if str(getattr(cells, "dtype", "")) == "object" and any(
         isinstance(value, numbers.Real | np.bool_) for value in values
     ):  # numbers of several types that are equal: True is apart, 1.0 is shown as 1
@@ -219,14 +228,17 @@ def _units_merged(codes: Ints, values: list[Any]) -> tuple[Ints, list[Any]]:
 
 def codes_of_column(table: Any, name: str, what: str) -> tuple[Ints, list[Any]]:
     """Return codes and values of an id or key column, without missing cells, or raise."""
-    try:
+
+    def read() -> tuple[Ints, list[Any], list[int]]:
         with reading():
             codes, values = _factorized(column(table, name))
             if (codes >= 0).all() and what == "unit":
                 codes, values = _units_merged(codes, values)
             strange = [i for i, value in enumerate(values) if value is None or value != value]
-    except Exception:  # noqa: BLE001  its text may quote a cell
-        raise TypeError((_IDS if what == "unit" else _KEYS).format(name=name)) from None
+        return codes, values, strange
+
+    text = (_IDS if what == "unit" else _KEYS).format(name=name)
+    codes, values, strange = or_raise(read, lambda: TypeError(text))
     if (codes < 0).any() or np.isin(codes, strange).any():
         raise ValueError(
             f"{what} column {name!r} has missing values; drop these rows, or put in a value that "

@@ -49,6 +49,8 @@ from skdp.tabular.grouped_sql import (
     there,
     unit_sql,
 )
+from skdp.tabular.relation_plans import check_plan
+from skdp.user_code import or_raise
 
 __all__ = ["GroupedRelation", "is_relation", "open_relation"]
 
@@ -65,6 +67,13 @@ _CHANGED = (
     "the parts have another number of rows than when they were checked. Nothing is released by "
     "this fit; what was charged stays charged."
 )
+
+
+_FAILED = "DuckDB could not run a query on the table"
+
+
+def _rows_of(done: Any) -> list[tuple[Any, ...]]:
+    return [] if done is None else list(done.fetchall())
 
 
 def is_relation(table: Any) -> bool:
@@ -88,10 +97,10 @@ def _opened(table: Any) -> Any:
         raise ImportError(
             "Parquet files are read by DuckDB: pip install duckdb, or hand in a table"
         ) from None
-    try:
-        return duckdb.connect().read_parquet(path)
-    except duckdb.Error:
-        raise ValueError(f"{path!r} could not be read as Parquet") from None
+    return or_raise(
+        lambda: duckdb.connect().read_parquet(path),
+        lambda: ValueError(f"{path!r} could not be read as Parquet"),
+    )
 
 
 def open_relation(
@@ -106,6 +115,8 @@ def open_relation(
 ) -> GroupedRelation:
     """Return a checked relation; see `skdp.tabular.grouped.check_grouped`."""
     relation = _opened(table)
+    if stream is None:  # a stream is checked batch by batch
+        check_plan(relation)
     names = list(relation.columns)
     check_names(names, by=by, unit=unit, columns=columns)
     kinds = {name: str(kind) for name, kind in zip(names, relation.types, strict=True)}
@@ -150,13 +161,10 @@ class GroupedRelation(GroupedRows):
 
     def _fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query; what an engine says of an error may quote a cell."""
-        try:
-            done = self._relation.query("skdp_rows", sql)
-            found: list[tuple[Any, ...]] = [] if done is None else done.fetchall()
-        except Exception:  # noqa: BLE001
-            if self._stream is not None:
-                raise SourceError(_UNREADABLE) from None
-            raise RuntimeError("DuckDB could not run a query on the table") from None
+        found: list[tuple[Any, ...]] = or_raise(
+            lambda: _rows_of(self._relation.query("skdp_rows", sql)),
+            lambda: RuntimeError(_FAILED) if self._stream is None else SourceError(_UNREADABLE),
+        )
         if self._stream is not None and self._stream.changed:
             # What was bounded by the rows of one pass must not be added up from those of another.
             raise SourceError(_CHANGED)

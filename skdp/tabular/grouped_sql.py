@@ -89,7 +89,7 @@ def key_cell(value: Any, column: str, kind: str) -> Any:
     """Return what `key_sql` has yielded as a plain key."""
     what = family(kind)
     if what == "text":
-        return bytes(value).decode()
+        return bytes(value).decode("utf-8", "surrogateescape")  # Arrow does not check its texts
     if what == "date":
         return np.datetime64(int(value), "us")
     return plain_key(value, column)

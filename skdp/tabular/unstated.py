@@ -22,7 +22,7 @@ from skdp.tabular.bins import MOMENT, NUMBER, SPAN, Bins, as_ticks
 from skdp.tabular.canonical import as_list
 from skdp.tabular.coding import CodedRows
 from skdp.tabular.containers import _type_of as type_says
-from skdp.tabular.containers import is_frame, to_float
+from skdp.tabular.containers import is_frame, to_float, type_name
 from skdp.tabular.domain import Domain, is_range
 from skdp.tabular.encoding import Schema, _column_part, _number_type, table_schema
 from skdp.tabular.keyed import cell_key, weights_of_keys
@@ -147,7 +147,7 @@ def _learned(X: Any, j: int, label: Any, *, labels: bool) -> ColumnPlan:
     text = shown.startswith(("str", "large_str", "cat", "dict", "enum", "<u", "object", "utf8"))
     if says == "number" or text or shown == "null":
         return ColumnPlan(label, KEYS, text=says != "number")
-    raise ValueError(_STATE.format(label=label, kind=shown))
+    raise ValueError(_STATE.format(label=label, kind=type_name(shown)))
 
 
 def column_plans(

@@ -256,7 +256,7 @@ def test_a_batch_of_other_types_ends_in_a_fixed_text():
     with pytest.raises(SourceError, match="could not be read as they were checked") as caught:
         asked(budget).fit(source)
     assert "secret" not in repr(caught.getrepr(style="long", chain=True).reprcrash)
-    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    assert caught.value.__cause__ is caught.value.__context__ is None
     assert budget.spent.epsilon == 0
 
 
@@ -274,7 +274,7 @@ def test_a_part_that_vanishes_is_told_by_a_fixed_text(passes):
     source = Source((0,), read, from_arrays([ARROW]).engine, (ARROW[:0],))
     with pytest.raises(SourceError, match="a part is gone") as caught:
         asked(budget).fit(source)
-    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    assert caught.value.__cause__ is caught.value.__context__ is None
     assert "secret" not in str(caught.value)
     assert budget.spent.epsilon == (20 if passes == 3 else 0)
 
