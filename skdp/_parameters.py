@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,8 +127,40 @@ def check_parameter(value: Any, name: str, *allowed: Constraint) -> Any:
     wrong = ValueError if isinstance(value, str) and words else wrong
     *most, last = [str(one) if isinstance(one, Set) else repr(one) for one in allowed]
     text = f"{', '.join(most)} or {last}" if most else last
-    got = type(value).__name__ if wrong is TypeError else repr(value)
-    raise wrong(f"{name} must be {text}, got {got if len(got) <= 80 else type(value).__name__}")
+    got = type(value).__name__ if wrong is TypeError else shown(value)
+    raise wrong(f"{name} must be {text}, got {got}")
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Let errors that other code raises for a public parameter name it.
+
+    For what is read before a charge: whatever is raised becomes a TypeError or a ValueError.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  a value of the caller's own class may raise anything
+        try:
+            text = str(error)
+        except Exception:  # noqa: BLE001
+            text = type(error).__name__
+        if name in text and isinstance(error, TypeError | ValueError):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        text = text if len(text) <= 400 else f"{text[:400]}..."
+        failure = kind(f"{name}: {text}")
+    else:
+        return
+    raise failure  # not in the handler: the other error says no more
+
+
+def shown(value: Any, most: int = 80) -> str:
+    """Return how a public value reads in a message; its type, if it is long or has no repr."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  the caller's own class, or an integer of too many digits
+        text = ""
+    return text if 0 < len(text) <= most else type(value).__name__
 
 
 def check_parameters(owner: Any, table: Table) -> None:
@@ -135,6 +168,25 @@ def check_parameters(owner: Any, table: Table) -> None:
     for name, allowed in table.items():
         several = allowed if isinstance(allowed, tuple) else (allowed,)
         check_parameter(getattr(owner, name), name, *several)
+
+
+def check_kinds(owner: Any) -> None:
+    """Refuse parameters that no estimator takes: what can be read once, arrays of no dimensions.
+
+    Raises
+    ------
+    TypeError
+        Before other code reads the parameter.
+    """
+    for name, value in vars(owner).items():
+        if name.endswith("_") or name.startswith("_"):
+            continue
+        if isinstance(value, Iterator):
+            raise TypeError(
+                f"{name} must not be a {type(value).__name__}, which can be read once: pass a list"
+            )
+        if isinstance(value, np.ndarray) and not value.ndim:
+            raise TypeError(f"{name} must not be an array of no dimensions: pass its value")
 
 
 def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -> int:
@@ -173,8 +225,11 @@ def check_classes(classes: Any) -> NDArray:
     """Return the public class labels, sorted."""
     problem = ""
     found: NDArray = np.empty(0)
+    with naming("classes"):
+        classes = np.asarray(classes) if hasattr(classes, "dtype") else classes
+        array = np.asarray(classes)
     try:
-        found = np.unique(np.asarray(classes))
+        found = np.unique(array)
     except TypeError:
         problem = "classes must be labels of one type"
     if became_text(found, classes):

@@ -43,6 +43,7 @@ Floats = NDArray[np.float64]
 
 # Squares of what is allowed, and sums of them, stay inside the range of float64.
 _LARGEST_BOUND = 1e100
+_MOST_CLUSTERS = 2**16
 _MOST_REHEARSED, _FEW_ROWS, _MADE_UP = 2**20, 2**17, 20_000  # rows; rows about centres
 _REHEARSALS, _FEW_REHEARSALS = 25, 9  # up to _FEW_ROWS rows, and above
 _WEIGHTS_OF_MANY = (
@@ -314,7 +315,7 @@ class DPKMeans(
         )
 
     _parameter_table: ClassVar[Table] = {
-        "n_clusters": Integers(1),
+        "n_clusters": Integers(1, _MOST_CLUSTERS),
         "max_iter": Integers(1, 1000),
         "algorithm": ("tree", "lloyd"),
         "weight_bound": WEIGHT_BOUND,

@@ -301,6 +301,11 @@ class PrivacyFilter:
         return self._separate_delta / self._growth
 
     @property
+    def claims_separate_delta(self) -> bool:
+        """Whether a delta is set aside, however little a step may have of it."""
+        return self._separate_delta > 0
+
+    @property
     def _growth(self) -> float:
         """What k steps make of a delta of one of them; infinite past the range of floats."""
         if self._steps == 1:
@@ -561,6 +566,8 @@ def _seed_of(random_state: Any) -> int | None:
     if random_state is None:
         return None
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        if abs(int(random_state)) > 10**1000:  # integers of any length cannot be written down
+            raise ValueError("random_state must have at most 1000 digits")
         return int(random_state)
     if hasattr(random_state, "randint"):
         return int(random_state.randint(0, 2**31 - 1))

@@ -292,7 +292,7 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
         "output": ("predictions", "parameters"),
         "n_blocks": (AUTO, Integers(1)),
         "n_queries": (AUTO, Integers(1)),
-        "n_jobs": (None, Integers(1), Integers(high=-1)),
+        "n_jobs": (None, Integers(1, 2**16), Integers(-(2**16), -1)),
     }
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import FLAG, check_parameter, different_labels
+from skdp._parameters import FLAG, check_parameter, different_labels, naming
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.queries import MAX_CELLS, EdgeHistogram, LabelSums
@@ -211,6 +211,8 @@ def histogram(
     if range is not None:
         if not isinstance(bounds, str):
             raise ValueError("range and bounds are two names of one thing; state one of them")
+        with naming("range"):
+            Call.stated(range, 1)
         bounds = range
     if categories is not None:
         released, labels = _labelled(call, X, categories)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class _Categories:
         self.size = len(self.values_)
         if not 1 <= self.size <= MAX_CODES:
             raise ValueError(
-                f"domain: column {name} must have 1 to {MAX_CODES} categories, got {self.size}"
+                f"domain: column {name} must have 1 to {MAX_CODES} categories"
             )
         try:
             self.known = {plain(value): code for code, value in enumerate(self.values_)}
@@ -469,7 +470,7 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
         return _Numbers(spec, other, has_other, name)
     if isinstance(spec, int | np.integer) and not isinstance(spec, bool):
         if not 1 <= spec <= MAX_CODES:
-            raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} values, got {spec}")
+            raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} values")
         spec = list(range(int(spec)))
     numeric = (numbers.Real, np.number)
     if is_range(spec):
@@ -486,5 +487,5 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
             f"{type(spec).__name__}"
         )
     dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")
-    values = spec.tolist() if hasattr(spec, "tolist") and not dates else list(spec)
+    values = spec.tolist() if hasattr(spec, "tolist") and not dates else list(islice(spec, MAX_CODES + 1))
     return _Categories(values, other, has_other, name)
