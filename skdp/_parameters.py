@@ -97,6 +97,8 @@ Set = Integers | Reals | _Flags
 Constraint = str | None | Set | Callable[[Any, str], Any]
 Table = Mapping[str, Constraint | tuple[Constraint, ...]]
 
+_LONGEST = 10**7  # entries of a parameter
+
 FLAG = _Flags()
 FRACTION = Reals(0, 1, "()")
 STEP = (None, Reals(0, math.inf, "()"))
@@ -187,6 +189,21 @@ def check_kinds(owner: Any) -> None:
             )
         if isinstance(value, np.ndarray) and not value.ndim:
             raise TypeError(f"{name} must not be an array of no dimensions: pass its value")
+        check_length(value, name)
+
+
+def check_length(value: Any, name: str) -> None:
+    """Refuse a range of so many numbers, or a list of such, that a list of them fills the memory.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter.
+    """
+    parts = value if isinstance(value, list | tuple) else (value,)
+    for part in parts:
+        if isinstance(part, range) and part[:_LONGEST] != part:
+            raise ValueError(f"{name} must have at most {_LONGEST} entries")
 
 
 def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -> int:
@@ -206,6 +223,7 @@ def different_labels(labels: Any, problem: str) -> tuple[NDArray[Any], NDArray[n
     # A string is a sequence of letters, and a set has no order: neither is a list of labels.
     if labels is None or isinstance(labels, str | bytes | Mapping | AbstractSet):
         raise TypeError(f"{problem}, got {type(labels).__name__}")
+    check_length(labels, problem.partition(" ")[0])
     try:
         given = list(labels)
         array = np.asarray(labels if hasattr(labels, "dtype") else given)
@@ -226,6 +244,7 @@ def check_classes(classes: Any) -> NDArray:
     problem = ""
     found: NDArray = np.empty(0)
     with naming("classes"):
+        check_length(classes, "classes")
         classes = np.asarray(classes) if hasattr(classes, "dtype") else classes
         array = np.asarray(classes)
     try:

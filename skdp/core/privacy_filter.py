@@ -38,6 +38,7 @@ from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget import exact as as_charged
 from skdp.budget.amounts import check_delta, round_up
 from skdp.budget.conversions import pure_epsilon_from_mu
+from skdp.budget.row_counts import warn_of_delta
 from skdp.budget.stand_in import StandInBudget
 from skdp.core import noise as samplers
 from skdp.core.certificate import PrivacyCertificate, ReleaseRecord
@@ -233,6 +234,8 @@ class PrivacyFilter:
             key.update(repr(claim if not self._separate_delta else (*claim, noise_delta)).encode())
             self._key = key.digest()
             self._state.entropy = samplers.SeededEntropy(self.noise_seed, self._key)
+        if n_rows is not None:
+            warn_of_delta(estimator, self.delta, n_rows)
         if budget is not None:
             if self.seeded:
                 _warn_seeded()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import shown
+from skdp._parameters import check_length, shown
 from skdp.budget import PrivacyBudget
 from skdp.metrics._call import classes_of, counted
 from skdp.metrics._estimate import Estimate
@@ -38,6 +38,7 @@ def _bins(bins: Any, *, even: bool) -> Bins:
             raise ValueError(f"{problem}; got {shown(bins)}")
         part = np.linspace(0.0, 1.0, int(bins) + 1)
         return Bins(part if even else np.round(np.sin(np.pi / 2 * part) ** 2, 12))
+    check_length(bins, "bins")
     try:
         found = Bins(bins)
     except TypeError:

@@ -212,10 +212,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     def _check_score(self, scorer: PrivateScorer, base: BaseRun, unit: str | None) -> Any:
         """Return how many rows of a unit count in a score; refuse so many that nothing is left."""
+        cost = self._noise_cost(base)
+        claimed = check_allowance(cost.epsilon, cost.delta)
+        if not base.covers([Cost(cost.epsilon, cost.delta, mu=claimed)]):
+            raise ValueError(f"epsilon={self.epsilon!r} is too large for a search to divide")
         most = scorer.max_rows_per_unit
         most = self.max_rows_per_unit if most == PRIVATE_ROWS else most
         if unit is not None:
-            cost = self._noise_cost(base)
             check_unit(Unit(unit, most), self._context().adjacency, cost.epsilon, cost.delta)
         return most
 

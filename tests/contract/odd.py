@@ -105,6 +105,7 @@ VALUES: dict[str, Callable[[], Any]] = {
     "generator": lambda: (i for i in range(2)),
     "range": lambda: range(3),
     "long range": lambda: range(10**12),
+    "million": lambda: range(10**6),
     "date": lambda: datetime.date(2020, 1, 1),
     "datetime64": lambda: np.datetime64("2020-01-01"),
     "NaT": lambda: np.datetime64("NaT"),
@@ -178,8 +179,13 @@ TABLES: dict[str, Callable[[], Any]] = {
     "longer": lambda: np.zeros((41, 3)),
     "wide": lambda: np.zeros((40, 4)),
     "flat": lambda: np.zeros(40),
+    "too wide": lambda: np.zeros((4, 9000)),
     "silent": Silent,
 }
+
+
+# What an error may name instead: where two parameters contradict one another.
+RELATED = {"domain": ("queries", "target")}
 
 
 @dataclass
@@ -241,7 +247,8 @@ def fault(
     except (TypeError, ValueError) as error:
         text = f"{type(error).__name__}: {error}"
         # A table may be refused for what a parameter says of it.
-        names = subject.arguments if argument in subject.tables else (argument,)
+        names = (argument, *RELATED.get(argument, ()))
+        names = subject.arguments if argument in subject.tables else names
         named = any(re.search(rf"\b{name}\b", text) for name in names)
         wrong = "" if named else "does not name it: "
     except OutOfTime:
