@@ -98,6 +98,8 @@ Constraint = str | None | Set | Callable[[Any, str], Any]
 Table = Mapping[str, Constraint | tuple[Constraint, ...]]
 
 _LONGEST = 10**7  # entries of a parameter
+_MOST_CLASSES = 2**16
+MOST_NUMBERS = 2**25  # of an array of results: a quarter of a gigabyte
 
 FLAG = _Flags()
 FRACTION = Reals(0, 1, "()")
@@ -206,6 +208,23 @@ def check_length(value: Any, name: str) -> None:
             raise ValueError(f"{name} must have at most {_LONGEST} entries")
 
 
+def check_size(name: str, numbers: int) -> None:
+    """Refuse, before the charge, a parameter whose results would not fit the memory.
+
+    Parameters
+    ----------
+    name : str
+        The parameter.
+    numbers : int
+        How many numbers the largest array of the fit has.
+    """
+    if numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"{name} would make results of {float(numbers):.2g} numbers, and at most "
+            f"{MOST_NUMBERS} are possible: state less"
+        )
+
+
 def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -> int:
     """Return an integer parameter, or raise with its name and the values it may take."""
     found: int = check_parameter(value, name, Integers(low, high))
@@ -247,6 +266,8 @@ def check_classes(classes: Any) -> NDArray:
         check_length(classes, "classes")
         classes = np.asarray(classes) if hasattr(classes, "dtype") else classes
         array = np.asarray(classes)
+        if array.size > _MOST_CLASSES:
+            raise ValueError(f"there must be at most {_MOST_CLASSES}, got {array.size}")
     try:
         found = np.unique(array)
     except TypeError:

@@ -27,7 +27,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from skdp._clustering import MANY_FEATURES, cluster, mean_error
 from skdp._clusters import Clustering, PublicBox
-from skdp._parameters import Integers, Table
+from skdp._parameters import Integers, Table, check_size
 from skdp._rehearsal import ExpectedErrorMixin, rehearsal, repeated
 from skdp._weights import WEIGHT_BOUND, weighted_rows
 from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
@@ -274,6 +274,7 @@ class DPKMeans(
             if most is not None and self.algorithm == "tree" and rows.n_features > MANY_FEATURES:
                 raise ValueError(_WEIGHTS_OF_MANY.format(MANY_FEATURES))
             bounds = self._stated_bounds(rows.n_features)
+            check_size("n_clusters", int(self.n_clusters) * (rows.n_features + 1))
             with self._session(rows) as session:
                 (low, high), _ = bounds_in(session, bounds, share=None)
                 found = self._cluster(session, low, high, most)

@@ -21,14 +21,23 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Table, check_classes, check_parameter
+from skdp._parameters import Integers, Table, check_classes, check_parameter, naming
 from skdp._progress import listener
 from skdp._rehearsal import ExpectedErrorMixin
 from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import Ball, Box, Mean, Session, UserFunction
-from skdp.ensemble._plan import COUNT_SHARE, SCORES, SMOOTH, Noise, Plan, check_noise, planned
+from skdp.ensemble._plan import (
+    COUNT_SHARE,
+    MOST_TOGETHER,
+    SCORES,
+    SMOOTH,
+    Noise,
+    Plan,
+    check_noise,
+    planned,
+)
 from skdp.ensemble._scores import directions, radius, restored
 from skdp.ensemble._tasks import (
     AUTO,
@@ -404,10 +413,20 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
             )
             validate_data(self, X, skip_check_array=True)
             like = X if hasattr(self, "feature_names_in_") else None
-            public = self._public_rows(rows.n_features)
+            with naming("public"):
+                public = self._public_rows(rows.n_features)
             model = self._probe(public, like, classes)
             n_numbers = parameters_of(model).size if self.output == "parameters" else None
             n_classes = 0 if classes is None else len(classes)
+            if how in (AUTO, SCORES) and n_classes > MOST_TOGETHER:
+                raise ValueError(
+                    f"classes: scores are released of at most {MOST_TOGETHER} classes, got "
+                    f"{n_classes}; aggregate='vote' takes more"
+                )
+            if n_numbers is not None and n_numbers > MOST_TOGETHER:
+                raise ValueError(
+                    f"estimator has {n_numbers} parameters, and at most {MOST_TOGETHER} are released"
+                )
             bounds: tuple[Floats, Floats] | None = None
             if how not in (AUTO, "vote", SCORES):
                 bounds = self._bounds_of(n_numbers or 1)

@@ -7,16 +7,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from cases import Case, rows
 from estimators import CASES
 from odd import Subject
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from toys import Toy, ToyRatio
 
 import skdp
-from skdp import inspection, metrics, model_selection, statistics
+from skdp import metrics, model_selection, statistics, synthetic
+from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
+from skdp.preprocessing import DPStandardScaler
 
 N = 40
 OF_BASES = (Toy, ToyRatio, Pipeline)
@@ -166,11 +171,81 @@ def functions() -> Iterator[Subject]:
         )
 
 
+def others() -> Iterator[Subject]:
+    """Yield what charges in other ways, and what makes the parameters of fits."""
+    X = rows(N, 3, 0)
+    frame = pd.DataFrame({"key": np.arange(N) % 2, "unit": np.arange(N) // 2, "x": X[:, 0]})
+
+    def group_by(ledger: PrivacyBudget, /, **given: Any) -> None:
+        given["budget"] = ledger if given["budget"] is None else given["budget"]
+        table = given.pop("X")
+        DPGroupBy(given.pop("by"), given.pop("unit"), **given).fit(table).to_dict()
+
+    parameters = inspect.signature(DPGroupBy).parameters
+    defaults = {name: p.default for name, p in parameters.items()}
+    arguments = {**defaults, "by": "key", "unit": "unit", "X": frame, "random_state": 0}
+    arguments["aggregates"] = {"mean": ("x", "mean")}
+    arguments["bounds"] = {"x": (-1, 1)}
+    yield Subject(
+        "DPGroupBy",
+        group_by,
+        arguments,
+        ("X",),
+        budget=lambda: PrivacyBudget(1e12, 0.99, unit="unit", adjacency="add_or_remove_one"),
+    )
+
+    def scored(ledger: PrivacyBudget, /, **given: Any) -> None:
+        given["budget"] = ledger if given["budget"] is None else given["budget"]
+        table, labels = given.pop("X"), given.pop("y")
+        model = LogisticRegression().fit(X, np.arange(N) % 2)
+        model_selection.private_scorer(given.pop("metric"), **given)(model, table, labels)
+
+    arguments = {"metric": "accuracy", "epsilon": 1.0, "bounds": None, "random_state": 0}
+    arguments |= {"X": X, "y": np.arange(N) % 2, "budget": None, "max_rows_per_unit": "private"}
+    yield Subject("private_scorer", scored, arguments, ("X", "y"))
+
+    yield _function(PrivacyBudget, (), private=False, epsilon=1.0, delta=1e-6)
+    yield _function(synthetic.Bins, (), private=False, edges=[0, 1, 2])
+    yield _function(synthetic.Domain, (), private=False, columns=[2, 3])
+
+    def queried(kind: Any) -> Callable[..., Any]:
+        def ask(ledger: PrivacyBudget, /, **given: Any) -> None:
+            domain = synthetic.Domain([2, 3])
+            queries = kind(**given)
+            synthetic.MWEMReleaser(queries, domain=domain, n_rounds=1, budget=ledger).fit(
+                np.zeros((N, 2), dtype=int)
+            )
+
+        return ask
+
+    for kind in (synthetic.conjunctions, synthetic.thresholds, synthetic.intervals):
+        defaults = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
+        defaults |= {"order": 1} if "order" in defaults else {}
+        yield Subject(kind.__name__, queried(kind), defaults)
+    yield Subject("linear_queries", queried(synthetic.linear_queries), {"q": len, "columns": None})
+
+    made = DPStandardScaler(bounds=(0, 1))
+    for function, options in (
+        (skdp.plan, {}),
+        (skdp.check_pipeline, {}),
+        (model_selection.search_cost, {"search": GridSearchCV(made, {}), "n_samples": 40}),
+        (model_selection.cross_val_cost, {"n_samples": 40}),
+        (skdp.make_private, {"estimator": StandardScaler(), "bounds": (0, 1)}),
+        (skdp.choose_epsilon, {"error": 0.5, "n_samples": 40, "n_features": 2}),
+        (skdp.pad_time, {"seconds": 0.01}),
+        (skdp.config_context, {"noise": "system"}),
+    ):
+        first = {"estimator": made} if "estimator" in inspect.signature(function).parameters else {}
+        yield _function(function, (), private=False, **{**first, **options})
+
+
 BY_CLASS: dict[str, list[Subject]] = {}
 for _case in CASES:
     _made = _case.make(epsilon=1.0, delta=1e-5, budget=None, random_state=0)
     if not isinstance(_made, OF_BASES):
         _subjects = BY_CLASS.setdefault(public_class(_made).__name__, [])
         _subjects.append(of_case(_case))
-for _subject in functions():
+        if "groups" in inspect.signature(public_class(_made).fit).parameters:  # type: ignore[attr-defined]
+            _subjects.append(of_case(_case, users=True))
+for _subject in (*functions(), *others()):
     BY_CLASS.setdefault(_subject.name, []).append(_subject)
