@@ -211,6 +211,8 @@ class PrivacyBudget(BudgetReader):
         facts = checked_facts(dataset, n_rows, terms)
         if stated := json.loads(facts.get("n_rows") or "[]"):
             warn_of_delta(type(self).__name__, terms.delta, max(stated))
+        if not isinstance(must_exist, bool):
+            raise TypeError(f"must_exist must be True or False, got {type(must_exist).__name__}.")
         if must_exist and ledger is None:
             raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")
         account = Account(terms, check_text(note, "note"))

@@ -406,7 +406,8 @@ class DPSubsampleAggregate(ExpectedErrorMixin, PrivateMixin, BaseEstimator):
             self._check_parameters()
             how = self._how
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
-            if getattr(y, "shape", ())[1:] == (1,):
+            shape = getattr(y, "shape", None)
+            if isinstance(shape, tuple) and shape[1:] == (1,):
                 warnings.warn(COLUMN, DataConversionWarning, stacklevel=outside_level())
             rows = check_labelled(
                 X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty

@@ -216,6 +216,7 @@ def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Rele
     >>> bool(abs(answer.value - 82) <= 3)
     True
     """
+    check_length(q, "q")
     try:
         percent = np.asarray(q, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import naming
+from skdp._parameters import check_length, naming
 from skdp.synthetic._kinds import (
     Functions,
     Queries,
@@ -182,6 +182,7 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     >>> late.workload(domain).answers([[10, 20], [30, 40]]).tolist()
     [60]
     """
+    check_length(q, "q")
     if callable(q):
         return Functions([q], columns)
     if isinstance(q, Sequence) and len(q) > 0 and all(callable(g) for g in q):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._parameters import check_parameter
 from skdp.tabular.bins import MAX_CODES, NUMBER, Bins, finite
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import listed
@@ -209,8 +210,7 @@ class Domain:
                 f"domain: {pair[0]!r} beside its column is no column: with names state a mapping, "
                 f"Domain({{{pair[0]!r}: ...}}), or dict(pairs)"
             )
-        if outside not in (CLIP, REFUSE):
-            raise ValueError(f"outside must be 'clip' or 'refuse', got {outside!r}")
+        check_parameter(outside, "outside", CLIP, REFUSE)
         self.outside = outside
         labels = self.names if self.names is not None else tuple(range(len(specs)))
         if other is not None and not isinstance(other, Mapping):

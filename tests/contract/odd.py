@@ -185,7 +185,15 @@ TABLES: dict[str, Callable[[], Any]] = {
 
 
 # What an error may name instead: where two parameters contradict one another.
-RELATED = {"domain": ("queries", "target")}
+RELATED = {
+    "domain": ("queries", "target"),
+    "columns": ("domain", "order", "q"),
+    "order": ("columns", "queries"),
+    "by": ("column", "columns"),
+    "estimator": ("function",),
+    "n_features": ("error",),
+    "low": ("high",),
+}
 
 
 @dataclass

@@ -21,7 +21,7 @@ import skdp
 from skdp import metrics, model_selection, statistics, synthetic
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
-from skdp.preprocessing import DPStandardScaler
+from skdp.naive_bayes import DPGaussianNB
 
 N = 40
 OF_BASES = (Toy, ToyRatio, Pipeline)
@@ -184,7 +184,7 @@ def others() -> Iterator[Subject]:
     parameters = inspect.signature(DPGroupBy).parameters
     defaults = {name: p.default for name, p in parameters.items()}
     arguments = {**defaults, "by": "key", "unit": "unit", "X": frame, "random_state": 0}
-    arguments["aggregates"] = {"mean": ("x", "mean")}
+    arguments["aggregates"] = {"total": ("sum", "x")}
     arguments["bounds"] = {"x": (-1, 1)}
     yield Subject(
         "DPGroupBy",
@@ -224,7 +224,7 @@ def others() -> Iterator[Subject]:
         yield Subject(kind.__name__, queried(kind), defaults)
     yield Subject("linear_queries", queried(synthetic.linear_queries), {"q": len, "columns": None})
 
-    made = DPStandardScaler(bounds=(0, 1))
+    made = DPGaussianNB(classes=[0, 1], bounds=(0, 1))
     for function, options in (
         (skdp.plan, {}),
         (skdp.check_pipeline, {}),
