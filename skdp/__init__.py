@@ -47,6 +47,7 @@ _HOMES = {
     "DPuLSIF": "density_ratio",
     "Domain": "synthetic",
     "FoldsWarning": "exceptions",
+    "LargeDeltaWarning": "exceptions",
     "LedgerError": "exceptions",
     "MWEMReleaser": "synthetic",
     "NonPrivatePartWarning": "exceptions",

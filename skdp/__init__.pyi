@@ -18,6 +18,7 @@ from skdp.ensemble import DPSubsampleAggregate as DPSubsampleAggregate
 from skdp.ensemble import DPTrainOnRelease as DPTrainOnRelease
 from skdp.exceptions import BudgetExceededError as BudgetExceededError
 from skdp.exceptions import FoldsWarning as FoldsWarning
+from skdp.exceptions import LargeDeltaWarning as LargeDeltaWarning
 from skdp.exceptions import LedgerError as LedgerError
 from skdp.exceptions import NonPrivatePartWarning as NonPrivatePartWarning
 from skdp.exceptions import PrivacyLeakError as PrivacyLeakError

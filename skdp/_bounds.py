@@ -5,7 +5,7 @@ Nothing is released here and no row is read: bounds are public.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,22 @@ def _has_pairs(bounds: Any) -> bool:
     A list or array of anything but numbers, or a tuple of tuples: of two columns nobody could tell
     which is meant.
     """
-    if isinstance(bounds, list | np.ndarray):
-        return any(np.ndim(side) > 0 for side in bounds)
+    if isinstance(bounds, list) or (isinstance(bounds, np.ndarray) and bounds.ndim):
+        return any(_ndim(side) > 0 for side in bounds)
     return isinstance(bounds, tuple) and any(isinstance(side, tuple) for side in bounds)
+
+
+def _ndim(side: Any) -> int:
+    """Return the number of dimensions of one bound; a list of lists of several lengths has two."""
+    try:
+        return int(np.ndim(side))
+    except (TypeError, ValueError):
+        return 2
 
 
 def _is_number(side: Any) -> bool:
     """Say whether this one bound is a number, of any kind that arrays take."""
-    return np.ndim(side) == 0 and np.asarray(side).dtype.kind in "biufO"
+    return _ndim(side) == 0 and np.asarray(side).dtype.kind in "biufO"
 
 
 def _by_name(
@@ -71,7 +79,7 @@ def _by_name(
         raise ValueError(f"bounds name columns that X does not have: {unknown}")
     for name in names:
         pair = bounds[name]
-        if isinstance(pair, str) or np.ndim(pair) != 1 or len(pair) != 2:
+        if isinstance(pair, str) or _ndim(pair) != 1 or len(pair) != 2:
             raise TypeError(
                 f"bounds of column {name!r} must be a pair (low, high) of numbers; learned and "
                 "stated bounds do not mix"
@@ -83,7 +91,7 @@ def _by_name(
 
 def _labels(side: Any) -> list[Any] | None:
     """Return the index of one bound that is a Series, unless it only counts positions."""
-    if not (hasattr(side, "iloc") and hasattr(side, "index")) or np.ndim(side) != 1:
+    if not (hasattr(side, "iloc") and hasattr(side, "index")) or _ndim(side) != 1:
         return None
     labels = list(side.index)
     return None if labels == list(range(len(labels))) else labels
@@ -139,6 +147,8 @@ def check_bounds(
             f"{_BOUNDS}. A list of pairs is none of these: for columns a and b with bounds (0, 1) "
             "and (0, 9) write ([0, 0], [1, 9]) or {'a': (0, 1), 'b': (0, 9)}"
         )
+    if isinstance(bounds, Iterator):  # a second fit would find it empty
+        raise TypeError(_BOUNDS)
     try:
         low, high = bounds
     except (TypeError, ValueError):
@@ -178,7 +188,7 @@ def columns_of_bounds(bounds: Any) -> int | None:
         return len(bounds)
     if isinstance(bounds, str) or not isinstance(bounds, Sequence | np.ndarray):
         return None
-    sizes = [np.size(side) for side in bounds if np.ndim(side) == 1]
+    sizes = [np.size(side) for side in bounds if _ndim(side) == 1]
     return max(sizes, default=None)
 
 

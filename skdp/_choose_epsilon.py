@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from skdp import statistics
+from skdp._parameters import check_integer, naming
 from skdp.budget.amounts import check_positive
 
 __all__ = ["choose_epsilon"]
@@ -114,12 +115,17 @@ def choose_epsilon(
     >>> choose_epsilon("count", error=5.0, n_samples=1_000, n_rows="private")  # rows
     0.283
     """
-    limit = np.asarray(error, dtype=np.float64)
+    with naming("error"):
+        limit = np.asarray(error, dtype=np.float64)
     if not (limit > 0).all() or limit.size == 0:
         raise ValueError("error must be a number above 0, or an array of such.")
     low, high = check_positive(low, "low"), check_positive(high, "high")
     if low > high:
         raise ValueError(f"low must be at most high; got low={low!r}, high={high!r}.")
+    n_samples = check_integer(n_samples, "n_samples", low=1, high=2**53)
+    width = options.get("n_features")
+    if width is not None:
+        check_integer(width, "n_features", low=1, high=2**20)
     answer = _answers(estimator, n_samples, options)
 
     def met(found: Any) -> bool:

@@ -21,6 +21,8 @@ from skdp.tabular import Rows, name_of_ids
 
 __all__ = ["CallContext", "unit_of"]
 
+SMALLEST_DELTA = 1e-100  # of a part of it, floats must tell what a unit may lose in many rows
+
 _NO_GROUPS = (
     "{name}: the budget protects all rows of one {unit!r}, but no groups= say to whom each row "
     "belongs. Pass the ids: {way}. Nothing was charged for this fit."
@@ -71,7 +73,8 @@ class CallContext:
         # Named, because a pipeline has many steps.
         try:
             check_positive(self.epsilon, "epsilon")
-            check_delta(self.delta)
+            if 0 < check_delta(self.delta) < SMALLEST_DELTA:
+                raise ValueError(f"delta must be 0, or at least {SMALLEST_DELTA:g}, got {self.delta!r}")
             if not (self.budget is None or isinstance(self.budget, PrivacyBudget)):
                 kind = type(self.budget).__name__
                 raise TypeError(f"budget must be a PrivacyBudget or None, got {kind}")

@@ -44,6 +44,7 @@ _KEEP = 3.0
 _COUNT_PART = Fraction(1, 2)  # of the tree's share, for its rounds; leaf sums take what is left
 _LEAF_COUNT_SHARE = 0.2  # of the leaf release: rounds have counted most leaves already
 _RESTARTS = 20
+_MOST_PACKED = 1000  # points of a packing
 
 
 def shrinkage(squared_norm: float, noise: float) -> float:
@@ -307,7 +308,8 @@ def sphere_packing(
     """Return points of the box [-half, half] far from one another and from its faces.
 
     Uniform draws are kept if they are at least 2a from the points kept before and a from every
-    face; a is the largest (to 1%) at which all points find a place. No data are involved.
+    face; a is the largest (to 1%) at which all points find a place. No data are involved. More than
+    a thousand points are uniform draws: the search compares all with one another.
 
     References
     ----------
@@ -334,7 +336,7 @@ def sphere_packing(
 
     best = rng.uniform(-1.0, 1.0, size=(n_clusters, half.size)) * half
     low, high = 0.0, float(np.linalg.norm(half))
-    for _ in range(10):
+    for _ in range(10 if n_clusters <= _MOST_PACKED else 0):
         radius = (low + high) / 2
         found = pack(radius)
         if found is None:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skdp._encoding import ERROR, Encoder
-from skdp._parameters import FLAG, Table
+from skdp._parameters import FLAG, Table, naming, shown
 from skdp._transforming import Floats, codes_of, indicators, input_names
 from skdp.budget import PrivacyBudget
 from skdp.tabular import as_dense, check_public_array
@@ -265,10 +265,11 @@ class DPOneHotEncoder(Encoder):
 def _below_zero(value: Any, name: str) -> float:
     """Return a code of what has no category, or raise."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_):
-        number = float(value)
+        with naming(name):
+            number = float(value)
         if math.isnan(number) or (number < 0 and number.is_integer()):
             return number
-        raise ValueError(f"{name} must be a whole number below 0, or NaN, got {value!r}")
+        raise ValueError(f"{name} must be a whole number below 0, or NaN, got {shown(value)}")
     raise TypeError(f"{name} must be a whole number below 0, or NaN, got {type(value).__name__}")
 
 

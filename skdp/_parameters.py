@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +97,10 @@ Set = Integers | Reals | _Flags
 Constraint = str | None | Set | Callable[[Any, str], Any]
 Table = Mapping[str, Constraint | tuple[Constraint, ...]]
 
+_LONGEST = 10**7  # entries of a parameter
+_MOST_CLASSES = 2**16
+MOST_NUMBERS = 2**25  # of an array of results: a quarter of a gigabyte
+
 FLAG = _Flags()
 FRACTION = Reals(0, 1, "()")
 STEP = (None, Reals(0, math.inf, "()"))
@@ -126,8 +131,40 @@ def check_parameter(value: Any, name: str, *allowed: Constraint) -> Any:
     wrong = ValueError if isinstance(value, str) and words else wrong
     *most, last = [str(one) if isinstance(one, Set) else repr(one) for one in allowed]
     text = f"{', '.join(most)} or {last}" if most else last
-    got = type(value).__name__ if wrong is TypeError else repr(value)
-    raise wrong(f"{name} must be {text}, got {got if len(got) <= 80 else type(value).__name__}")
+    got = type(value).__name__ if wrong is TypeError else shown(value)
+    raise wrong(f"{name} must be {text}, got {got}")
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Let errors that other code raises for a public parameter name it.
+
+    For what is read before a charge: whatever is raised becomes a TypeError or a ValueError.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  a value of the caller's own class may raise anything
+        try:
+            text = str(error)
+        except Exception:  # noqa: BLE001
+            text = type(error).__name__
+        if name in text and isinstance(error, TypeError | ValueError):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        text = text if len(text) <= 400 else f"{text[:400]}..."
+        failure = kind(f"{name}: {text}")
+    else:
+        return
+    raise failure  # not in the handler: the other error says no more
+
+
+def shown(value: Any, most: int = 80) -> str:
+    """Return how a public value reads in a message; its type, if it is long or has no repr."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  the caller's own class, or an integer of too many digits
+        text = ""
+    return text if 0 < len(text) <= most else type(value).__name__
 
 
 def check_parameters(owner: Any, table: Table) -> None:
@@ -135,6 +172,57 @@ def check_parameters(owner: Any, table: Table) -> None:
     for name, allowed in table.items():
         several = allowed if isinstance(allowed, tuple) else (allowed,)
         check_parameter(getattr(owner, name), name, *several)
+
+
+def check_kinds(owner: Any) -> None:
+    """Refuse parameters that no estimator takes: what can be read once, arrays of no dimensions.
+
+    Raises
+    ------
+    TypeError
+        Before other code reads the parameter.
+    """
+    for name, value in vars(owner).items():
+        if name.endswith("_") or name.startswith("_"):
+            continue
+        if isinstance(value, Iterator):
+            raise TypeError(
+                f"{name} must not be a {type(value).__name__}, which can be read once: pass a list"
+            )
+        if isinstance(value, np.ndarray) and not value.ndim:
+            raise TypeError(f"{name} must not be an array of no dimensions: pass its value")
+        check_length(value, name)
+
+
+def check_length(value: Any, name: str) -> None:
+    """Refuse a range of so many numbers, or a list of such, that a list of them fills the memory.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter.
+    """
+    parts = value if isinstance(value, list | tuple) else (value,)
+    for part in parts:
+        if isinstance(part, range) and part[:_LONGEST] != part:
+            raise ValueError(f"{name} must have at most {_LONGEST} entries")
+
+
+def check_size(name: str, numbers: int) -> None:
+    """Refuse, before the charge, a parameter whose results would not fit the memory.
+
+    Parameters
+    ----------
+    name : str
+        The parameter.
+    numbers : int
+        How many numbers the largest array of the fit has.
+    """
+    if numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"{name} would make results of {float(numbers):.2g} numbers, and at most "
+            f"{MOST_NUMBERS} are possible: state less"
+        )
 
 
 def check_integer(value: Any, name: str, *, low: int, high: int | None = None) -> int:
@@ -154,6 +242,7 @@ def different_labels(labels: Any, problem: str) -> tuple[NDArray[Any], NDArray[n
     # A string is a sequence of letters, and a set has no order: neither is a list of labels.
     if labels is None or isinstance(labels, str | bytes | Mapping | AbstractSet):
         raise TypeError(f"{problem}, got {type(labels).__name__}")
+    check_length(labels, problem.partition(" ")[0])
     try:
         given = list(labels)
         array = np.asarray(labels if hasattr(labels, "dtype") else given)
@@ -173,8 +262,14 @@ def check_classes(classes: Any) -> NDArray:
     """Return the public class labels, sorted."""
     problem = ""
     found: NDArray = np.empty(0)
+    with naming("classes"):
+        check_length(classes, "classes")
+        classes = np.asarray(classes) if hasattr(classes, "dtype") else classes
+        array = np.asarray(classes)
+        if array.size > _MOST_CLASSES:
+            raise ValueError(f"there must be at most {_MOST_CLASSES}, got {array.size}")
     try:
-        found = np.unique(np.asarray(classes))
+        found = np.unique(array)
     except TypeError:
         problem = "classes must be labels of one type"
     if became_text(found, classes):

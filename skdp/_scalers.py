@@ -60,9 +60,9 @@ class Scaler(OneToOneFeatureMixin, ExpectedErrorMixin, Transformer):
         return ONE_PLACE if self._omits else super()._one_place()
 
     def _open(self, X: Any, *, reset: bool = True) -> Any:
+        self._check_parameters()
         if not self._omits:
             return super()._open(X, reset=reset)
-        self._check_parameters()
         name = type(self).__name__
         rows = check_columns(X, estimator=name, allow_empty=self._allow_empty)
         validate_data(self, X, reset=reset, skip_check_array=True)

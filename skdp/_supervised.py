@@ -20,7 +20,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import validate_data
 
-from skdp._parameters import check_classes
+from skdp._parameters import check_classes, check_size
 from skdp._rehearsal import NOISELESS, mean_error, rehearsal, repeated, unanswered
 from skdp._standardising import Standard, class_counts, standard_for_classes
 from skdp._weights import weighted_rows
@@ -288,6 +288,7 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, PrivateMixin, BaseEst
         rows, most = weighted_rows(self, rows, weights)
         options = {} if most is None else {"most": most}
         public = self._public(rows.n_features)
+        self._check_size(rows.n_features, 2 if classes is None else len(classes))
         delta, separate = self._deltas()
         opened = self._session(rows, delta=delta, separate_delta=separate)
         with opened as session, np.errstate(all="ignore"):
@@ -395,6 +396,10 @@ class LabelledClassifier(ExactScoreMixin, ClassifierMixin, PrivateMixin, BaseEst
         if not self.delta:
             raise ValueError(_NO_DELTA.format(type(self).__name__))
         return None
+
+    def _check_size(self, n_features: int, n_classes: int) -> None:
+        """Refuse what makes the fitted attributes too large."""
+        check_size("classes", n_classes * (n_features + 1))
 
     def _check_without_rows(self) -> None:
         super()._check_without_rows()

@@ -48,12 +48,12 @@ from skdp._clients import (
     warn_of_other_threads,
 )
 from skdp._context import CallContext, unit_of
-from skdp._parameters import Table, check_integer, check_parameters
+from skdp._parameters import Table, check_integer, check_kinds, check_parameters
 from skdp._progress import CallbackSupportMixin, tell_callbacks
 from skdp._public_key import public_key
-from skdp.budget import Cost, PrivacyBudget, gdp_mu
+from skdp.budget import Cost, PrivacyBudget
 from skdp.budget.ambient import ambient_budget, outside_level
-from skdp.core import PRIVATE_ROWS, Session
+from skdp.core import PRIVATE_ROWS, Session, check_allowance
 from skdp.exceptions import FoldsWarning
 from skdp.planning import Allowance
 from skdp.tabular import ONE_PLACE, Rows, check_public_array, check_rows
@@ -280,6 +280,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         Callers that would fail once the fit is charged are refused, and no tracker logs what is
         fitted inside of it. `groups` say whose each row is, for the session of this fit.
         """
+        check_kinds(self)
         check_caller(self)
         with unchanged_on_error(self):
             vars(self).pop("max_rows_per_unit_", None)  # of an earlier fit
@@ -428,7 +429,7 @@ class PrivateMixin(CallbackSupportMixin, AmbientBudgetMixin):
         """
         self._context()
         epsilon, delta = float(self.epsilon), float(self.delta)
-        mu = gdp_mu(epsilon, delta) if delta > 0 else None
+        mu = check_allowance(epsilon, delta) if delta > 0 else None
         return Cost(epsilon=epsilon, delta=delta, mu=mu)
 
 

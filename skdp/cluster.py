@@ -27,7 +27,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from skdp._clustering import MANY_FEATURES, cluster, mean_error
 from skdp._clusters import Clustering, PublicBox
-from skdp._parameters import Integers, Table
+from skdp._parameters import Integers, Table, check_size
 from skdp._rehearsal import ExpectedErrorMixin, rehearsal, repeated
 from skdp._weights import WEIGHT_BOUND, weighted_rows
 from skdp.base import PrivateMixin, in_precision_of, keeps_precision, names_of
@@ -43,6 +43,7 @@ Floats = NDArray[np.float64]
 
 # Squares of what is allowed, and sums of them, stay inside the range of float64.
 _LARGEST_BOUND = 1e100
+_MOST_CLUSTERS = 2**16
 _MOST_REHEARSED, _FEW_ROWS, _MADE_UP = 2**20, 2**17, 20_000  # rows; rows about centres
 _REHEARSALS, _FEW_REHEARSALS = 25, 9  # up to _FEW_ROWS rows, and above
 _WEIGHTS_OF_MANY = (
@@ -273,6 +274,7 @@ class DPKMeans(
             if most is not None and self.algorithm == "tree" and rows.n_features > MANY_FEATURES:
                 raise ValueError(_WEIGHTS_OF_MANY.format(MANY_FEATURES))
             bounds = self._stated_bounds(rows.n_features)
+            check_size("n_clusters", int(self.n_clusters) * (rows.n_features + 1))
             with self._session(rows) as session:
                 (low, high), _ = bounds_in(session, bounds, share=None)
                 found = self._cluster(session, low, high, most)
@@ -314,7 +316,7 @@ class DPKMeans(
         )
 
     _parameter_table: ClassVar[Table] = {
-        "n_clusters": Integers(1),
+        "n_clusters": Integers(1, _MOST_CLUSTERS),
         "max_iter": Integers(1, 1000),
         "algorithm": ("tree", "lloyd"),
         "weight_bound": WEIGHT_BOUND,

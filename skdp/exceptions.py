@@ -11,6 +11,7 @@ from typing import Any
 __all__ = [
     "BudgetExceededError",
     "FoldsWarning",
+    "LargeDeltaWarning",
     "LedgerError",
     "NonPrivatePartWarning",
     "PrivacyLeakError",
@@ -92,6 +93,13 @@ class FoldsWarning(UserWarning):
 
     If the number of rows is private and folds are drawn by position or by labels, one more record
     moves other records between folds. All of these change fits that are priced for one record.
+    """
+
+
+class LargeDeltaWarning(UserWarning):
+    """A delta is 1/n or more for the n rows of a table, whose number is public or stated.
+
+    Such a delta permits publishing a row. It should be far below 1/n.
     """
 
 

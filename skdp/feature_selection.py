@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import feature_selection as theirs
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Table, check_classes
+from skdp._parameters import Integers, Table, check_classes, naming
 from skdp._standardising import class_counts
 from skdp._supervised import (
     CLASSES_SHARE,
@@ -228,7 +228,8 @@ class DPSelectKBest(theirs.SelectorMixin, Transformer):
 
     def _target(self) -> Any:
         """Return the stated bounds of the target, or None; or raise."""
-        found = check_bounds(self.target_bounds, 1)
+        with naming("target_bounds"):
+            found = check_bounds(self.target_bounds, 1)
         if (found is None) != isinstance(self.bounds, str):
             raise ValueError(
                 "bounds and target_bounds must be stated together, or both be 'private'"

@@ -255,10 +255,10 @@ class DPSimpleImputer(Transformer):
         )
 
     def _check_without_rows(self) -> None:
+        self._check_parameters()
         if self.strategy in _NUMERIC:
             super()._check_without_rows()
             return
-        self._check_parameters()
         if self._selects:
             check_delta_for(type(self).__name__, self.delta)
 

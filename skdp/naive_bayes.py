@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp._parameters import Reals, Table
+from skdp._parameters import Reals, Table, check_size
 from skdp._rowwise import row_sums
 from skdp._supervised import SEEN, Floats, LabelledClassifier
 from skdp.budget import PrivacyBudget
@@ -172,7 +172,7 @@ def _check_categories(categories: Any, n_features: int) -> tuple[Floats, ...]:
     for one in categories:
         try:
             values = np.unique(np.asarray(one, dtype=np.float64))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError(text) from None
         if np.ndim(one) != 1 or not values.size or not np.isfinite(values).all():
             raise ValueError(text)
@@ -298,6 +298,10 @@ class DPCategoricalNB(LabelledClassifier):
 
     def _public(self, n_features: int) -> tuple[Floats, ...]:
         return _check_categories(self.categories, n_features)
+
+    def _check_size(self, n_features: int, n_classes: int) -> None:
+        cells = sum(map(len, _check_categories(self.categories, n_features)))
+        check_size("classes and categories", n_classes * cells)
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         counted = session.answer(LabelCounts(n_classes), _COUNT_SHARE)

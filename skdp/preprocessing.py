@@ -367,7 +367,7 @@ def _range(feature_range: Any, name: str = "feature_range") -> tuple[float, floa
     """Return the range as two floats, or raise."""
     try:
         low, high = (float(side) for side in feature_range)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"{name} must be a pair (low, high) of finite numbers, low < high")
@@ -524,7 +524,7 @@ class DPMinMaxScaler(Scaler):
         "feature_range": _range,
         "clip": FLAG,
         "nan_policy": NAN_POLICY,
-        "q": ("auto", Reals(0, 0.5, "()")),
+        "q": ("auto", Reals(1e-9, 0.5, "[)")),
     }
 
     def _is_free(self) -> bool:

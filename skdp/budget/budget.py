@@ -34,7 +34,7 @@ from skdp.budget.ledger import Ledger, Terms
 from skdp.budget.opening import open_or_create, opened
 from skdp.budget.parallel import parts_cost
 from skdp.budget.reading import BudgetReader, short_number
-from skdp.budget.row_counts import RowCounts, warn_unexpected
+from skdp.budget.row_counts import RowCounts, warn_of_delta, warn_unexpected
 from skdp.exceptions import (
     LedgerError,
     SealedBudgetError,
@@ -211,6 +211,10 @@ class PrivacyBudget(BudgetReader):
             )
         terms = checked_terms(epsilon, delta, adjacency, accountant, separate_delta, plans, unit)
         facts = checked_facts(dataset, n_rows, terms)
+        if stated := json.loads(facts.get("n_rows") or "[]"):
+            warn_of_delta(type(self).__name__, terms.delta, max(stated))
+        if not isinstance(must_exist, bool):
+            raise TypeError(f"must_exist must be True or False, got {type(must_exist).__name__}.")
         if must_exist and ledger is None:
             raise ValueError("must_exist=True needs the path of a ledger; got ledger=None.")
         account = Account(terms, check_public(note, "note"))

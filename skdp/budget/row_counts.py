@@ -13,7 +13,7 @@ import os
 import warnings
 
 from skdp.budget import ambient
-from skdp.exceptions import PublicRowCountWarning
+from skdp.exceptions import LargeDeltaWarning, PublicRowCountWarning
 
 __all__ = ["RowCounts", "is_part", "warn_unexpected"]
 
@@ -93,3 +93,17 @@ def warn_unexpected(name: str) -> None:
         PublicRowCountWarning,
         stacklevel=ambient.outside_level(),
     )
+
+
+def warn_of_delta(name: str, delta: float, n_rows: int) -> None:
+    """Warn of a delta of 1/n or more, for n rows, with which the publication of a row is private.
+
+    Whoever publishes each row with probability 1/n is (0, 1/n)-private.
+    """
+    if delta * n_rows >= 1:
+        warnings.warn(
+            f"{name}: delta={delta:g} is 1/n or more for n={n_rows} rows: such a delta permits "
+            "publishing a row. State one that is far below 1/n.",
+            LargeDeltaWarning,
+            stacklevel=ambient.outside_level(),
+        )

@@ -38,6 +38,7 @@ from skdp.budget import Cost, PrivacyBudget, gdp_mu
 from skdp.budget import exact as as_charged
 from skdp.budget.amounts import check_delta, round_up
 from skdp.budget.conversions import pure_epsilon_from_mu
+from skdp.budget.row_counts import warn_of_delta
 from skdp.budget.stand_in import StandInBudget
 from skdp.core import noise as samplers
 from skdp.core.certificate import PrivacyCertificate, ReleaseRecord
@@ -233,6 +234,8 @@ class PrivacyFilter:
             key.update(repr(claim if not self._separate_delta else (*claim, noise_delta)).encode())
             self._key = key.digest()
             self._state.entropy = samplers.SeededEntropy(self.noise_seed, self._key)
+        if n_rows is not None:
+            warn_of_delta(estimator, self.delta, n_rows)
         if budget is not None:
             if self.seeded:
                 _warn_seeded()
@@ -299,6 +302,11 @@ class PrivacyFilter:
         e**((k - 1) epsilon)).
         """
         return self._separate_delta / self._growth
+
+    @property
+    def claims_separate_delta(self) -> bool:
+        """Whether a delta is set aside, however little a step may have of it."""
+        return self._separate_delta > 0
 
     @property
     def _growth(self) -> float:
@@ -561,6 +569,8 @@ def _seed_of(random_state: Any) -> int | None:
     if random_state is None:
         return None
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        if abs(int(random_state)) > 10**1000:  # integers of any length cannot be written down
+            raise ValueError("random_state must have at most 1000 digits")
         return int(random_state)
     if hasattr(random_state, "randint"):
         return int(random_state.randint(0, 2**31 - 1))

@@ -80,7 +80,7 @@ def stated_centers(centers: Any, n_features: int, most: int) -> Floats | None:
     good = True
     try:
         stated = np.asarray(centers, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         good = False
     good = good and stated.ndim == 2 and 0 < len(stated) <= most
     if not good or stated.shape[1] != n_features or not np.isfinite(stated).all():

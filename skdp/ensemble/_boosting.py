@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import Integers, Table
+from skdp._parameters import Integers, Table, check_size
 from skdp._progress import told_steps
 from skdp._standardising import class_counts
 from skdp._supervised import Floats, LabelledClassifier
@@ -217,6 +217,9 @@ class DPExplainableBoostingClassifier(LabelledClassifier):
     def _public(self, n_features: int) -> Any:
         check_cells(n_features, int(self.n_bins))
         return super()._public(n_features)
+
+    def _check_size(self, n_features: int, n_classes: int) -> None:
+        check_size("classes and n_bins", n_classes * n_features * int(self.n_bins))
 
     def _fit(self, session: Session, public: Any, n_classes: int) -> None:
         self._bounds(session, public)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skdp._parameters import Integers, Table
+from skdp._parameters import MOST_NUMBERS, Integers, Table, check_size
 from skdp._rowwise import row_sums
 from skdp._standardising import class_counts
 from skdp._supervised import Floats, LabelledClassifier
@@ -230,7 +230,7 @@ class DPRandomForestClassifier(LabelledClassifier):
         counted = session.answer(CellCounts(cells), _CELLS_SHARE)
         seen = _CELL_NOISE * float(np.mean(counted.std))
         weights = np.where(counted.value > seen, counted.value, 0.0)
-        n_trees, depth = self._size(Allowance.left(session), float(counts.sum()))
+        n_trees, depth = self._size(Allowance.left(session), float(counts.sum()), n_classes)
         trees = random_trees(session.post_processing_rng(), cells, weights, n_trees, depth)
         leaves = session.answer(LeafCounts(trees, n_classes))
         self.n_estimators_, self.max_depth_ = n_trees, depth
@@ -242,8 +242,17 @@ class DPRandomForestClassifier(LabelledClassifier):
         logs = np.log(rows) - np.log(rows.sum(axis=0))
         self._trees, self._logs = trees, logs.reshape(n_classes, -1)
 
-    def _size(self, allowance: Allowance, n: float) -> tuple[int, int]:
-        """Return the number of trees, and their depth, from public and released numbers."""
+    def _check_size(self, n_features: int, n_classes: int) -> None:
+        super()._check_size(n_features, n_classes)
+        trees = _TREES if isinstance(self.n_estimators, str) else int(self.n_estimators)
+        depth = 1 if isinstance(self.max_depth, str) else int(self.max_depth)
+        check_size("classes, n_estimators and max_depth", n_classes * trees * 2**depth)
+
+    def _size(self, allowance: Allowance, n: float, n_classes: int = 2) -> tuple[int, int]:
+        """Return the number of trees, and their depth, from public and released numbers.
+
+        An automatic depth is such that all leaves fit the memory.
+        """
         trees, depth = self.n_estimators, self.max_depth
         if isinstance(trees, str):
             trees = _PURE_TREES if allowance.pure else _TREES
@@ -251,6 +260,8 @@ class DPRandomForestClassifier(LabelledClassifier):
             grown = trees if allowance.pure else math.sqrt(trees)
             leaves = n / (_LEAF_NOISE * grown * allowance.count_std + 1.0)
             depth = min(max(math.floor(math.log2(max(leaves, 1.0))), 1), _DEEPEST)
+            while depth > 1 and trees * n_classes * 2**depth > MOST_NUMBERS:
+                depth -= 1
         return int(trees), int(depth)
 
     def _logits(self, X: Any) -> Floats:

@@ -30,6 +30,8 @@ _LEAST_ROWS = 20  # of a block
 _PLANNED_ROWS = 50  # of a block, when queries are chosen
 MOST_QUERIES = 1000
 
+MOST_TOGETHER = 8192  # numbers of one release of vectors
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -141,7 +143,7 @@ def number_of_directions(noise: Noise, n: int, blocks: int | None, most: int) ->
         Number of public rows that are asked.
     """
     each = 1 if noise.n_classes == 2 else noise.n_classes
-    most = min(most, _MOST_DIRECTIONS)
+    most = min(most, _MOST_DIRECTIONS, max(MOST_TOGETHER // each, 1))
     blocks = number_of_blocks(noise, n, blocks, most * each)
     number = most
     while number > 2 and noise.error(number * each, blocks) > _LOUD_SCORES:

@@ -22,7 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Table
+from skdp._parameters import Integers, Table, naming
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
@@ -357,7 +357,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
                 f"{name} requires y to be passed, but the target y is None: X has as many "
                 "columns as the domain without the target"
             )
-        if getattr(y, "shape", ())[1:] == (1,):
+        shape = getattr(y, "shape", None)
+        if isinstance(shape, tuple) and shape[1:] == (1,):
             warnings.warn(COLUMN, DataConversionWarning, stacklevel=outside_level())
         rows = self._coded(X, y, column)
         if y is None:
@@ -430,7 +431,8 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         if self.target is None:
             return domain.n_columns - 1
         try:
-            return domain.position(self.target)
+            with naming("target"):
+                return domain.position(self.target)
         except ValueError as error:
             raise ValueError(f"target: {error}") from None
 

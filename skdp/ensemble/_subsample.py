@@ -20,7 +20,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Table, check_classes, check_parameter
+from skdp._parameters import Integers, Table, check_classes, check_parameter, naming
 from skdp._progress import listener
 from skdp._rehearsal import ExpectedErrorMixin
 from skdp._supervised import ExactScoreMixin
@@ -28,7 +28,16 @@ from skdp.base import PrivateMixin, check_bounds
 from skdp.budget import PrivacyBudget
 from skdp.budget.ambient import outside_level
 from skdp.core import Ball, Box, Mean, Session, UserFunction
-from skdp.ensemble._plan import COUNT_SHARE, SCORES, SMOOTH, Noise, Plan, check_noise, planned
+from skdp.ensemble._plan import (
+    COUNT_SHARE,
+    MOST_TOGETHER,
+    SCORES,
+    SMOOTH,
+    Noise,
+    Plan,
+    check_noise,
+    planned,
+)
 from skdp.ensemble._scores import directions, radius, restored
 from skdp.ensemble._tasks import (
     AUTO,
@@ -292,7 +301,7 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
         "output": ("predictions", "parameters"),
         "n_blocks": (AUTO, Integers(1)),
         "n_queries": (AUTO, Integers(1)),
-        "n_jobs": (None, Integers(1), Integers(high=-1)),
+        "n_jobs": (None, Integers(1, 2**16), Integers(-(2**16), -1)),
     }
 
     @property
@@ -397,17 +406,28 @@ class DPSubsampleAggregate(ExactScoreMixin, ExpectedErrorMixin, PrivateMixin, Ba
             self._check_parameters()
             how = self._how
             classes = check_classes(self.classes) if is_classifier(self.estimator) else None
-            if getattr(y, "shape", ())[1:] == (1,):
+            shape = getattr(y, "shape", None)
+            if isinstance(shape, tuple) and shape[1:] == (1,):
                 warnings.warn(COLUMN, DataConversionWarning, stacklevel=outside_level())
             rows = check_labelled(
                 X, y, estimator=type(self).__name__, classes=classes, allow_empty=self._allow_empty
             )
             validate_data(self, X, skip_check_array=True)
             like = X if hasattr(self, "feature_names_in_") else None
-            public = self._public_rows(rows.n_features)
+            with naming("public"):
+                public = self._public_rows(rows.n_features)
             model = self._probe(public, like, classes)
             n_numbers = parameters_of(model).size if self.output == "parameters" else None
             n_classes = 0 if classes is None else len(classes)
+            if how in (AUTO, SCORES) and n_classes > MOST_TOGETHER:
+                raise ValueError(
+                    f"classes: scores are released of at most {MOST_TOGETHER} classes, got "
+                    f"{n_classes}; aggregate='vote' takes more"
+                )
+            if n_numbers is not None and n_numbers > MOST_TOGETHER:
+                raise ValueError(
+                    f"estimator has {n_numbers} parameters, and at most {MOST_TOGETHER} are released"
+                )
             bounds: tuple[Floats, Floats] | None = None
             if how not in (AUTO, "vote", SCORES):
                 bounds = self._bounds_of(n_numbers or 1)

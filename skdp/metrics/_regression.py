@@ -8,13 +8,13 @@ everything else is computed from what it answers.
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._parameters import Reals, shown
 from skdp._public_key import public_key
 from skdp.base import check_bounds
 from skdp.budget import PrivacyBudget
@@ -41,11 +41,11 @@ def _check_most(max_error: Any) -> float | None:
     """Return the stated bound of absolute errors, or None for ``"private"``."""
     if isinstance(max_error, str) and max_error == "private":
         return None
-    real = isinstance(max_error, numbers.Real) and not isinstance(max_error, bool)
-    if not (real and 0 < float(max_error) <= _LARGEST_BOUND):
+    allowed = Reals(0.0, _LARGEST_BOUND, "(]")
+    if not (allowed.is_kind(max_error) and allowed.has(max_error)):
         raise ValueError(
             "max_error must be 'private' or a positive number from public knowledge: what absolute "
-            f"errors are clipped to; got {max_error!r}"
+            f"errors are clipped to; got {shown(max_error)}"
         )
     return float(max_error)
 
@@ -60,9 +60,10 @@ def _check_targets(bounds: Any) -> tuple[float, float] | None:
     if stated is None:
         return None
     low, high = (float(side[0]) for side in stated)
-    if not low < high or max(abs(low), abs(high)) > _LARGEST_BOUND:
+    if not high / 2 - low / 2 >= _SMALLEST_BOUND or max(abs(low), abs(high)) > _LARGEST_BOUND:
         raise ValueError(
-            f"target_bounds must be two different numbers within {_LARGEST_BOUND:g} of 0"
+            f"target_bounds must be two numbers within {_LARGEST_BOUND:g} of 0, low < high by at "
+            f"least {2 * _SMALLEST_BOUND:g}"
         )
     return low, high
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._parameters import check_length, shown
 from skdp.budget import PrivacyBudget
 from skdp.metrics._call import classes_of, counted
 from skdp.metrics._estimate import Estimate
@@ -34,13 +35,16 @@ def _bins(bins: Any, *, even: bool) -> Bins:
     problem = f"bins must be a number of cells from 2 to {_MOST_BINS}, or edges that increase"
     if isinstance(bins, numbers.Integral) and not isinstance(bins, bool):
         if not 2 <= int(bins) <= _MOST_BINS:
-            raise ValueError(f"{problem}; got {bins}")
+            raise ValueError(f"{problem}; got {shown(bins)}")
         part = np.linspace(0.0, 1.0, int(bins) + 1)
         return Bins(part if even else np.round(np.sin(np.pi / 2 * part) ** 2, 12))
+    check_length(bins, "bins")
     try:
         found = Bins(bins)
-    except (TypeError, ValueError) as error:
-        raise type(error)(problem) from None
+    except TypeError:
+        raise TypeError(problem) from None
+    except (ValueError, OverflowError):
+        raise ValueError(problem) from None
     if not 2 <= found.size <= _MOST_BINS:
         raise ValueError(f"{problem}; got {found.size} cells")
     return found

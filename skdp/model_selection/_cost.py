@@ -18,7 +18,10 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
+from sklearn.model_selection import check_cv
+
 from skdp._callers import has_price, is_search
+from skdp._parameters import FLAG, check_parameter, naming
 from skdp.budget import Cost
 from skdp.model_selection._check import look_into
 from skdp.model_selection._findings import Finding, PipelineCheck
@@ -223,6 +226,11 @@ def cross_val_cost(
     0.5
     """
     pricer = Pricer(n_samples, groups, budget)
+    check_parameter(return_train_score, "return_train_score", FLAG)
+    if not hasattr(estimator, "fit") or isinstance(estimator, type):
+        raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
+    with naming("cv"):
+        check_cv(cv)
     fit = pricer.one_fit(estimator)
     bill = pricer.folds(estimator, cv, scoring, return_train_score, [(1, fit, [estimator])])
     return _cost_of(bill, estimator, pricer)

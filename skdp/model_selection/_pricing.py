@@ -147,6 +147,10 @@ class Pricer:
             raise TypeError("n_samples must be a positive integer or None")
         if n_samples is not None and n_samples < 1:
             raise ValueError("n_samples must be a positive integer or None")
+        if n_samples is not None and n_samples > 2**40:
+            raise ValueError("n_samples must be at most 2**40")
+        if not (budget is None or isinstance(budget, PrivacyBudget)):
+            raise TypeError(f"budget must be a PrivacyBudget or None, got {type(budget).__name__}")
         self.n_samples = None if n_samples is None else int(n_samples)
         self.groups = groups
         self.budget = budget

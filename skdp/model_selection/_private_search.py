@@ -13,12 +13,21 @@ from typing import Any, ClassVar
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from skdp._config import noise_is_seeded
-from skdp._parameters import Integers, Table
+from skdp._parameters import Integers, Table, naming
 from skdp.budget import PrivacyBudget
 from skdp.core import public_generator
 from skdp.model_selection._search_base import PrivateSearch
 
 __all__ = ["DPGridSearchCV", "DPRandomizedSearchCV"]
+
+_MOST_CANDIDATES = 10**5  # each is checked before the charge
+
+
+def _counted(candidates: int) -> int:
+    """Return a number of candidates, if a search can have so many."""
+    if not 1 <= candidates <= _MOST_CANDIDATES:
+        raise ValueError(f"from 1 to {_MOST_CANDIDATES} candidates can be tried, got {candidates}")
+    return candidates
 
 
 class DPGridSearchCV(PrivateSearch):
@@ -179,10 +188,13 @@ class DPGridSearchCV(PrivateSearch):
         self.random_state = random_state
 
     def _candidate_params(self) -> list[Mapping[str, Any]]:
-        return list(ParameterGrid(self.param_grid))
+        with naming("param_grid"):
+            self._n_candidates()
+            return list(ParameterGrid(self.param_grid))
 
     def _n_candidates(self) -> int:
-        return len(ParameterGrid(self.param_grid))
+        with naming("param_grid"):
+            return _counted(len(ParameterGrid(self.param_grid)))
 
 
 class DPRandomizedSearchCV(PrivateSearch):
@@ -309,14 +321,19 @@ class DPRandomizedSearchCV(PrivateSearch):
         self.budget = budget
         self.random_state = random_state
 
-    _parameter_table: ClassVar[Table] = {"n_iter": Integers(1, 10**5)}
+    _parameter_table: ClassVar[Table] = {"n_iter": Integers(1, _MOST_CANDIDATES)}
 
     def _candidate_params(self) -> list[Mapping[str, Any]]:
         seed = None
         if noise_is_seeded() and self.random_state is not None:
-            seed = repr(self.random_state).encode()
+            with naming("random_state"):
+                seed = repr(self.random_state).encode()
         drawn = int(public_generator(seed).integers(2**32))
-        return list(ParameterSampler(self.param_distributions, self.n_iter, random_state=drawn))
+        with naming("param_distributions"):
+            sampler = ParameterSampler(self.param_distributions, self.n_iter, random_state=drawn)
+            params = list(sampler)
+            _counted(len(params))
+            return params
 
     def _n_candidates(self) -> int:
         return int(self.n_iter)

@@ -129,7 +129,12 @@ def _steps(estimator: Any) -> list[Any]:
     return [s for _, s in estimator.steps if s is not None and s != "passthrough"]
 
 
-def _n_rows(table: Any) -> int:
+def _n_rows(table: Any, name: str = "X") -> int:
+    """Return the number of rows of what has rows, or raise."""
+    shape = getattr(table, "shape", None)
+    sized = isinstance(shape, tuple) and shape if shape is not None else hasattr(table, "__len__")
+    if isinstance(table, type) or not sized or not hasattr(table, "__getitem__"):
+        raise TypeError(f"{name} must be a table, an array or a list, got {type(table).__name__}")
     return int(table.shape[0]) if hasattr(table, "shape") else len(table)
 
 
@@ -250,7 +255,7 @@ def score_in(
         raise TypeError(f"y must be given for metric={metric!r}")
     check_scored(metric, estimator)
     in_parts = is_parts(X) or (needs_y and is_parts(y))
-    if not in_parts and needs_y and _n_rows(X) != _n_rows(y):
+    if not in_parts and needs_y and _n_rows(X) != _n_rows(y, "y"):
         raise ValueError("X and y must have the same number of rows")
     context.unit()
     if not (in_parts or context.allows_empty) and _n_rows(X) == 0:

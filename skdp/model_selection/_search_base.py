@@ -25,11 +25,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdp._parameters import Integers, Reals, Table
+from skdp._parameters import Integers, Reals, Table, naming
 from skdp._supervised import warn_of_column
 from skdp.base import CallContext, PrivateMixin
 from skdp.budget import Cost, PrivacyBudget
-from skdp.core import PRIVATE_ROWS, Unit, UserFunction, check_unit
+from skdp.core import PRIVATE_ROWS, Unit, UserFunction, check_allowance, check_unit
 from skdp.model_selection._allotment import (
     allot,
     check_candidate,
@@ -130,7 +130,14 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
         """Return what a run of these candidates may lose; their parameters are public."""
         epsilon, delta = float(self.epsilon), float(self.delta)
         separate = any(needs_separate_delta(one, delta) for one in candidates)
-        return base_level(epsilon, delta, self._repeats(), separate=separate)
+        check_allowance(epsilon, delta)
+        base = base_level(epsilon, delta, self._repeats(), separate=separate)
+        if delta and gaussian_epsilon(base.mu, delta) <= 0:
+            raise ValueError(
+                f"delta={self.delta!r} alone covers the noise of a run, which leaves it no epsilon: "
+                "state a smaller delta"
+            )
+        return base
 
     def _noise_cost(self, base: BaseRun) -> Cost:
         """Return what the noise of a run may cost."""
@@ -153,13 +160,15 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
                     "not used"
                 )
             scoring = "accuracy"
-        scorer = PrivateScorer(scoring) if isinstance(scoring, str) else scoring
+        with naming("scoring"):
+            scorer = PrivateScorer(scoring) if isinstance(scoring, str) else scoring
         if not isinstance(scorer, PrivateScorer):
             raise TypeError(
                 "scoring must be the name of a metric or a private_scorer, got "
                 f"{type(scoring).__name__}"
             )
-        scorer.check_parameters()
+        with naming("scoring"):
+            scorer.check_parameters()
         return scorer
 
     def _unfitted(self, params: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -203,10 +212,13 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
 
     def _check_score(self, scorer: PrivateScorer, base: BaseRun, unit: str | None) -> Any:
         """Return how many rows of a unit count in a score; refuse so many that nothing is left."""
+        cost = self._noise_cost(base)
+        claimed = check_allowance(cost.epsilon, cost.delta)
+        if not base.covers([Cost(cost.epsilon, cost.delta, mu=claimed)]):
+            raise ValueError(f"epsilon={self.epsilon!r} is too large for a search to divide")
         most = scorer.max_rows_per_unit
         most = self.max_rows_per_unit if most == PRIVATE_ROWS else most
         if unit is not None:
-            cost = self._noise_cost(base)
             check_unit(Unit(unit, most), self._context().adjacency, cost.epsilon, cost.delta)
         return most
 
@@ -284,7 +296,7 @@ class PrivateSearch(MetaEstimatorMixin, PrivateMixin, BaseEstimator, ABC):
             raise ValueError("X and y must have the same number of rows")
         if self._adjacency == "replace_one" and n < 2:
             raise ValueError(
-                f"Found array with {n} sample(s) while a minimum of 2 is required: one part is "
+                f"X: found array with {n} sample(s) while a minimum of 2 is required: one part is "
                 "fitted on, another is scored"
             )
 

@@ -111,12 +111,14 @@ def _apart(call: tuple) -> Floats:
 
 
 def _in_parallel(
-    calls: Callable[[], Iterator[tuple]], n_jobs: int | None, *, one_by_one: bool
+    calls: Callable[[], Iterator[tuple]], n_jobs: int | None, n_blocks: int, *, one_by_one: bool
 ) -> Iterator[tuple[int, Floats]]:
     """Yield (block, answer), from the first block to the last; once more from the first if need be.
 
     The death of a process counts for the block that caused it only: all are run again then.
     """
+    if n_jobs is not None:
+        n_jobs = min(int(n_jobs), n_blocks)  # each job is a process
     # No memory maps: they would write the blocks to a disk.
     parallel = Parallel(n_jobs=n_jobs, max_nbytes=None)
     if one_by_one:
@@ -257,7 +259,7 @@ def block_outputs(
     heard.discard(here)
     answers = np.full((int(n_blocks), width), np.nan)
     with foreign_code(meter), silent(heard):
-        for k, answer in _in_parallel(calls, n_jobs, one_by_one=progress is not None):
+        for k, answer in _in_parallel(calls, n_jobs, int(n_blocks), one_by_one=progress is not None):
             answers[k] = answer
             if progress is not None and k == told:  # a block that is run again is not news
                 told += 1

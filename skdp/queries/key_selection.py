@@ -66,6 +66,7 @@ MAX_KEYS_PER_UNIT = 2**14
 ROUNDS = (0.1, 0.3, 0.6)  # of the share and of delta, in "sips"
 WEIGHT_BITS = 30  # of the weight of a unit with one key
 _PROBABILITY_BITS = 160
+_SMALLEST_DELTA = Fraction(1, 10**250)  # below, thresholds in floats would be infinite
 _LONGEST_TABLE = 2**17  # of probabilities: 2 log(1/delta) / epsilon a key
 _NOT_POSITIVE = "a share of epsilon and a delta of the keys must be above 0"
 
@@ -237,8 +238,10 @@ class SelectKeys(Measurement):
         """Select for a step of the table's relation, by a filter that is for a step, too."""
         replace = table.relation == REPLACE_ONE
         delta = exact_fraction(meter.separate_delta)
-        if not delta:
-            raise ValueError("private keys need a delta of their own, separate_delta")
+        if delta < _SMALLEST_DELTA:
+            if not meter.claims_separate_delta:
+                raise ValueError("private keys need a delta of their own, separate_delta")
+            return []  # so many rows of a unit leave each of them none: nothing may be named
         fraction = meter.fraction(share)
         epsilon = (
             meter.level(fraction)

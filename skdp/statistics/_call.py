@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from skdp._parameters import FLAG, check_parameter, check_parameters
+from skdp._parameters import FLAG, check_parameter, check_parameters, shown
 from skdp._public_key import public_key
 from skdp.base import CallContext, check_bounds, check_integer
 from skdp.core import PrivacyCertificate, Session
@@ -42,7 +42,7 @@ def check_axis(axis: Any, keepdims: Any = False, *, whole: bool = False) -> bool
         return True
     if isinstance(axis, bool) or not (isinstance(axis, numbers.Integral) and axis == 0):
         allowed = "0 (each column) or None (all cells)" if whole else "0 (each column)"
-        raise ValueError(f"axis must be {allowed}: one row is what is protected, got {axis!r}")
+        raise ValueError(f"axis must be {allowed}: one row is what is protected, got {shown(axis)}")
     return False
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import FLAG, check_parameter, different_labels
+from skdp._parameters import FLAG, check_length, check_parameter, different_labels, naming
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
 from skdp.queries import MAX_CELLS, EdgeHistogram, LabelSums
@@ -33,6 +33,7 @@ def _bins(bins: Any) -> Bins:
     """Return a number of bins, or increasing finite edges."""
     if isinstance(bins, numbers.Integral):
         return check_integer(bins, "bins", low=1, high=MAX_CELLS)
+    check_length(bins, "bins")
     problem = "bins must be a number of bins or finite edges that increase, at least 2"
     try:
         array = np.asarray(bins)
@@ -213,6 +214,10 @@ def histogram(
     if range is not None:
         if not isinstance(bounds, str):
             raise ValueError("range and bounds are two names of one thing; state one of them")
+        with naming("range"):
+            stated = Call.stated(range, 1)
+            if stated is not None:
+                _grid([_bins(bins)], *stated)
         bounds = range
     if categories is not None:
         released, labels = _labelled(call, X, categories)

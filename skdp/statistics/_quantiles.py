@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdp._parameters import FLAG, STEP, check_parameter
+from skdp._parameters import FLAG, STEP, check_length, check_parameter
 from skdp.budget import PrivacyBudget
 from skdp.core import Box
 from skdp.queries import Quantiles, check_levels
@@ -23,12 +23,17 @@ _NO_ERROR = "std is NaN because it depends on the rows; intervals=True releases 
 _INTERVALS = (
     "std is NaN because it depends on the rows; interval() and population_interval() are known"
 )
+_EXTREMES = (
+    "no private minimum or maximum is meaningful: one row decides it, so noise has to hide it; ask "
+    "for levels such as 0.01 and 0.99"
+)
 
 
 def _quantiles(
     call: Call, X: ArrayLike, q: Any, bounds: Any, step: Any, keepdims: Any, intervals: Any
 ) -> Released:
     """Return quantiles, one row a level."""
+    check_length(q, "q")
     levels = check_levels(q)
     step = check_parameter(step, "step", *STEP)
     check_parameter(intervals, "intervals", FLAG)
@@ -44,6 +49,9 @@ def _quantiles(
             view = Box(low, high, per_feature=True)
             value = session.answer(Quantiles(view, q, step=step)).value.T
         privacy = session.certificate()
+    note = _INTERVALS if intervals else _NO_ERROR
+    if levels[0] == 0 or levels[-1] == 1:
+        note = f"{note}; {_EXTREMES}"
     limits = None
     if intervals:
         limits = QuantileLimits(windows[0] if np.ndim(q) == 0 else windows)
@@ -54,7 +62,7 @@ def _quantiles(
         flat=flat,
         keepdims=keepdims,
         bounds=(low, high),
-        note=_INTERVALS if intervals else _NO_ERROR,
+        note=note,
         limits=limits,
         names=rows.names,
         labels={} if np.ndim(q) == 0 else {"q": np.array(levels, dtype=np.float64)[:, None]},
@@ -208,6 +216,7 @@ def percentile(X: ArrayLike, q: float | Sequence[float], **options: Any) -> Rele
     >>> bool(abs(answer.value - 82) <= 3)
     True
     """
+    check_length(q, "q")
     try:
         percent = np.asarray(q, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -16,10 +16,12 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from skdp._parameters import check_parameter, naming
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget, gdp_mu
 from skdp.budget.amounts import check_positive, exact
 from skdp.core import (
+    check_allowance,
     Box,
     PrivacyCertificate,
     Session,
@@ -328,15 +330,23 @@ def mst_cost(
         )
     call = dataclasses.replace(call, n_rows="public")  # of the edges, which are
     n = check_integer(n_vertices, "n_vertices", low=2)
-    graph = check_graph(n, edges)
+    check_parameter(noise, "noise", "cauchy", "student", "laplace")
+    nu = check_integer(nu, "nu", low=1, high=1024)
+    epsilon, delta = float(epsilon), float(delta)
+    check_allowance(epsilon, delta)
+    with naming("edges"):
+        graph = check_graph(n, edges)
     top = float(check_positive(upper, "upper"))
-    call.stated((0.0, top), 1)
+    with naming("upper"):
+        call.stated((0.0, top), 1)
     apart = delta if noise == "laplace" else 0.0
     mu = gdp_mu(epsilon, delta) if delta > apart else None
     pure = Allowance(epsilon, mu).pure_epsilon
     # Refuse here what the query would refuse after the charge.
-    choose_noise(noise, pure * (1 - 1e-9), delta=apart * (1 - 1e-9), nu=nu)
-    rows, _ = call.table(weights)
+    with naming("epsilon"):
+        choose_noise(noise, pure * (1 - 1e-9), delta=apart * (1 - 1e-9), nu=nu)
+    with naming("weights"):
+        rows, _ = call.table(weights)
     public = (n, graph.tolist(), top, noise, nu)
     probe = open_session(rows, estimator="mst_cost", epsilon=1.0)
     with probe:

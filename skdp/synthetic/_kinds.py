@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._parameters import check_length, naming
 from skdp.base import check_integer
 from skdp.queries import MAX_TABLE, Cells, Group, Intervals, Prefixes, Weighted, Workload
 from skdp.tabular import Bins, Domain
@@ -145,7 +146,8 @@ class _OnColumns(Queries):
         """Return the stated columns in the order stated; all if none are."""
         if self.columns is None:
             return list(range(domain.n_columns))
-        positions = [domain.position(column) for column in self.columns]
+        with naming("columns"):
+            positions = [domain.position(column) for column in self.columns]
         if len(set(positions)) != len(positions):
             raise ValueError("columns must be distinct")
         return positions
@@ -402,7 +404,9 @@ def _check_columns(columns: Any) -> tuple[Any, ...] | None:
         return None
     if isinstance(columns, str | numbers.Integral) or not isinstance(columns, Iterable):
         columns = [columns]
-    stated = tuple(columns)
+    with naming("columns"):
+        check_length(columns, "columns")
+        stated = tuple(columns)
     if not stated:
         raise ValueError("columns must name at least one column, got none")
     if not all(isinstance(column, Hashable) for column in stated):

@@ -26,7 +26,7 @@ from skdp.queries import MAX_TABLE, Cells, Marginal, Workload, WorstMarginal
 from skdp.synthetic._base import ReleaserMixin, Tables, by_label
 from skdp.synthetic._kinds import Queries
 from skdp.synthetic._learning import LearningMixin
-from skdp.synthetic._queries import as_queries, conjunctions
+from skdp.synthetic._queries import as_queries, conjunctions, workload_of
 from skdp.synthetic._trees import Clique, Floats, Model, clique_size, fit_model, tree_size
 from skdp.tabular import CATEGORIES, Domain
 
@@ -281,7 +281,7 @@ def _asked(queries: Any, domain: Domain) -> Iterable[Clique]:
     """Return the sets of columns that queries ask about, or raise naming what does not fit."""
     if queries is None:
         return combinations(range(domain.n_columns), min(2, domain.n_columns))
-    return set(as_queries(queries).workload(domain).attribute_sets)
+    return set(workload_of(queries, domain).attribute_sets)
 
 
 def candidate_sets(

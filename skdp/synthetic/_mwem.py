@@ -36,7 +36,7 @@ from skdp.queries import (
     marginals,
 )
 from skdp.synthetic._base import ReleaserMixin, by_label
-from skdp.synthetic._queries import as_queries, conjunctions
+from skdp.synthetic._queries import conjunctions, workload_of
 from skdp.synthetic._weights import Weights
 from skdp.tabular import Domain, about
 
@@ -283,7 +283,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
 
     def _workload(self, domain: Domain) -> Workload:
         check_factored(domain, type(self).__name__)
-        return as_queries(self.queries).workload(domain)
+        return workload_of(self.queries, domain)
 
     def _plan(self, work: Workload, n: float) -> _Plan:
         """Return how many rounds of what there will be, for n rows, public or released."""
@@ -292,7 +292,7 @@ class MWEMReleaser(ReleaserMixin, BaseEstimator):
             tables = all(isinstance(group, Cells) for group in work.groups)
         candidates = len(work.groups) if tables else work.n_queries
         # Each round's noise has to be drawn exactly, with room for what the session rounds down.
-        drawable = max(int(2.0**50 * self.epsilon / (4 * (2 if tables else QUERY_UNIT))), 1)
+        drawable = max(int(2.0**50 * min(self.epsilon, 2.0**50) / (4 * (2 if tables else QUERY_UNIT))), 1)
         if isinstance(self.n_rounds, str):
             n_rounds = min(self._auto_rounds(n, tables), drawable)
         else:

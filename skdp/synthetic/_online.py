@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skdp._parameters import FRACTION, Integers, Table, check_parameter
+from skdp._parameters import FRACTION, Integers, Table, check_parameter, shown
 from skdp._rehearsal import mean_error, rehearsal, rehearsal_rng, unanswered
 from skdp.base import check_integer
 from skdp.budget import PrivacyBudget
@@ -385,7 +385,7 @@ class PrivateMultiplicativeWeights(ReleaserMixin, BaseEstimator):
         drawable = 2.0**50 * epsilon / (4 * QUERY_UNIT)
         if (stated or 1) > drawable:
             raise ValueError(
-                f"n_updates = {stated or 1} at epsilon = {self.epsilon:g} needs more noise than "
+                f"n_updates = {shown(stated or 1)} at epsilon = {self.epsilon:g} needs more noise than "
                 "can be drawn exactly; state fewer n_updates or a larger epsilon"
             )
         most = max(math.ceil(min(most, drawable - 1)), 1)

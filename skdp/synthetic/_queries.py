@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skdp._parameters import check_length, naming
 from skdp.synthetic._kinds import (
     Functions,
     Queries,
@@ -181,6 +182,7 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
     >>> late.workload(domain).answers([[10, 20], [30, 40]]).tolist()
     [60]
     """
+    check_length(q, "q")
     if callable(q):
         return Functions([q], columns)
     if isinstance(q, Sequence) and len(q) > 0 and all(callable(g) for g in q):
@@ -208,6 +210,12 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
         raise ValueError(f"q must lie in [0, 1]; query {i} is {weights[i, c]} at cell {c}")
     weights.setflags(write=False)
     return _Matrix(weights, columns)
+
+
+def workload_of(queries: Any, domain: Domain) -> Workload:
+    """Return the queries of the parameter ``queries`` on a domain, or raise naming it."""
+    with naming("queries"):
+        return as_queries(queries).workload(domain)
 
 
 def as_queries(queries: Any) -> Queries:

@@ -32,7 +32,7 @@ from skdp.queries import (
     table_rate,
 )
 from skdp.synthetic._base import ReleaserMixin
-from skdp.synthetic._queries import as_queries, conjunctions
+from skdp.synthetic._queries import conjunctions, workload_of
 from skdp.tabular import Domain, about
 
 _PAIRS = conjunctions(2)
@@ -301,7 +301,7 @@ class SmallDBReleaser(ReleaserMixin, BaseEstimator):
 
     def _range(self, domain: Domain) -> _Range:
         """Return the range of tables on a domain, or raise naming the parameter."""
-        work = as_queries(self.queries).workload(domain)
+        work = workload_of(self.queries, domain)
         n_listed = 0 if isinstance(self.candidates, str) else int(self.candidates)
         paths = (
             not n_listed

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._parameters import FLAG, check_length, check_parameter, naming
 from skdp.tabular.canonical import INSTANT, as_list, as_numbers, plain
 from skdp.user_code import no_restart, run_isolated
 
@@ -64,7 +65,11 @@ class Bins:
     missing: bool = False
 
     def __init__(self, edges: Any, *, integer: bool = False, missing: bool = False) -> None:
-        kind, array = _read_edges(edges)
+        check_parameter(integer, "integer", FLAG)
+        check_parameter(missing, "missing", FLAG)
+        check_length(edges, "edges")
+        with naming("edges"):
+            kind, array = _read_edges(edges)
         increasing = array.ndim == 1 and array.size >= 2 and np.isfinite(array).all()
         if not (increasing and bool(np.all(array[1:] > array[:-1]))):
             raise ValueError("edges must be at least two finite numbers, strictly increasing")

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdp._parameters import check_parameter
 from skdp.tabular.bins import MAX_CODES, NUMBER, Bins, finite
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import listed
@@ -65,7 +67,7 @@ class _Categories:
         self.size = len(self.values_)
         if not 1 <= self.size <= MAX_CODES:
             raise ValueError(
-                f"domain: column {name} must have 1 to {MAX_CODES} categories, got {self.size}"
+                f"domain: column {name} must have 1 to {MAX_CODES} categories"
             )
         try:
             self.known = {plain(value): code for code, value in enumerate(self.values_)}
@@ -208,8 +210,7 @@ class Domain:
                 f"domain: {pair[0]!r} beside its column is no column: with names state a mapping, "
                 f"Domain({{{pair[0]!r}: ...}}), or dict(pairs)"
             )
-        if outside not in (CLIP, REFUSE):
-            raise ValueError(f"outside must be 'clip' or 'refuse', got {outside!r}")
+        check_parameter(outside, "outside", CLIP, REFUSE)
         self.outside = outside
         labels = self.names if self.names is not None else tuple(range(len(specs)))
         if other is not None and not isinstance(other, Mapping):
@@ -469,7 +470,7 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
         return _Numbers(spec, other, has_other, name)
     if isinstance(spec, int | np.integer) and not isinstance(spec, bool):
         if not 1 <= spec <= MAX_CODES:
-            raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} values, got {spec}")
+            raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} values")
         spec = list(range(int(spec)))
     numeric = (numbers.Real, np.number)
     if is_range(spec):
@@ -486,5 +487,5 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
             f"{type(spec).__name__}"
         )
     dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")
-    values = spec.tolist() if hasattr(spec, "tolist") and not dates else list(spec)
+    values = spec.tolist() if hasattr(spec, "tolist") and not dates else list(islice(spec, MAX_CODES + 1))
     return _Categories(values, other, has_other, name)

@@ -509,7 +509,8 @@ def with_weights(rows: Any, weights: Any, *, estimator: str) -> Any:
 
 def _checked_weights(weights: Any, n: int, estimator: str) -> NDArray:
     """Return a weight for each of n rows, or raise; a table of one column is none, as elsewhere."""
-    if len(getattr(weights, "shape", (n,))) != 1:
+    shape = getattr(weights, "shape", None)
+    if isinstance(shape, tuple) and len(shape) != 1:
         raise ValueError(_NOT_FLAT.format(y="sample_weight"))
     return check_labels(weights, n, estimator=estimator, name="sample_weight")[0]
 

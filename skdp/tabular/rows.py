@@ -156,7 +156,7 @@ def _container(X: Any, estimator: str) -> Any:
     if X.shape[1] == 0:
         # The number of rows is left out of the shape: it may be private.
         raise ValueError(
-            "Found array with 0 feature(s) (shape=(, 0)) while a minimum of 1 is required."
+            "X: found array with 0 feature(s) (shape=(, 0)) while a minimum of 1 is required."
         )
     return X
 

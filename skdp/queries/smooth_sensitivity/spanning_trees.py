@@ -130,6 +130,8 @@ def check_graph(n_vertices: int, edges: ArrayLike) -> Ints:
         raise ValueError("edges must be an array of integers of shape (n_edges, 2)")
     if pairs.min() < 0 or pairs.max() >= n_vertices or np.any(pairs[:, 0] == pairs[:, 1]):
         raise ValueError("edges must join two different vertices of 0 .. n_vertices - 1")
+    if len(pairs) < n_vertices - 1:
+        raise ValueError("the graph must be connected: n_vertices need n_vertices - 1 edges")
     out = pairs.astype(np.int64)
     if csgraph.connected_components(_adjacency(n_vertices, out), directed=False)[0] != 1:
         raise ValueError("the graph must be connected")
