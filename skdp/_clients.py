@@ -184,7 +184,8 @@ _DISPLAYED = "from_estimator"
 _NAMES = _FITS | {_CLONES, _DISPLAYED} | FUNCTIONS.keys()
 _PASS_ON = ("sklearn", "joblib", "contextlib", "skdp")
 
-_TOLD: set[tuple[str, str]] = set()  # (kind of caller, what leaks), of this process
+# (kind of caller, what leaks): told in this process, by whoever put its own object here.
+_TOLD: dict[tuple[str, str], object] = {}
 
 
 class _Caller(NamedTuple):
@@ -362,6 +363,9 @@ def _warn(caller: _Caller, part: Any, leaks: Iterable[Leak]) -> None:
         key = caller.kind, what
         if key in _TOLD or not (isinstance(part, str) or _charges(part)):
             continue
+        mine = object()
+        if _TOLD.setdefault(key, mine) is not mine:
+            continue  # another thread does at this moment
         name = part if isinstance(part, str) else type(part).__name__
         text = (
             f"{caller.kind} around {name}: {what}. No budget pays for that. Instead: {way_out}. "
@@ -370,15 +374,19 @@ def _warn(caller: _Caller, part: Any, leaks: Iterable[Leak]) -> None:
         frame = caller.frame
         while frame.f_back is not None and _package(frame) in _PASS_ON:
             frame = frame.f_back
-        warnings.warn_explicit(
-            text,
-            NonPrivatePartWarning,
-            frame.f_code.co_filename,
-            frame.f_lineno,
-            module=frame.f_globals.get("__name__"),
-        )
-        if not _is_ignored(text, frame):
-            _TOLD.add(key)
+        told = False
+        try:
+            warnings.warn_explicit(
+                text,
+                NonPrivatePartWarning,
+                frame.f_code.co_filename,
+                frame.f_lineno,
+                module=frame.f_globals.get("__name__"),
+            )
+            told = not _is_ignored(text, frame)
+        finally:
+            if not told:  # ignored here, or an error: next time it is told again
+                _TOLD.pop(key, None)
 
 
 def _is_ignored(text: str, frame: FrameType) -> bool:

@@ -431,6 +431,7 @@ def test_where_the_number_of_rows_is_private(tmp_path):
     assert [one.what for one in _callers.leaks_of(halving, True)] == [_callers.HALVES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
 def test_workers_leave_it_to_the_parent(backend, budget, capfd):
     """One line here, none in a worker, also where only the worker clones."""
