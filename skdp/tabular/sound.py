@@ -17,6 +17,7 @@ import mmap
 import operator
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -415,10 +416,16 @@ def _polars(X: Any) -> Any:
         return X
     X = X.clone()  # as of pandas
     for column in X.get_columns() if isinstance(X, polars.DataFrame) else [X]:
-        flat = column.dtype.is_numeric() or column.dtype.is_temporal()
-        if not flat and column.dtype not in (polars.Boolean, polars.Null, polars.Object):
-            # Without a copy, which would follow the offsets.
-            _arrow(column.to_arrow(compat_level=polars.CompatLevel.newest()))
+        dtype = column.dtype
+        flat = dtype.is_numeric() or dtype.is_temporal()
+        if flat or dtype in (polars.Boolean, polars.Null, polars.Object):
+            continue
+        try:
+            import_module("pyarrow")
+        except ImportError:
+            return X
+        # Without a copy, which would follow the offsets.
+        _arrow(column.to_arrow(compat_level=polars.CompatLevel.newest()))
     return X
 
 
