@@ -51,16 +51,16 @@ def sound(X: Any, name: str = "X") -> Any:
 
 
 def _or_refused(read: Callable[[Any], Any], X: Any, name: str) -> Any:
-    """Return what `read` makes of X; where it fails, raise the fixed text alone."""
-    found: Any = None
+    """Return what `read` makes of X; where it fails, raise a fixed text alone."""
+    problem: Exception
     try:
         with suppress_warnings():  # those of a library's next version are not ours to raise
-            found = read(X)
+            return read(X)
+    except MemoryError:  # its text says how many cells are stored
+        problem = MemoryError(f"{name} is too large to be copied; nothing was charged")
     except Exception:  # noqa: BLE001  its text may quote a cell, or an index
-        found = None
-    if found is None:
-        raise ValueError(_BROKEN.format(name=name))
-    return found
+        problem = ValueError(_BROKEN.format(name=name))
+    raise problem
 
 
 def _demand(holds: object) -> None:
