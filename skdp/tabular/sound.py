@@ -17,6 +17,7 @@ import mmap
 import operator
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -50,16 +51,16 @@ def sound(X: Any, name: str = "X") -> Any:
 
 
 def _or_refused(read: Callable[[Any], Any], X: Any, name: str) -> Any:
-    """Return what `read` makes of X; where it fails, raise the fixed text alone."""
-    found: Any = None
+    """Return what `read` makes of X; where it fails, raise a fixed text alone."""
+    problem: Exception
     try:
         with suppress_warnings():  # those of a library's next version are not ours to raise
-            found = read(X)
+            return read(X)
+    except MemoryError:  # its text says how many cells are stored
+        problem = MemoryError(f"{name} is too large to be copied; nothing was charged")
     except Exception:  # noqa: BLE001  its text may quote a cell, or an index
-        found = None
-    if found is None:
-        raise ValueError(_BROKEN.format(name=name))
-    return found
+        problem = ValueError(_BROKEN.format(name=name))
+    raise problem
 
 
 def _demand(holds: object) -> None:
@@ -415,10 +416,16 @@ def _polars(X: Any) -> Any:
         return X
     X = X.clone()  # as of pandas
     for column in X.get_columns() if isinstance(X, polars.DataFrame) else [X]:
-        flat = column.dtype.is_numeric() or column.dtype.is_temporal()
-        if not flat and column.dtype not in (polars.Boolean, polars.Null, polars.Object):
-            # Without a copy, which would follow the offsets.
-            _arrow(column.to_arrow(compat_level=polars.CompatLevel.newest()))
+        dtype = column.dtype
+        flat = dtype.is_numeric() or dtype.is_temporal()
+        if flat or dtype in (polars.Boolean, polars.Null, polars.Object):
+            continue
+        try:
+            import_module("pyarrow")
+        except ImportError:
+            return X
+        # Without a copy, which would follow the offsets.
+        _arrow(column.to_arrow(compat_level=polars.CompatLevel.newest()))
     return X
 
 
