@@ -37,19 +37,24 @@ _OPTIONS = frozenset(_LIBPQ.split())
 _SECRET_WORD = r"(?:pass(?!file)|pwd|secret|token|credential|key)"
 _SECRET = re.compile(_SECRET_WORD)
 
-# Forms of connections, in texts of lower case. A path may have a "=" in a later folder of it.
+# Forms of connections, in texts of lower case. A path may have a "=" in a later folder of it. What
+# may repeat is bounded, or ends at the first sign that it lacks: a search takes linear time.
+_IS = r"\s{0,40}="
 _CONNECTION = (
     re.compile(r"://"),
     re.compile(r"^[^/\\]*="),
-    re.compile(rf"(?<![a-z0-9_])(?:{'|'.join(sorted(_OPTIONS))}|\w*{_SECRET_WORD}\w*)\s*="),
+    re.compile(
+        rf"(?:(?<![a-z0-9_])(?:{'|'.join(sorted(_OPTIONS))})|{_SECRET_WORD}\w{{0,40}}){_IS}"
+    ),
     re.compile(r"^\s*(?:jdbc|pgsql|psql|postgres\w*)(?:\+\w+)?:"),
-    re.compile(r"^(?![a-z]:[/\\]).*:.*@|^[a-z]:[/\\].*:.*@", re.DOTALL),  # user:password@
+    # user:password@, but not the colon of a drive
+    re.compile(r"^(?:[a-z]:[/\\][^:]*|(?![a-z]:[/\\])[^:]*):.*@", re.DOTALL),
     re.compile(r"^[^:]*:(?:\d+|\*):[^:]*:[^:]*:"),  # a line of ~/.pgpass
 )
 # A secret inside a text that is shown: of an option, a note, the name of a data set.
-_LOGIN = re.compile(r"://[^/\s]*:[^/\s]*@|^[^/\s:]*:[^/\s@]*@")
-_GIVEN = re.compile(rf"\w*{_SECRET_WORD}\w*\s*=")
-_WORDS = re.compile(r"\w*(?:passw|pwd|secret|scram_\w+_key)\w*\s*=")
+_LOGIN = re.compile(r"://[^/\s:]*:[^/\s]*@|^[^/\s:]*:[^/\s@]*@")
+_GIVEN = re.compile(rf"{_SECRET_WORD}\w{{0,40}}{_IS}")
+_WORDS = re.compile(rf"(?:passw|pwd|secret|scram_client_key|scram_server_key)\w{{0,40}}{_IS}")
 
 # What a URL without secrets needs beside it, in this process alone.
 _SECRETS: dict[str, dict[str, str]] = {}

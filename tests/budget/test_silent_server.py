@@ -21,6 +21,8 @@ from tests.budget.server import start_server
 
 pytest.importorskip("psycopg", reason="a ledger in PostgreSQL needs psycopg")
 
+pytestmark = pytest.mark.slow
+
 SOON = 20.0  # seconds in which something ends that does not wait, on a loaded machine
 
 
@@ -118,7 +120,7 @@ def test_a_silent_server_holds_up_its_own_ledger_alone(silent, tmp_path):
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 9  # the others wait for ten or more
     assert waiting.is_alive()
     assert len(budget.charges) == 2
 
@@ -155,7 +157,6 @@ def name():
 name.number = 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "after"),
     [
@@ -188,7 +189,7 @@ def test_wherever_a_server_falls_silent_the_error_says_whether_the_charge_may_co
     estimator = (
         repr(DPStandardScaler(budget=budget)) + DPStandardScaler(budget=budget)._repr_html_()
     )
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 5
     assert "remaining=(0.9, 0.0) as of" in text
     assert "remaining: epsilon=0.9" in page
     assert "epsilon=0.9 of 1.0 left" in estimator
@@ -198,7 +199,6 @@ def test_wherever_a_server_falls_silent_the_error_says_whether_the_charge_may_co
     assert ledger.verified(server.url(name))[0]
 
 
-@pytest.mark.slow
 def test_reads_reservations_and_what_pickles_need_have_deadlines(server, proxy, name):
     budget = PrivacyBudget(1.0, ledger=server.url(name, proxy.port))
     held = budget.reserve(Cost(0.3))
@@ -222,7 +222,6 @@ def test_reads_reservations_and_what_pickles_need_have_deadlines(server, proxy, 
     assert budget.remaining.epsilon == 1.0
 
 
-@pytest.mark.slow
 def test_a_commit_that_waits_for_a_standby_is_not_waited_for(server, proxy, name):
     budget = PrivacyBudget(1.0, ledger=server.url(name))
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
@@ -259,7 +258,6 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("statement", "written"), [(b"FOR UPDATE", False), (COMMIT, True)])
 def test_ctrl_c_ends_an_exchange_and_its_connection(server, proxy, name, statement, written):
     with subprocess.Popen(
@@ -275,7 +273,7 @@ def test_ctrl_c_ends_an_exchange_and_its_connection(server, proxy, name, stateme
             start = time.monotonic()
             child.send_signal(signal.SIGINT)
             assert child.stdout.readline() == "interrupted\n"
-            assert time.monotonic() - start < 2
+            assert time.monotonic() - start < 4  # two, and as much again on a loaded machine
             proxy.thaw()
             child.stdin.write("\n")
             child.stdin.flush()
@@ -287,7 +285,6 @@ def test_ctrl_c_ends_an_exchange_and_its_connection(server, proxy, name, stateme
     assert ledger.verified(server.url(name))[0]
 
 
-@pytest.mark.slow
 def test_an_unpickled_budget_of_a_silent_server_is_sealed_and_shown(server, proxy, name):
     import pickle
 
@@ -305,13 +302,12 @@ def test_an_unpickled_budget_of_a_silent_server_is_sealed_and_shown(server, prox
     start = time.monotonic()
     assert "sealed" in repr(loaded[0])
     assert "has not seen the ledger yet" in loaded[0]._repr_html_()
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 5
     in_time, error = ended(lambda: loaded[0].charge(Cost(0.1), estimator="A"), SOON)
     assert in_time
     assert isinstance(error, LedgerError)
 
 
-@pytest.mark.slow
 def test_a_connection_that_was_given_up_leaves_no_thread_and_no_socket(server, proxy, name):
     budget = PrivacyBudget(1.0, ledger=server.url(name, proxy.port))
     assert budget.ledger is not None

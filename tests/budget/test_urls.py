@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import pathlib
 import pickle
 import sys
+import time
 import traceback
 import urllib.parse
 
@@ -209,6 +211,21 @@ def test_public_texts_of_a_ledger_hold_no_login(folder):
             assert not any(SECRET in one for one in texts_of(caught.value))
     for text in ("patients 2024", "Ben: k = 5, a@b.c", "10:30 @ Kyoto", "https://example.org/a"):
         PrivacyBudget(1.0, dataset=text, note=text)
+
+
+def test_a_long_text_is_looked_through_in_linear_time():
+    parts = ("x", "passw", "secret ", "key=", "://", "a:", ":", "@", "%70", "é", "host ", "\t", "=")
+    start = time.monotonic()
+    for part in parts:
+        text = part * (200_000 // len(part))
+        for call in (
+            lambda text=text: urls.check_no_secret(text, "note"),
+            lambda text=text: urls.check_path(text, explicit=False),
+            lambda text=text: urls.normal_url(f"postgresql://h/x?options={text}"),
+        ):
+            with contextlib.suppress(ValueError):
+                call()
+    assert time.monotonic() - start < 30
 
 
 def test_whatever_libpq_calls_secret_is_kept_apart():
