@@ -38,6 +38,11 @@ __all__ = [
 ]
 
 
+# The locks here are reentrant: a signal handler or a destructor that fits may interrupt whoever
+# holds one. Each block of code under them is written so that a whole `enter` and `leave` of
+# another user may come between any two of its steps, and so that `leave` undoes half an `enter`.
+
+
 class _Silence:
     """Warnings that are off while anyone wants them off.
 
@@ -46,30 +51,31 @@ class _Silence:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._before: Any = None
+        self._lock = threading.RLock()
+        self._users: set[object] = set()
+        self._off: list[Any] = []  # what turned them off; each holds the filters before it
 
-    def enter(self) -> None:
+    def enter(self, user: object) -> None:
         with self._lock:
-            if self._users == 0:
-                self._before = warnings.catch_warnings()
-                self._before.__enter__()
+            self._users.add(user)
+            if not self._off:
+                before = warnings.catch_warnings()
+                before.__enter__()
+                self._off.append(before)
                 warnings.simplefilter("ignore")
-            self._users += 1
 
-    def leave(self) -> None:
+    def leave(self, user: object) -> None:
         with self._lock:
-            self._users = max(self._users - 1, 0)
-            if self._users == 0 and self._before is not None:
-                self._before.__exit__(None, None, None)
-                self._before = None
+            self._users.discard(user)
+            while self._off and not self._users:
+                self._off[-1].__exit__(None, None, None)
+                self._off.pop()
 
     def forked(self) -> None:
         """Start a child with warnings on: the threads that wanted them off are not in it."""
-        self._lock = threading.Lock()
-        self._users = min(self._users, 1)
-        self.leave()
+        self._lock = threading.RLock()
+        self._users.clear()
+        self.leave(None)
 
 
 _SILENCE = _Silence()
@@ -80,12 +86,13 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def suppress_warnings() -> Iterator[None]:
     """Turn warnings off: they may quote rows, or say what a user cannot act on."""
+    user = object()
     with np.errstate(all="ignore"):
-        _SILENCE.enter()
         try:
+            _SILENCE.enter(user)
             yield
         finally:
-            _SILENCE.leave()
+            _SILENCE.leave(user)
 
 
 # --- what is printed ----------------------------------------------------------------------------
@@ -127,7 +134,7 @@ class _Muffler:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._heard: list[set[threading.Thread]] = []  # of each who is inside
         self._put: list[tuple[str, _Muffled]] = []
 
@@ -158,7 +165,7 @@ class _Muffler:
 
     def forked(self) -> None:
         """Stay silent in a child, whoever held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 _MUFFLER = _Muffler()
@@ -174,8 +181,8 @@ def silent(heard: set[threading.Thread] | None = None) -> Iterator[None]:
     """
     allowed = set() if heard is None else heard
     with suppress_warnings():
-        _MUFFLER.enter(allowed)
         try:
+            _MUFFLER.enter(allowed)
             yield
         finally:
             _MUFFLER.leave(allowed)
@@ -269,8 +276,8 @@ def no_restart(seed: int) -> None:
     """Leave the global generators alone: nothing that reads a cell draws from them."""
 
 
-_lock = threading.Lock()
-_inside = 0  # blocks that are open, in all threads: mlflow's switch is one for the process
+_lock = threading.RLock()
+_inside: set[object] = set()  # blocks that are open: mlflow's switch is one for the process
 _switched_off = contextlib.ExitStack()
 
 
@@ -291,17 +298,16 @@ def untracked() -> Iterator[None]:
     >>> with untracked():
     ...     pass  # nothing that is fitted here is logged
     """
-    global _inside
-    with _lock:
-        if _inside == 0:
-            _switch_off()
-        _inside += 1
+    block = object()
     try:
+        with _lock:
+            _inside.add(block)
+            _switch_off()
         yield
     finally:
         with _lock:
-            _inside -= 1
-            if _inside == 0:
+            _inside.discard(block)
+            if not _inside:
                 _switched_off.close()
 
 
