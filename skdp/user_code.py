@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,9 +68,10 @@ class _Silence:
     def leave(self, user: object) -> None:
         with self._lock:
             self._users.discard(user)
-            while self._off and not self._users:
-                self._off[-1].__exit__(None, None, None)
-                self._off.pop()
+            with contextlib.suppress(IndexError):  # who interrupts this may take the last one
+                while not self._users:
+                    before = self._off.pop()
+                    before.__exit__(None, None, None)
 
     def forked(self) -> None:
         """Start a child with warnings on: the threads that wanted them off are not in it."""
@@ -214,10 +216,27 @@ def _marked(previous: Callable[[int, Any], Any]) -> Callable[[int, Any], None]:
             previous(number, frame)
         except BaseException as error:  # noqa: BLE001  a timeout, an exit, an interrupt
             reason = error
+        if reason is not None and frame is not None and _is_between(frame):
+            raise reason
         if reason is not None:
             raise _Interrupted(reason)
 
     return handler
+
+
+# Where a block is entered or left, a mark would not reach `interruptible`, which takes it off.
+_MANAGER = contextlib._GeneratorContextManager
+_BETWEEN = (_MANAGER.__enter__.__code__, _MANAGER.__exit__.__code__)
+
+
+def _is_between(frame: FrameType) -> bool:
+    """Say whether a signal came between blocks, and not in code that `run_isolated` runs."""
+    if frame.f_code not in _BETWEEN:
+        return False
+    around: FrameType | None = frame
+    while around is not None and around.f_code is not run_isolated.__code__:
+        around = around.f_back
+    return around is None
 
 
 @contextmanager
@@ -237,14 +256,19 @@ def interruptible() -> Iterator[None]:
     _watching = True
     try:
         for number, handler in handlers.items():
-            signal.signal(number, _marked(handler))
+            _signal.signal(number, _marked(handler))
         yield
     except _Interrupted as stopped:
         reason = stopped.reason or KeyboardInterrupt()
     finally:
+        while True:  # until all are back: another signal may come between two of them
+            try:
+                for number, handler in handlers.items():
+                    _signal.signal(number, handler)
+                break
+            except BaseException as late:  # noqa: BLE001  what a handler raised
+                reason = late.reason if isinstance(late, _Interrupted) else late
         _watching = False
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     if reason is not None:
         reason.__context__ = None  # a frame that was interrupted may hold rows
         raise reason.with_traceback(None) from None
