@@ -18,6 +18,7 @@ from typing import Any
 
 from skdp.sql._polars import PolarsTables
 from skdp.sql._typed import family_of, quoted, text_of
+from skdp.user_code import cancellable
 
 __all__ = ["Catalog", "Column", "Owner", "Table", "bounds_of", "folded", "open_catalog"]
 
@@ -495,9 +496,8 @@ def _check_key(catalog: Catalog, owner: Owner) -> None:
         return
     cursor = catalog.cursor()
     try:
-        twice = cursor.execute(
-            f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
-        ).fetchone()
+        query = f"SELECT count({key}) <> count(DISTINCT {key}) FROM {above.source}"
+        twice = cancellable(lambda: cursor.execute(query).fetchone(), cursor.interrupt)
     except Exception:  # noqa: BLE001
         raise RuntimeError(
             f"table {above.name!r} cannot be read, to check that each key in it names one row"

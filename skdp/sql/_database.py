@@ -27,6 +27,7 @@ from skdp.sql._plan import EVERYTHING, MOST_KEYS
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
 from skdp.sql._stages import AFTER, PartsError, Staged, part_of, staged
+from skdp.user_code import cancellable
 
 __all__ = ["PrivateDatabase"]
 
@@ -243,7 +244,8 @@ class PrivateDatabase:
         """Return the keys that public tables have."""
         try:
             with catalog.reading() as cursor:
-                found = cursor.execute(str(plan.left_keys)).fetchall()
+                keys = str(plan.left_keys)
+                found = cancellable(lambda: cursor.execute(keys).fetchall(), cursor.interrupt)
         except Exception:  # noqa: BLE001
             raise RuntimeError(
                 "DuckDB could not read the keys from the public tables on the left of LEFT JOIN; "
@@ -394,7 +396,8 @@ def _released(
 def _compute(cursor: Any, plan: Plan, lazy: Any, more: Sequence[str] = ()) -> None:
     """Compute the rows that are aggregated, before any charge."""
     try:
-        cursor.execute(f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}")
+        statement = f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}"
+        cancellable(lambda: cursor.execute(statement), cursor.interrupt)
     except Exception:  # noqa: BLE001  its text may quote a cell
         raise RuntimeError(
             "DuckDB could not compute the rows of the query, for example for lack of memory or "

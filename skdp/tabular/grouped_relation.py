@@ -49,6 +49,7 @@ from skdp.tabular.grouped_sql import (
     there,
     unit_sql,
 )
+from skdp.user_code import cancellable
 
 __all__ = ["GroupedRelation", "is_relation", "open_relation"]
 
@@ -151,8 +152,7 @@ class GroupedRelation(GroupedRows):
     def _fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query; what an engine says of an error may quote a cell."""
         try:
-            done = self._relation.query("skdp_rows", sql)
-            found: list[tuple[Any, ...]] = [] if done is None else done.fetchall()
+            found: list[tuple[Any, ...]] = cancellable(lambda: self._rows_of(sql))
         except Exception:  # noqa: BLE001
             if self._stream is not None:
                 raise SourceError(_UNREADABLE) from None
@@ -161,6 +161,10 @@ class GroupedRelation(GroupedRows):
             # What was bounded by the rows of one pass must not be added up from those of another.
             raise SourceError(_CHANGED)
         return found
+
+    def _rows_of(self, sql: str) -> list[tuple[Any, ...]]:
+        done = self._relation.query("skdp_rows", sql)
+        return [] if done is None else done.fetchall()
 
     def _table(self, what: Any, sql: str) -> str:
         """Return the name of a temporary table, which is made if there is none."""
