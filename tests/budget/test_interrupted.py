@@ -37,6 +37,9 @@ def seeded():
     with config_context(noise="seeded"):
         DPStandardScaler(epsilon=0.5, bounds=(0, 1), budget=budget, random_state=0).fit(X)
 
+def charge():
+    budget.charge(Cost(0.5), estimator="x")
+
 def function():
     with statistics.query_session(X, epsilon=0.5, n_queries=2, budget=budget) as session:
         session.ask(lambda row: row[0])
@@ -46,20 +49,17 @@ def sound():
 """
 
 
-def run(code, ledger="", **options):
+def run(code, ledger="", first=""):
     """Run code in a process of its own."""
-    command = [sys.executable, "-c", HEAD + textwrap.dedent(code), str(ledger)]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=300, **options
-    )
+    command = [sys.executable, "-c", HEAD + first + textwrap.dedent(code), str(ledger)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("fit", ["plain", "seeded", "function"])
 def test_a_fit_at_any_line_of_another_one_is_charged_or_refused_at_once(fit):
     """What a signal handler does between two lines: a trace function does the same, at each."""
     done = run(
-        f"outer, step = {fit}, 3"
-        + """
+        """
     fits = refusals = lines = 0
 
     def here(frame, event, argument):
@@ -89,7 +89,8 @@ def test_a_fit_at_any_line_of_another_one_is_charged_or_refused_at_once(fit):
     assert fits > 100 and refusals > 3, (fits, refusals)
     assert len(budget.charges) == before + fits + 1
     assert warnings.filters == filters and sound()
-    """
+    """,
+        first=f"outer, step = {fit}, 3\n",
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -126,11 +127,10 @@ def test_a_signal_handler_that_fits_at_any_time(where, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("fit", ["plain", "budget.charge"])
+@pytest.mark.parametrize("fit", ["plain", "charge"])
 def test_a_signal_that_ends_a_fit_anywhere_leaves_all_as_it_was(fit):
     done = run(
-        f"outer = {'plain' if fit == 'plain' else 'lambda: budget.charge(Cost(0.5), estimator=str())'}"
-        + """
+        """
     import gc, random, time
 
     class Stop(BaseException):
@@ -147,7 +147,6 @@ def test_a_signal_that_ends_a_fit_anywhere_leaves_all_as_it_was(fit):
     filters, number, until = warnings.filters[:], budget.spent.epsilon, time.monotonic() + 6
     stopped = 0
     while time.monotonic() < until and stopped < 2000:
-        before = len(budget.charges) if stopped < 50 else 0
         try:
             try:
                 signal.setitimer(signal.ITIMER_REAL, random.random() * each + 1e-6)
@@ -164,7 +163,8 @@ def test_a_signal_that_ends_a_fit_anywhere_leaves_all_as_it_was(fit):
         budget.charge(Cost(0.5), estimator="x")  # and the ledger is not stuck
     assert stopped > 20, stopped
     assert warnings.filters == filters
-    """
+    """,
+        first=f"outer = {fit}\n",
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -199,7 +199,7 @@ def test_a_fork_in_the_middle_of_a_transaction_charges_nothing_in_the_child(wher
 
 @pytest.fixture
 def busy(tmp_path):
-    """A ledger that another thread is in the middle of."""
+    """Yield a ledger that another thread is in the middle of."""
     budget = PrivacyBudget(10.0, ledger=tmp_path / "a.budget")
     begun, end = threading.Event(), threading.Event()
 
