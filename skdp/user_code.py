@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from skdp.core.privacy_filter import PrivacyFilter, Share
 
 __all__ = [
+    "cancellable",
     "foreign_code",
     "interruptible",
     "no_restart",
@@ -39,6 +41,11 @@ __all__ = [
 ]
 
 
+# The locks here are reentrant: a signal handler or a destructor that fits may interrupt whoever
+# holds one. Each block of code under them is written so that a whole `enter` and `leave` of
+# another user may come between any two of its steps, and so that `leave` undoes half an `enter`.
+
+
 class _Silence:
     """Warnings that are off while anyone wants them off.
 
@@ -47,30 +54,32 @@ class _Silence:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._before: Any = None
+        self._lock = threading.RLock()
+        self._users: set[object] = set()
+        self._off: list[Any] = []  # what turned them off; each holds the filters before it
 
-    def enter(self) -> None:
+    def enter(self, user: object) -> None:
         with self._lock:
-            if self._users == 0:
-                self._before = warnings.catch_warnings()
-                self._before.__enter__()
+            self._users.add(user)
+            if not self._off:
+                before = warnings.catch_warnings()
+                before.__enter__()
+                self._off.append(before)
                 warnings.simplefilter("ignore")
-            self._users += 1
 
-    def leave(self) -> None:
+    def leave(self, user: object) -> None:
         with self._lock:
-            self._users = max(self._users - 1, 0)
-            if self._users == 0 and self._before is not None:
-                self._before.__exit__(None, None, None)
-                self._before = None
+            self._users.discard(user)
+            with contextlib.suppress(IndexError):  # who interrupts this may take the last one
+                while not self._users:
+                    before = self._off.pop()
+                    before.__exit__(None, None, None)
 
     def forked(self) -> None:
         """Start a child with warnings on: the threads that wanted them off are not in it."""
-        self._lock = threading.Lock()
-        self._users = min(self._users, 1)
-        self.leave()
+        self._lock = threading.RLock()
+        self._users.clear()
+        self.leave(None)
 
 
 _SILENCE = _Silence()
@@ -81,12 +90,13 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def suppress_warnings() -> Iterator[None]:
     """Turn warnings off: they may quote rows, or say what a user cannot act on."""
+    user = object()
     with np.errstate(all="ignore"):
-        _SILENCE.enter()
         try:
+            _SILENCE.enter(user)
             yield
         finally:
-            _SILENCE.leave()
+            _SILENCE.leave(user)
 
 
 # --- what is printed ----------------------------------------------------------------------------
@@ -128,7 +138,7 @@ class _Muffler:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._heard: list[set[threading.Thread]] = []  # of each who is inside
         self._put: list[tuple[str, _Muffled]] = []
 
@@ -159,7 +169,7 @@ class _Muffler:
 
     def forked(self) -> None:
         """Stay silent in a child, whoever held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 _MUFFLER = _Muffler()
@@ -175,8 +185,8 @@ def silent(heard: set[threading.Thread] | None = None) -> Iterator[None]:
     """
     allowed = set() if heard is None else heard
     with suppress_warnings():
-        _MUFFLER.enter(allowed)
         try:
+            _MUFFLER.enter(allowed)
             yield
         finally:
             _MUFFLER.leave(allowed)
@@ -208,10 +218,27 @@ def _marked(previous: Callable[[int, Any], Any]) -> Callable[[int, Any], None]:
             previous(number, frame)
         except BaseException as error:  # noqa: BLE001  a timeout, an exit, an interrupt
             reason = error
+        if reason is not None and frame is not None and _is_between(frame):
+            raise reason
         if reason is not None:
             raise _Interrupted(reason)
 
     return handler
+
+
+# Where a block is entered or left, a mark would not reach `interruptible`, which takes it off.
+_MANAGER = contextlib._GeneratorContextManager
+_BETWEEN = (_MANAGER.__enter__.__code__, _MANAGER.__exit__.__code__)
+
+
+def _is_between(frame: FrameType) -> bool:
+    """Say whether a signal came between blocks, and not in code that `run_isolated` runs."""
+    if frame.f_code not in _BETWEEN:
+        return False
+    around: FrameType | None = frame
+    while around is not None and around.f_code is not run_isolated.__code__:
+        around = around.f_back
+    return around is None
 
 
 @contextmanager
@@ -231,14 +258,19 @@ def interruptible() -> Iterator[None]:
     _watching = True
     try:
         for number, handler in handlers.items():
-            signal.signal(number, _marked(handler))
+            _signal.signal(number, _marked(handler))
         yield
     except _Interrupted as stopped:
         reason = stopped.reason or KeyboardInterrupt()
     finally:
+        while True:  # until all are back: another signal may come between two of them
+            try:
+                for number, handler in handlers.items():
+                    _signal.signal(number, handler)
+                break
+            except BaseException as late:  # noqa: BLE001  what a handler raised
+                reason = late.reason if isinstance(late, _Interrupted) else late
         _watching = False
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     if reason is not None:
         reason.__context__ = None  # a frame that was interrupted may hold rows
         raise reason.with_traceback(None) from None
@@ -297,8 +329,41 @@ def no_restart(seed: int) -> None:
     """Leave the global generators alone: nothing that reads a cell draws from them."""
 
 
-_lock = threading.Lock()
-_inside = 0  # blocks that are open, in all threads: mlflow's switch is one for the process
+def cancellable(work: Callable[[], Any], cancel: Callable[[], Any] | None = None) -> Any:
+    """Return ``work()``, which may be long and in C, so that Ctrl-C ends it.
+
+    It runs in another thread, as Python's signals reach the main thread between two instructions
+    only. `cancel` asks it to end; without one, it goes on unseen.
+    """
+    done, results, errors = threading.Event(), list[Any](), list[BaseException]()
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001  raised again below
+            errors.append(error)
+        done.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    try:
+        threading.Thread(target=run, daemon=True).start()
+    except RuntimeError:  # the interpreter is ending, or the process may have no more threads
+        return work()
+    try:
+        done.wait()
+    except BaseException:
+        if cancel is not None:
+            cancel()
+            done.wait(1.0)
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+_lock = threading.RLock()
+_inside: set[object] = set()  # blocks that are open: mlflow's switch is one for the process
 _switched_off = contextlib.ExitStack()
 
 
@@ -319,17 +384,16 @@ def untracked() -> Iterator[None]:
     >>> with untracked():
     ...     pass  # nothing that is fitted here is logged
     """
-    global _inside
-    with _lock:
-        if _inside == 0:
-            _switch_off()
-        _inside += 1
+    block = object()
     try:
+        with _lock:
+            _inside.add(block)
+            _switch_off()
         yield
     finally:
         with _lock:
-            _inside -= 1
-            if _inside == 0:
+            _inside.discard(block)
+            if not _inside:
                 _switched_off.close()
 
 

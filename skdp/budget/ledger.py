@@ -333,8 +333,10 @@ class Ledger(LedgerOperations):
                 "the budget a path: PrivacyBudget(..., ledger=...)."
             )
         with self._errors():
-            memory.execute("BEGIN")
+            if memory.in_transaction:  # of code that a signal cut short before it could clean up
+                memory.execute("ROLLBACK")
             try:
+                memory.execute("BEGIN")
                 yield memory
             finally:
                 if memory.in_transaction:

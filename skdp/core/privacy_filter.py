@@ -213,7 +213,7 @@ class PrivacyFilter:
         self._left = Fraction(1)  # of the allowance, when the shares began that are asked for now
         self._state = _State()
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # held already: by code that interrupted a release
         self._budget = budget
         self._records: list[ReleaseRecord] = []
         self._history = hashlib.blake2b(digest_size=32)
@@ -348,6 +348,8 @@ class PrivacyFilter:
         # Before the lock: a forked child may have inherited it locked.
         if os.getpid() != self._pid:
             raise PrivacyLeakError(f"release {name!r} in a process that did not open the session")
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            raise PrivacyLeakError(f"release {name!r} in the middle of another of this session")
         with self._lock:
             if not self._state.is_open:
                 raise PrivacyLeakError(f"release {name!r} after the session was closed")

@@ -6,7 +6,9 @@ integer totals do not depend on their order, or through the readers of `skdp.tab
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ __all__ = [
     "added",
     "fold",
     "fold_span",
+    "in_threads",
     "stability_of",
 ]
 
@@ -224,17 +227,47 @@ def fold(
     parallel = rows._n * max(rows.n_features, width) >= _PARALLEL_VALUES
     threads = min(usable_cores(), _MAX_THREADS, len(spans)) if parallel else 1
 
-    def work(first: int) -> list[NDArray]:
+    def work(first: int, stop: threading.Event) -> list[NDArray]:
         totals = fresh()
         for span in spans[first::threads]:
+            if stop.is_set():
+                break
             fold_span(rows, span, add, totals, read)
         return totals
 
-    if threads == 1:
-        return work(0)
-    with one_thread_of_blas(), ThreadPoolExecutor(threads) as pool:
-        several = list(pool.map(work, range(threads)))
+    several = in_threads(work, threads)
     return [sum(columns[1:], start=columns[0]) for columns in zip(*several, strict=True)]
+
+
+def in_threads(work: Callable[[int, threading.Event], Any], threads: int) -> list[Any]:
+    """Return ``work(i, stop)`` for each i, in so many threads.
+
+    Ctrl-C sets `stop`: what is returned then is not used. Where no thread can be started (the
+    interpreter is ending, or the process may have no more), this one does the work.
+    """
+    stop, taken, results = threading.Event(), dict[int, object](), dict[int, Any]()
+
+    def run(i: int) -> None:
+        me = object()
+        if taken.setdefault(i, me) is me:  # no other thread was faster
+            results[i] = work(i, stop)
+
+    if threads == 1:
+        return [work(0, stop)]
+    with one_thread_of_blas(), ThreadPoolExecutor(threads) as pool:
+        futures = []
+        try:
+            with contextlib.suppress(RuntimeError):
+                for i in range(threads):
+                    futures.append(pool.submit(run, i))
+            for future in futures:
+                future.result()
+            for i in range(threads):
+                run(i)
+        except BaseException:
+            stop.set()
+            raise
+    return [results[i] for i in range(threads)]
 
 
 def fold_span(

@@ -6,12 +6,13 @@ Nothing is released here.
 from __future__ import annotations
 
 import functools
+import itertools
+import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from numpy.typing import NDArray
 
-from skdp.core.table import one_thread_of_blas, usable_cores
+from skdp.core.table import in_threads, usable_cores
 from skdp.engines._source import Part, Task
 
 __all__ = ["Threads"]
@@ -36,10 +37,8 @@ class Threads:
         threads = max(1, min(cores, len(parts)))
         waiting = iter(parts)  # `next` of a list's iterator is atomic
 
-        def work(_: int) -> list[NDArray]:
-            return functools.reduce(task.added, map(task, waiting), task.zero())
+        def work(_: int, stop: threading.Event) -> list[NDArray]:
+            mine = itertools.takewhile(lambda part: not stop.is_set(), waiting)
+            return functools.reduce(task.added, map(task, mine), task.zero())
 
-        if threads == 1:
-            return work(0)
-        with one_thread_of_blas(), ThreadPoolExecutor(threads) as pool:
-            return functools.reduce(task.added, pool.map(work, range(threads)))
+        return functools.reduce(task.added, in_threads(work, threads))

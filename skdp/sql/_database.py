@@ -27,7 +27,7 @@ from skdp.sql._plan import EVERYTHING, MOST_KEYS
 from skdp.sql._public import public_answer, reads_public_tables_alone
 from skdp.sql._results import answer_of, encoded_keys
 from skdp.sql._stages import AFTER, PartsError, Staged, part_of, staged
-from skdp.user_code import or_raise
+from skdp.user_code import cancellable, or_raise
 
 __all__ = ["PrivateDatabase"]
 
@@ -246,9 +246,11 @@ class PrivateDatabase:
             "DuckDB could not read the keys from the public tables on the left of LEFT JOIN; "
             "nothing was charged"
         )
+        keys = str(plan.left_keys)
         with catalog.reading() as cursor:
             found = or_raise(
-                lambda: cursor.execute(str(plan.left_keys)).fetchall(), lambda: RuntimeError(text)
+                lambda: cancellable(lambda: cursor.execute(keys).fetchall(), cursor.interrupt),
+                lambda: RuntimeError(text),
             )
         if not 0 < len(found) <= MOST_KEYS:
             many = f"more than {MOST_KEYS:,}" if found else "no"
@@ -401,8 +403,9 @@ def _compute(cursor: Any, plan: Plan, lazy: Any, more: Sequence[str] = ()) -> No
         "DuckDB could not compute the rows of the query, for example for lack of memory or disk "
         "space; nothing was charged"
     )
+    statement = f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}"
     or_raise(
-        lambda: cursor.execute(f"CREATE TEMP TABLE skdp_rows_of_query AS {plan.rows}"),
+        lambda: cancellable(lambda: cursor.execute(statement), cursor.interrupt),
         lambda: RuntimeError(text),
     )
     if lazy is not None:  # what there is now has the types, and no rows

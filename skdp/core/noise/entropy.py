@@ -86,7 +86,7 @@ class SeededEntropy:
         text = str(int(seed)).encode()
         key = hashlib.shake_256(b"skdp noise|" + text + b"|" + bytes(digest)).digest(16)
         self._bits = np.random.Philox(key=np.frombuffer(key, dtype="<u8"))
-        self._lock = threading.Lock()  # two threads must never read the same words
+        self._lock = threading.RLock()  # two threads must never read the same words
 
     def bytes(self, n: int) -> bytes:
         """Return the next `n` bytes of the stream (whole words are consumed)."""
