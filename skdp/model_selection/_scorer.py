@@ -32,6 +32,7 @@ from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
 from skdp.queries import ScoreMean
 from skdp.tabular import is_parts, keeps_types, opaque_rows
+from skdp.user_code import or_raise
 
 Floats = NDArray[np.float64]
 
@@ -130,7 +131,12 @@ def _steps(estimator: Any) -> list[Any]:
 
 
 def _n_rows(table: Any) -> int:
-    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+    return int(
+        or_raise(
+            lambda: table.shape[0] if hasattr(table, "shape") else len(table),
+            lambda: TypeError("X and y must be arrays or tables, of as many rows"),
+        )
+    )
 
 
 # Transformers of elementwise arithmetic and look-ups only, which give a row the same bits in every

@@ -22,6 +22,8 @@ import pytest
 from canaries import NUMBER, ODD_CELLS, WORD, N, Odd, column, leak_of, objects, tables, told
 from cases import rows
 from estimators import CASES
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
 
 import skdp
 from skdp import (
@@ -37,8 +39,10 @@ from skdp import (
     statistics,
 )
 from skdp.aggregation import DPGroupBy
-from skdp.density_ratio import DPuLSIF
+from skdp.density_ratio import DPuLSIF, stack_samples
 from skdp.engines import from_arrays, from_stream
+from skdp.ensemble import DPTrainOnRelease
+from skdp.model_selection import PerRecordKFold, private_scorer
 from skdp.sql import PrivateDatabase
 from skdp.synthetic import Bins, DPMarginalSynthesizer
 
@@ -214,6 +218,18 @@ ENTRANCES = {
     "learned classes": lambda t: DPGaussianNB(bounds=(0, 1), delta=1e-6, budget=wallet()).fit(
         ONE, t
     ),
+    "folds": lambda t: list(PerRecordKFold(3).split(ONE, t)),
+    "folds of rows": lambda t: list(PerRecordKFold(3).split(t)),
+    "a scorer": lambda t: private_scorer("accuracy", epsilon=1.0, budget=wallet())(
+        DummyClassifier().fit(ONE, GOOD > 9), t, GOOD > 9
+    ),
+    "a scorer, labels": lambda t: private_scorer("accuracy", epsilon=1.0, budget=wallet())(
+        DummyClassifier().fit(ONE, GOOD > 9), ONE, t
+    ),
+    "stacked samples": lambda t: stack_samples(private=t, public=ONE),
+    "a model on a release": lambda t: DPTrainOnRelease(
+        LogisticRegression(), budget=wallet(), **ODDLY
+    ).fit(t, GOOD > 9),
     "marks": lambda t: DPuLSIF(budget=wallet()).fit(ONE, t),
     "arrays in parts": lambda t: DPStandardScaler(bounds=(0, 1), budget=wallet()).fit(
         from_arrays([t])
@@ -405,8 +421,8 @@ def test_the_order_of_two_bad_cells_does_not_show(entrance):
         assert outcome(call, first) == outcome(call, second), (a, b)
 
 
-# Of public things: a basis, made-up rows of a domain, the made-up rows of an audit.
-PUBLIC = {"density_ratio/_features.py", "ensemble/_release.py", "audit/_transcripts.py"}
+# Of public things: a basis, and the made-up rows of an audit.
+PUBLIC = {"density_ratio/_features.py", "audit/_transcripts.py"}
 
 
 def test_no_error_is_raised_while_one_of_any_kind_is_handled():
