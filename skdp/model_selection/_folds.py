@@ -95,7 +95,8 @@ def _cell_word(cell: Any, key: bytes) -> int:
             pass  # an int above 1e308: by its digits
     kind: Any = type(cell)
     address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
-    if isinstance(cell, numbers.Complex) or address:  # another one in every copy
+    is_complex = isinstance(cell, numbers.Complex) and not isinstance(cell, numbers.Real)
+    if is_complex or address:  # another one in every copy
         raise _Refused(TypeError, _NO_CONTENT)
     return _digest(str(cell).encode("utf-8", "surrogatepass"), key)
 

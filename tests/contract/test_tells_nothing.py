@@ -13,7 +13,6 @@ import re
 import warnings
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -46,6 +45,8 @@ from skdp.model_selection import PerRecordKFold, private_scorer
 from skdp.sql import PrivateDatabase
 from skdp.synthetic import Bins, DPMarginalSynthesizer
 
+duckdb = pytest.importorskip("duckdb", "2.0")
+pytest.importorskip("sqlglot")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 PACKAGE = Path(skdp.__file__).parent

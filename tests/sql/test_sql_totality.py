@@ -252,19 +252,19 @@ def outcome(database, query):
 def test_no_cell_decides_whether_a_query_is_answered():
     generator = Generator(1)
     found = collections.Counter()
-    for _ in range(500):
+    for _ in range(160):
         query = generator.query()
         outcomes = [outcome(database, query) for database in databases()]
         assert not any(one.startswith("FAILED") for one in outcomes), (query, outcomes)
         assert len(set(outcomes)) == 1, (query, outcomes)
         found[outcomes[0] == "answered"] += 1
-    assert found[True] > 250, found
+    assert found[True] > 100, found
 
 
 def test_answers_of_the_worst_cells_are_released():
     generator = Generator(2)
     given = {"epsilon": 1, "delta": 1e-6, "max_keys_per_unit": 1, "max_rows_per_unit": 1}
-    for _ in range(25):
+    for _ in range(12):
         query = generator.query()
         told = []
         for database in databases()[:2]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import duckdb
 import pandas as pd
 import pytest
 
@@ -10,6 +9,7 @@ from skdp import PrivacyBudget
 from skdp.aggregation import DPGroupBy
 from skdp.tabular.relation_plans import check_plan
 
+duckdb = pytest.importorskip("duckdb")
 if int(duckdb.__version__.partition(".")[0]) < 2:
     pytest.skip("the plans of queries on pandas are shown by DuckDB 2", allow_module_level=True)
 
