@@ -445,16 +445,15 @@ class DPTrainOnRelease(LearningMixin, BaseEstimator):
         classes = max(domain.sizes[self.target_] - self._selects_classes, 1)
         codes[:, self.target_] = np.arange(_PROBE_ROWS) % classes
         X, y = self._decoded(codes, rng)
+        text = (  # without that of the error, which may list categories
+            f"{name}: estimator cannot be fitted on made-up rows of the domain. Columns of text "
+            "need a step that encodes them, such as OneHotEncoder(handle_unknown='ignore'). "
+            "Nothing was charged for this fit."
+        )
         with suppress_warnings():
-            try:
-                seeded(self.estimator, 0).fit(X, y).predict(X)
-            except Exception as error:
-                raise ValueError(
-                    f"{name}: estimator cannot be fitted on made-up rows of the domain "
-                    f"({type(error).__name__}: {error}). Columns of text need a step that encodes "
-                    "them, such as OneHotEncoder(handle_unknown='ignore'). Nothing was "
-                    "charged for this fit."
-                ) from error
+            or_raise(
+                lambda: seeded(self.estimator, 0).fit(X, y).predict(X), lambda: ValueError(text)
+            )
 
     def _trained(self) -> Any:
         """Return the estimator fitted on the release; a constant if it cannot be."""

@@ -38,7 +38,7 @@ _FIRST_OF_Y = 2**32  # the key of y's first column: rows of X may differ in leng
 _BLOCK = 2**16  # rows hashed at a time, so that no second copy of X is held
 _COMPLEX = "Complex data not supported: X and y must be real."
 _NO_CONTENT = (
-    "X and y must hold numbers, text, times, missing values or sequences of these: an object "
+    "X and y must hold real numbers, text, times, missing values or sequences of these: an object "
     "without a text of its own cannot be hashed by content"
 )
 _MISSING = np.uint64(0x7FF8000000000000)  # the bits of the one NaN that stands for all
@@ -49,6 +49,14 @@ def _mix(words: Words) -> Words:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
+
+
+class _Refused(Exception):
+    """Why records have no hash: a type of error and its fixed text."""
+
+    def __init__(self, kind: type[Exception], text: str) -> None:
+        super().__init__(text)
+        self.problem = kind, text
 
 
 def _digest(content: bytes, key: bytes) -> int:
@@ -85,11 +93,11 @@ def _cell_word(cell: Any, key: bytes) -> int:
             return int(_number_words(np.array([float(cell)]))[0])
         except OverflowError:
             pass  # an int above 1e308: by its digits
-    elif isinstance(cell, numbers.Complex):
-        raise ValueError(_COMPLEX)
     kind: Any = type(cell)
-    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-        raise TypeError(_NO_CONTENT)  # its text is its address, another one in every copy
+    address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    is_complex = isinstance(cell, numbers.Complex) and not isinstance(cell, numbers.Real)
+    if is_complex or address:  # another one in every copy
+        raise _Refused(TypeError, _NO_CONTENT)
     return _digest(str(cell).encode("utf-8", "surrogatepass"), key)
 
 
@@ -107,7 +115,7 @@ def _words(values: NDArray, key: bytes) -> Words:
     if values.dtype.kind in "mM":
         return _time_words(values)
     if values.dtype.kind == "c":
-        raise ValueError(_COMPLEX)
+        raise _Refused(ValueError, _COMPLEX)
     known: dict[str, int] = {}
     out = np.empty(values.shape, dtype=np.uint64)
     flat = out.reshape(-1)
@@ -232,8 +240,15 @@ def record_words(X: Any, y: Any, key: bytes) -> Words:
     -------
     words : ndarray of uint64, shape (n_samples,)
     """
+    problem: tuple[type[Exception], str] = (TypeError, _NO_CONTENT)
     with suppress_warnings():  # a warning would tell of a cell
-        return _record_words(X, y, key)
+        try:
+            return _record_words(X, y, key)
+        except _Refused as refused:
+            problem = refused.problem
+        except Exception:  # noqa: BLE001  of a cell's own code: its text may quote the cell
+            pass
+    raise problem[0](problem[1])
 
 
 def _record_words(X: Any, y: Any, key: bytes) -> Words:
@@ -246,7 +261,7 @@ def _record_words(X: Any, y: Any, key: bytes) -> Words:
             if first == 0:
                 total = np.zeros(n, dtype=np.uint64)
             if len(total) != n:
-                raise ValueError("X and y must have the same number of rows")
+                raise _Refused(ValueError, "X and y must have the same number of rows")
             first += _add_words(total, column, key, first)
     return _mix(total ^ np.uint64(_digest(b"record", key)))
 

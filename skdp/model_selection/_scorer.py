@@ -32,6 +32,7 @@ from skdp.budget import Cost, PrivacyBudget
 from skdp.core import UserFunction
 from skdp.queries import ScoreMean
 from skdp.tabular import is_parts, keeps_types, opaque_rows
+from skdp.user_code import or_raise
 
 Floats = NDArray[np.float64]
 
@@ -131,11 +132,16 @@ def _steps(estimator: Any) -> list[Any]:
 
 def _n_rows(table: Any, name: str = "X") -> int:
     """Return the number of rows of what has rows, or raise."""
-    shape = getattr(table, "shape", None)
-    sized = isinstance(shape, tuple) and shape if shape is not None else hasattr(table, "__len__")
-    if isinstance(table, type) or not sized or not hasattr(table, "__getitem__"):
-        raise TypeError(f"{name} must be a table, an array or a list, got {type(table).__name__}")
-    return int(table.shape[0]) if hasattr(table, "shape") else len(table)
+
+    def counted() -> int:
+        shape = getattr(table, "shape", None)
+        if isinstance(table, type) or not hasattr(table, "__getitem__"):
+            raise TypeError
+        return len(table) if shape is None else int(shape[0])
+
+    text = f"{name} must be a table, an array or a list, got {type(table).__name__}"
+    n: int = or_raise(counted, lambda: TypeError(text))
+    return n
 
 
 # Transformers of elementwise arithmetic and look-ups only, which give a row the same bits in every

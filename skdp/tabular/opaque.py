@@ -7,6 +7,7 @@ do not read Arrow.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp.tabular.containers import checked, is_listed, is_parts, reading
+from skdp.tabular.containers import checked, cut, is_listed, is_parts, reading
 from skdp.tabular.part_tasks import Form, chosen
 from skdp.tabular.parts import Pair, PartsRows, checked_parts, heads_of, joined
 from skdp.tabular.rows import Rows
 from skdp.tabular.values import object_rows
+from skdp.user_code import or_raise
 
 __all__ = ["opaque_rows"]
 
+_NO_ROWS = "X and y must be arrays or tables with one row, or one entry, for each record"
 _OTHER_LENGTH = "X and y must have the same number of rows"
 
 
@@ -54,7 +57,9 @@ def opaque_rows(X: Any, y: Any = None, *, allow_empty: bool = True) -> Any:
             if table is None:
                 raise ValueError(f"{name} must have as many cells in each row as in the others.")
         elif one is not None and not hasattr(one, "shape"):
-            table = np.asarray(one)
+            table = or_raise(functools.partial(np.asarray, one), lambda: TypeError(_NO_ROWS))
+        if one is not None:
+            or_raise(functools.partial(cut, table, 0, 0), lambda: TypeError(_NO_ROWS))
         tables.append(table)
     return Rows(*tables, numeric=False)
 

@@ -91,7 +91,7 @@ def test_numpy_dates_are_keys_and_beyond_microseconds_refused():
         "2026-01-02T00:00:00.000000",
     ]
     late = np.array([10**7] * ROWS, dtype="M8[Y]")
-    with pytest.raises(TypeError, match="column 'k' must be text.* of 1970"):
+    with pytest.raises(TypeError, match=r"column 'k' must be text.* of 1970"):
         check_grouped({"u": USERS, "k": late}, by=["k"], unit="u", columns=[])
     assert sum(counts) == 20 and SelectKeys(1).max_keys == 1
 

@@ -134,8 +134,9 @@ def tables(n: int = N, width: int = 3) -> Iterator[tuple[str, Any]]:
     yield "pandas intervals", framed(pd.interval_range(0, NUMBER, periods=n))
     yield "pandas sparse", framed(pd.arrays.SparseArray(words, fill_value=WORD))
     yield "pandas of Arrow", framed(pd.array(words, pd.ArrowDtype(pa.string())))
-    yield "pandas of Arrow dictionaries", framed(
-        pd.array(words, pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string())))
+    yield (
+        "pandas of Arrow dictionaries",
+        framed(pd.array(words, pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string())))),
     )
     yield "pandas with missing integers", framed(pd.array([739173] * (n - 1) + [None], "Int64"))
     first = {"a": numbers, "b": numbers} if width > 2 else {"a": numbers}
@@ -147,7 +148,10 @@ def tables(n: int = N, width: int = 3) -> Iterator[tuple[str, Any]]:
     yield "polars lists", pl.DataFrame({**first, "c": [[NUMBER]] * n})
     yield "polars decimals", pl.DataFrame({**first, "c": [decimal.Decimal("739173.1")] * n})
     yield "polars lazy", pl.LazyFrame({**first, "c": words})
-    yield "polars lazy cast", pl.LazyFrame({**first, "c": words}).with_columns(pl.col("c").cast(float))
+    yield (
+        "polars lazy cast",
+        pl.LazyFrame({**first, "c": words}).with_columns(pl.col("c").cast(float)),
+    )
     arrow = {"text": pa.array(words), "dictionary": pa.array(words).dictionary_encode()} | {
         "structs": pa.array([{WORD: NUMBER}] * n),
         "lists": pa.array([[NUMBER]] * n),
@@ -177,7 +181,11 @@ def told(error: BaseException) -> str:
             texts.append(repr(one) if plain else f"{WORD} in a {type(one).__name__}")
             continue
         texts += [str(one), repr(one)]
-        names = [name for name in {*dir(type(one)), *getattr(one, "__dict__", {})} if not name.startswith("_")]
+        names = [
+            name
+            for name in {*dir(type(one)), *getattr(one, "__dict__", {})}
+            if not name.startswith("_")
+        ]
         queue += [*one.args, *getattr(one, "__notes__", []), one.__cause__, one.__context__]
         queue += [v for name in names if not callable(v := getattr(one, name, None))]
         queue += list(getattr(one, "exceptions", ()))
@@ -191,7 +199,7 @@ def leak_of(call: Callable[[], Any]) -> tuple[str, str]:
         warnings.simplefilter("always")
         try:
             call()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             raised = error
     texts = [str(one.message) for one in heard]
     if raised is not None:

@@ -295,7 +295,7 @@ def test_rows_that_move_to_another_part_are_noticed():
 def test_keys_are_refused_alike_in_memory_and_in_parts(tmp_path):
     moments = pa.array([dt.datetime(2020, 1, 1 + i % 2, tzinfo=dt.UTC) for i in range(N)])
     for keys, error, text in (
-        (pa.array([b"ab", b"cd"] * (N // 2)), TypeError, "must be text, numbers, booleans or"),
+        (pa.array([b"ab", b"cd"] * (N // 2)), TypeError, "must be text, numbers, booleans"),
         (moments, ValueError, "dates with a time zone; make them text first"),
     ):
         table = ARROW.set_column(1, "town", keys).replace_schema_metadata()
