@@ -77,6 +77,8 @@ class CallContext:
             if not (self.budget is None or isinstance(self.budget, PrivacyBudget)):
                 kind = type(self.budget).__name__
                 raise TypeError(f"budget must be a PrivacyBudget or None, got {kind}")
+            if isinstance(self.random_state, int) and abs(self.random_state) > 10**1000:
+                raise ValueError("random_state must have at most 1000 digits")
             check_parameter(
                 self.max_rows_per_unit, "max_rows_per_unit", PRIVATE_ROWS, Integers(1, 2**31)
             )

@@ -11,6 +11,7 @@ import numbers
 import os
 from collections.abc import Mapping, Sequence
 
+from skdp._parameters import shown
 from skdp.budget.accountants import ACCOUNTANTS
 from skdp.budget.amounts import check_delta, check_positive, exact
 from skdp.budget.charge import Cost, total
@@ -65,7 +66,7 @@ def check_choice(value: object, name: str, allowed: Sequence[str]) -> str:
     """Return one of the words that are allowed, or raise."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(one) for one in allowed)
-        raise ValueError(f"{name} must be one of {words}; got {value!r}.")
+        raise ValueError(f"{name} must be one of {words}; got {shown(value)}.")
     return value
 
 

@@ -15,9 +15,11 @@ into the ledger.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
+import numpy as np
 from sklearn.model_selection import check_cv
 
 from skdp._parameters import FLAG, check_parameter, naming
@@ -176,6 +178,16 @@ def search_cost(
     return _cost_of(pricer.search(search), search, pricer)
 
 
+def _check_splits(cv: Any) -> None:
+    """Refuse what makes no splits; an iterator of them is refused where they are counted."""
+    splits = check_cv(cv)
+    if isinstance(cv, Sequence | np.ndarray | AbstractSet | Mapping):
+        if not len(cv) or any(np.ndim(pair) < 1 or len(pair) != 2 for pair in cv):
+            raise ValueError("a list must hold pairs of rows to fit on and rows to score")
+    elif not hasattr(splits, "get_n_splits"):
+        raise TypeError("a number of folds, a splitter or a list of splits is needed")
+
+
 def cross_val_cost(
     estimator: Any,
     cv: Any = None,
@@ -230,7 +242,7 @@ def cross_val_cost(
     if not hasattr(estimator, "fit") or isinstance(estimator, type):
         raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
     with naming("cv"):
-        check_cv(cv)
+        _check_splits(cv)
     fit = pricer.one_fit(estimator)
     bill = pricer.folds(estimator, cv, scoring, return_train_score, [(1, fit, [estimator])])
     return _cost_of(bill, estimator, pricer)

@@ -194,7 +194,7 @@ def linear_queries(q: ArrayLike | Callable | Sequence[Callable], *, columns: Any
             if weights.dtype.kind != "O":
                 raise TypeError
             weights = weights.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError("q must be a matrix of numbers in [0, 1], or functions") from None
     if weights.ndim == 1 and weights.size:
         weights = weights[None, :]

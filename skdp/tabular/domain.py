@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdp._parameters import check_parameter
+from skdp._parameters import check_length, check_parameter
 from skdp.tabular.bins import MAX_CODES, NUMBER, Bins, finite
 from skdp.tabular.canonical import as_list, plain
 from skdp.tabular.containers import listed
@@ -202,6 +202,7 @@ class Domain:
         self.names: tuple[Any, ...] | None = tuple(columns) if named else None
         if isinstance(columns, str | bytes) or not isinstance(columns, Mapping | Sequence):
             raise TypeError("domain must be a mapping or a sequence of columns")
+        check_length(columns, "columns")
         specs = list(columns.values()) if isinstance(columns, Mapping) else list(columns)
         if not specs:
             raise ValueError("domain must have at least one column")

@@ -191,6 +191,8 @@ RELATED = {
     "order": ("columns", "queries"),
     "by": ("column", "columns"),
     "estimator": ("function",),
+    "X": ("table",),
+    "q": ("queries",),
     "n_features": ("error",),
     "low": ("high",),
 }
@@ -256,7 +258,8 @@ def fault(
         text = f"{type(error).__name__}: {error}"
         # A table may be refused for what a parameter says of it.
         names = (argument, *RELATED.get(argument, ()))
-        names = subject.arguments if argument in subject.tables else names
+        if argument in subject.tables:
+            names = (*names, *subject.arguments)
         named = any(re.search(rf"\b{name}\b", text) for name in names)
         wrong = "" if named else "does not name it: "
     except OutOfTime:

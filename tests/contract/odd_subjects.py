@@ -22,6 +22,7 @@ from skdp import metrics, model_selection, statistics, synthetic
 from skdp.aggregation import DPGroupBy
 from skdp.budget import PrivacyBudget
 from skdp.naive_bayes import DPGaussianNB
+from skdp.preprocessing import DPStandardScaler
 
 N = 40
 OF_BASES = (Toy, ToyRatio, Pipeline)
@@ -107,7 +108,7 @@ def _function(
         arguments.pop("groups", None)
 
     def call(ledger: PrivacyBudget, /, **given: Any) -> None:
-        if given.get("budget", 0) is None:
+        if private and given["budget"] is None:
             given["budget"] = ledger
         first = [given.pop(name) for name in positional if name in given]
         out = function(*first, **given)
@@ -224,6 +225,7 @@ def others() -> Iterator[Subject]:
         yield Subject(kind.__name__, queried(kind), defaults)
     yield Subject("linear_queries", queried(synthetic.linear_queries), {"q": len, "columns": None})
 
+    scaler = DPStandardScaler(bounds=(0, 1))
     made = DPGaussianNB(classes=[0, 1], bounds=(0, 1))
     for function, options in (
         (skdp.plan, {}),
@@ -231,7 +233,10 @@ def others() -> Iterator[Subject]:
         (model_selection.search_cost, {"search": GridSearchCV(made, {}), "n_samples": 40}),
         (model_selection.cross_val_cost, {"n_samples": 40}),
         (skdp.make_private, {"estimator": StandardScaler(), "bounds": (0, 1)}),
-        (skdp.choose_epsilon, {"error": 0.5, "n_samples": 40, "n_features": 2}),
+        (
+            skdp.choose_epsilon,
+            {"estimator": scaler, "error": 9.0, "n_samples": 40, "n_features": 2},
+        ),
         (skdp.pad_time, {"seconds": 0.01}),
         (skdp.config_context, {"noise": "system"}),
     ):

@@ -17,6 +17,7 @@ COSTLY = {
     ("DPGridSearchCV", "n_runs", "10**6"),
     ("DPRandomizedSearchCV", "n_runs", "10**6"),
     ("DPRandomizedSearchCV", "n_iter", "10**6"),
+    ("DPGroupBy", "keys", "million"),
     ("SmallDBReleaser", "size", "10**6"),
 }
 _SLOW_CASES = ("kernel_density]", "kernel_density, users]")
