@@ -73,7 +73,9 @@ class CallContext:
         try:
             check_positive(self.epsilon, "epsilon")
             if 0 < check_delta(self.delta) < SMALLEST_DELTA:
-                raise ValueError(f"delta must be 0, or at least {SMALLEST_DELTA:g}, got {self.delta!r}")
+                raise ValueError(
+                    f"delta must be 0, or at least {SMALLEST_DELTA:g}, got {self.delta!r}"
+                )
             if not (self.budget is None or isinstance(self.budget, PrivacyBudget)):
                 kind = type(self.budget).__name__
                 raise TypeError(f"budget must be a PrivacyBudget or None, got {kind}")

@@ -143,7 +143,7 @@ def naming(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001  a value of the caller's own class may raise anything
+    except Exception as error:
         try:
             text = str(error)
         except Exception:  # noqa: BLE001

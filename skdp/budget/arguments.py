@@ -80,7 +80,7 @@ def check_n_rows(value: object) -> tuple[int, ...]:
     for number in numbers_:
         if isinstance(number, bool) or not isinstance(number, numbers.Integral):
             raise TypeError("n_rows must be None, an integer of at least 1, or a list of such.")
-        if not 1 <= number < 2**63:
+        if not 1 <= int(number) < 2**63:
             raise ValueError("n_rows must be None, an integer of at least 1, or a list of such.")
     return tuple(sorted({int(number) for number in numbers_}))
 

@@ -15,14 +15,14 @@ into the ledger.
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import check_cv
 
-from skdp._parameters import FLAG, check_parameter, naming
+from skdp._parameters import FLAG, check_integer, check_parameter, naming
 from skdp.budget import Cost
 from skdp.model_selection._check import look_into
 from skdp.model_selection._findings import Finding, PipelineCheck
@@ -180,8 +180,10 @@ def search_cost(
 
 def _check_splits(cv: Any) -> None:
     """Refuse what makes no splits; an iterator of them is refused where they are counted."""
+    if isinstance(cv, numbers.Integral):
+        check_integer(cv, "cv", low=2, high=2**40)
     splits = check_cv(cv)
-    if isinstance(cv, Sequence | np.ndarray | AbstractSet | Mapping):
+    if hasattr(cv, "__len__") and not isinstance(cv, str):
         if not len(cv) or any(np.ndim(pair) < 1 or len(pair) != 2 for pair in cv):
             raise ValueError("a list must hold pairs of rows to fit on and rows to score")
     elif not hasattr(splits, "get_n_splits"):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdp._parameters import check_length, naming
+from skdp.queries import Workload
 from skdp.synthetic._kinds import (
     Functions,
     Queries,
@@ -23,6 +24,7 @@ from skdp.synthetic._kinds import (
     _Sum,
     _Thresholds,
 )
+from skdp.tabular import Domain
 
 
 def conjunctions(

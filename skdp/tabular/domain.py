@@ -66,9 +66,7 @@ class _Categories:
         self.values_ = list(values)
         self.size = len(self.values_)
         if not 1 <= self.size <= MAX_CODES:
-            raise ValueError(
-                f"domain: column {name} must have 1 to {MAX_CODES} categories"
-            )
+            raise ValueError(f"domain: column {name} must have 1 to {MAX_CODES} categories")
         try:
             self.known = {plain(value): code for code, value in enumerate(self.values_)}
         except TypeError:
@@ -488,5 +486,9 @@ def _column(spec: Any, other: Any, has_other: bool, name: str) -> _Numbers | _Ca
             f"{type(spec).__name__}"
         )
     dates = getattr(getattr(spec, "dtype", None), "kind", "") in ("m", "M")
-    values = spec.tolist() if hasattr(spec, "tolist") and not dates else list(islice(spec, MAX_CODES + 1))
+    values = (
+        spec.tolist()
+        if hasattr(spec, "tolist") and not dates
+        else list(islice(spec, MAX_CODES + 1))
+    )
     return _Categories(values, other, has_other, name)

@@ -210,9 +210,7 @@ class Subject:
     arguments: dict[str, Any]
     tables: tuple[str, ...] = ()  # which of the arguments hold rows
     skipped: frozenset[str] = frozenset()
-    budget: Callable[[], PrivacyBudget] = field(
-        default=lambda: PrivacyBudget(1e12, 0.99)
-    )
+    budget: Callable[[], PrivacyBudget] = field(default=lambda: PrivacyBudget(1e12, 0.99))
 
 
 class OutOfTime(BaseException):
@@ -243,9 +241,7 @@ def limited() -> Iterator[None]:
         yield
 
 
-def fault(
-    subject: Subject, argument: str, value: str, budget: PrivacyBudget
-) -> str:
+def fault(subject: Subject, argument: str, value: str, budget: PrivacyBudget) -> str:
     """Return what is wrong with how one odd value is treated; "" if nothing is."""
     made = (TABLES if argument in subject.tables else VALUES)[value]()
     before = budget.spent, len(budget.charges)

@@ -104,6 +104,8 @@ def _function(
         if p.kind != p.VAR_KEYWORD and p.default is not p.empty
     }
     arguments = {**defaults, **(PRIVACY if private else {}), **arguments}
+    if private:
+        arguments.setdefault("budget", None)
     if not users:
         arguments.pop("groups", None)
 
@@ -195,10 +197,11 @@ def others() -> Iterator[Subject]:
         budget=lambda: PrivacyBudget(1e12, 0.99, unit="unit", adjacency="add_or_remove_one"),
     )
 
+    model = LogisticRegression().fit(X, np.arange(N) % 2)
+
     def scored(ledger: PrivacyBudget, /, **given: Any) -> None:
         given["budget"] = ledger if given["budget"] is None else given["budget"]
         table, labels = given.pop("X"), given.pop("y")
-        model = LogisticRegression().fit(X, np.arange(N) % 2)
         model_selection.private_scorer(given.pop("metric"), **given)(model, table, labels)
 
     arguments = {"metric": "accuracy", "epsilon": 1.0, "bounds": None, "random_state": 0}
