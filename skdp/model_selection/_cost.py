@@ -19,7 +19,6 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from sklearn.model_selection import check_cv
 
 from skdp._parameters import FLAG, check_integer, check_parameter, naming
@@ -184,7 +183,9 @@ def _check_splits(cv: Any) -> None:
         check_integer(cv, "cv", low=2, high=2**40)
     splits = check_cv(cv)
     if hasattr(cv, "__len__") and not isinstance(cv, str):
-        if not len(cv) or any(np.ndim(pair) < 1 or len(pair) != 2 for pair in cv):
+        if not len(cv) or any(
+            isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2 for pair in cv
+        ):
             raise ValueError("a list must hold pairs of rows to fit on and rows to score")
     elif not hasattr(splits, "get_n_splits"):
         raise TypeError("a number of folds, a splitter or a list of splits is needed")
@@ -241,7 +242,7 @@ def cross_val_cost(
     """
     pricer = Pricer(n_samples, groups, budget)
     check_parameter(return_train_score, "return_train_score", FLAG)
-    if not hasattr(estimator, "fit") or isinstance(estimator, type):
+    if not hasattr(estimator, "get_params") or isinstance(estimator, type):
         raise TypeError(f"estimator must be an estimator, got {type(estimator).__name__}")
     with naming("cv"):
         _check_splits(cv)
